@@ -117,3 +117,25 @@ def test_options_of_the_search_are_said_to_do_nothing(invoke):
 @pytest.mark.parametrize("source", ["dgx1.all_gather.1GB", "p4_m8"])
 def test_robust_plans_are_for_networks_of_dimensions(refuse, source):
     assert "--robust: is for networks of dimensions" in refuse("solve", source, "--robust")
+
+
+def test_commands_on_schedules_take_those_on_graphs(tmp_path: Path) -> None:
+    run("solve", NETWORK, "--size", "1 MB", "--policies", "ring", "-o", str(tmp_path))
+    path = str(tmp_path / "schedule.json")
+    assert run("validate", path).startswith("valid: 7 rules hold")
+    explained = json.loads(run("explain", path, "--json"))
+    assert explained["makespan_ns"] == json.loads(run("validate", path, "--json"))["makespan_ns"]
+    assert explained["steps"][0]["waited_for"] == "nothing"
+    run("plot", path, "-o", str(tmp_path / "schedule.png"))
+    assert (tmp_path / "schedule.png").stat().st_size > 10_000
+    assert "error: --latency = 'lag': is not for schedules on graphs" in run(
+        "explain", path, "--latency", "lag", code=2
+    )
+
+
+def test_show_draws_networks(tmp_path: Path) -> None:
+    picture = tmp_path / "network.svg"
+    assert "gpu0-gpu3" not in run("show", NETWORK, "--lost", "gpu0-gpu3", "-o", str(picture))
+    assert "<!-- gpu0 -->" in picture.read_text(encoding="utf-8")
+    run("show", "one_ring.all_reduce.4MB", "-o", str(picture))
+    assert "<!-- n0 -->" in picture.read_text(encoding="utf-8")

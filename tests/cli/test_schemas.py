@@ -11,7 +11,11 @@ import themis_opt
 from themis_opt.cli.show import SCHEMAS
 from themis_opt.designing.problem import shipped_problems
 from themis_opt.formats.order_table import order_json
-from themis_opt.problem.catalog import shipped_pipelines
+from themis_opt.graphs.network import load_graph
+from themis_opt.graphs.rivals import ring_plan
+from themis_opt.graphs.schedule_file import schedule_text
+from themis_opt.graphs.simulation import simulate_graph
+from themis_opt.problem.catalog import shipped_graphs, shipped_pipelines
 from themis_opt.schedules.schedule_file import schedule_document
 
 REPORTS = sorted(Path(__file__).parents[2].joinpath("reports").glob("*/experiment.toml"))
@@ -29,6 +33,7 @@ def documents(kind):
     schedule = themis_opt.simulate(instance, themis_opt.make_policy("themis+scf")(instance))
     trained = themis_opt.load("v100-256.resnet-50")
     iteration = themis_opt.simulate(trained, themis_opt.make_policy("fused/baseline+fifo")(trained))
+    small_graph = load_graph(shipped_graphs()["dgx1.all_gather.1GB"])
     times = {"forward": "1 us", "weight_gradient": "1 us", "input_gradient": "0 s"}
     made = {
         "experiment": [tomllib.loads(path.read_text(encoding="utf-8")) for path in REPORTS],
@@ -37,6 +42,8 @@ def documents(kind):
         "times": [{"layers": {"conv1": times}}],
         "design": [json.loads(path.read_text(encoding="utf-8")) for path in shipped_problems().values()],
         "pipeline": [json.loads(path.read_text(encoding="utf-8")) for path in shipped_pipelines().values()],
+        "graph": [json.loads(path.read_text(encoding="utf-8")) for path in shipped_graphs().values()],
+        "graph-schedule": [json.loads(schedule_text(simulate_graph(ring_plan(small_graph))))],
         "instance": [json.loads(path.read_text(encoding="utf-8")) for path in Path("instances").glob("paper/*.json")],
     }
     return made[kind]

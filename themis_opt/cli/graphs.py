@@ -206,6 +206,17 @@ def _write(folder: Path, compared: "GraphComparison") -> None:
     tell_files([path])
 
 
+def draw(network: "GraphNetwork", path: Path | None) -> None:
+    """Draw a network, if there is a file for its picture."""
+    if path is None:
+        return
+    from themis_opt.cli.printing import tell_files
+    from themis_opt.formats.graph_pictures import draw_network
+
+    draw_network(network, path)
+    tell_files([path])
+
+
 def show(healthy: "GraphInstance", *, as_json: bool) -> None:
     """Describe a graph."""
     from themis_opt.cli.printing import print_json, print_table, say

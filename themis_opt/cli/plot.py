@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Option
 
-from themis_opt.cli import options, pipelines
+from themis_opt.cli import graph_schedules, options, pipelines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,6 +26,10 @@ def plot(
     """Draw a schedule; in papers, and beside another one, with the best bound as a line."""
     if pipelines.is_pipeline(str(path)):
         pipelines.plot(path, output)
+        return
+    if graph_schedules.is_graph_schedule(path):
+        graph_schedules.refuse_options(beside=beside)
+        graph_schedules.plot(path, output)
         return
     schedule = options.load_schedule(path)
 

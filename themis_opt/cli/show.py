@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -9,7 +10,9 @@ from typer import Argument, Option
 
 from themis_opt.cli import graphs, options
 
-FileKind = Literal["instance", "experiment", "schedule", "order", "times", "design", "pipeline"]
+FileKind = Literal[
+    "instance", "experiment", "schedule", "order", "times", "design", "pipeline", "graph", "graph-schedule"
+]
 
 SCHEMAS: Mapping[str, str] = {
     "instance": "themis_opt.problem.schema:shipped_schema",
@@ -19,6 +22,8 @@ SCHEMAS: Mapping[str, str] = {
     "times": "themis_opt.workloads.timing:times_schema",
     "design": "themis_opt.designing.problem:problem_schema",
     "pipeline": "themis_opt.pipelines.files:pipeline_schema",
+    "graph": "themis_opt.graphs.network:graph_schema",
+    "graph-schedule": "themis_opt.graphs.schedule_file:graph_schedule_schema",
 }
 
 
@@ -27,18 +32,26 @@ def show(
     source: options.InstanceArgument,
     *,
     changes: options.InstanceChanges,
+    network: graphs.NetworkChanges,
     whole: Annotated[bool, Option("--all", help="Of an iteration, every task and tensor.")] = False,
+    output: Annotated[Path | None, options.output("A picture of the network, with its capacities.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Describe an instance: its dimensions, its collectives or its training iteration, and its rules."""
+    """Describe an instance: its dimensions or links, its collectives or its training iteration, and its rules."""
     from themis_opt.cli.printing import print_json, print_table, say
     from themis_opt.problem.description import headline, tables
 
-    graph = graphs.load(source, changes, graphs.NetworkChanges())
+    graph = graphs.load(source, changes, network)
     if graph is not None:
-        graphs.show(graph, as_json=as_json)
+        changed = graph.on(network.apply(graph.network))
+        graphs.show(changed, as_json=as_json)
+        graphs.draw(changed.network, output)
         return
     instance = options.load_instance(source, changes)
+    if output is not None:
+        from themis_opt.graphs.conversion import to_graph
+
+        graphs.draw(to_graph(instance.network), output)
     if as_json:
         print_json(instance.model_dump(mode="json", exclude_defaults=True) | {"fingerprint": instance.fingerprint})
         return

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Option
 
-from themis_opt.cli import options, pipelines
+from themis_opt.cli import graph_schedules, options, pipelines
 
 
 def validate(
@@ -17,6 +17,10 @@ def validate(
     """Check a schedule against every rule of the model."""
     if pipelines.is_pipeline(str(path)):
         pipelines.validate(path, as_json=as_json)
+        return
+    if graph_schedules.is_graph_schedule(path):
+        graph_schedules.refuse_options(instance=instance, data=data)
+        graph_schedules.validate(path, as_json=as_json)
         return
     schedule = options.load_schedule(path, options.load_instance(instance) if instance else None)
 

@@ -12,6 +12,7 @@ import networkx as nx
 from pydantic import Field, StrictBool, ValidationError, model_validator
 
 from formulations.flow_network import CapacityGraph
+from themis_opt.base.documents import schema_text
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import BytesPerSecond, Picoseconds
 from themis_opt.problem.catalog import read_model
@@ -282,6 +283,12 @@ class GraphInstance(Model):
         if self.collective.dimensions is not None:
             raise FieldError("a graph has no dimensions", "collectives[0].dimensions")
         return self
+
+
+def graph_schema() -> str:
+    """The JSON Schema of instances whose networks are graphs."""
+    schema = GraphInstance.model_json_schema()
+    return schema_text(schema | {"required": sorted({*schema["required"], "format"})})
 
 
 def load_graph(path: Path) -> GraphInstance:

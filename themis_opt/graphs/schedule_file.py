@@ -1,40 +1,148 @@
 """Schedules on graphs as JSON, for tools that execute or draw them."""
 
 import json
-from typing import Any
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Literal
 
-from themis_opt.graphs.simulation import GraphSchedule
+from pydantic import Field, StrictBool
+
+from themis_opt.base.documents import schema_text
+from themis_opt.base.errors import InputError, InvalidSchedule, suggestion
+from themis_opt.base.units import Picoseconds
+from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer
+from themis_opt.graphs.simulation import MAX_HOPS, GraphSchedule, simulate_graph
+from themis_opt.graphs.validation import validate_graph
+from themis_opt.problem.catalog import read_model
+from themis_opt.problem.fields import MAX_BYTES, Model
+
+GRAPH_SCHEDULE_FORMAT: Literal["themis-opt/graph-schedule/1"] = "themis-opt/graph-schedule/1"
+
+Ordinal = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+
+
+class WrittenPiece(Model):
+    """Part of the data; ``null`` for a source or a target stands for every NPU."""
+
+    elements: Annotated[int, Field(strict=True, ge=0, le=MAX_BYTES)]
+    source: str | None = None
+    target: str | None = None
+
+
+class WrittenTransfer(Model):
+    """A message about a piece along nodes, once earlier transfers have arrived; it is added, or kept as it is."""
+
+    piece: Ordinal
+    route: Annotated[tuple[str, ...], Field(min_length=2)]
+    adds: StrictBool = False
+    after: tuple[Ordinal, ...] = ()
+
+
+class GraphScheduleFile(Model):
+    """The plan of a schedule, and what it takes; times follow from the plan and the number of chunks.
+
+    `ranked`: whether links serve transfers in the order in which they stand.
+    """
+
+    format: Literal["themis-opt/graph-schedule/1"]
+    instance: GraphInstance
+    policy: str = ""
+    makespan: Annotated[Picoseconds, Field(ge=0)]
+    chunks: Annotated[int, Field(strict=True, ge=1, le=MAX_HOPS)] = 1
+    ranked: StrictBool = False
+    pieces: tuple[WrittenPiece, ...]
+    transfers: tuple[WrittenTransfer, ...]
+
+
+def graph_schedule_schema() -> str:
+    """The JSON Schema of schedules on graphs."""
+    return schema_text(GraphScheduleFile.model_json_schema())
 
 
 def schedule_text(schedule: GraphSchedule) -> str:
-    """The plan of a schedule, and what it takes; times follow from the plan and the number of chunks.
-
-    Nodes stand by their names; ``null`` for a source or a target means every NPU.
-    """
+    """A schedule as the text of a file."""
     plan = schedule.plan
     names = [node.name for node in plan.instance.network.nodes]
-    document: dict[str, Any] = {
-        "format": "themis-opt/graph-schedule/1",
+    ends = [[None if end is None else names[end] for end in (piece.source, piece.target)] for piece in plan.pieces]
+    document = {
+        "format": GRAPH_SCHEDULE_FORMAT,
         "instance": plan.instance.model_dump(mode="json", exclude_defaults=True),
         "policy": plan.name,
         "makespan": f"{schedule.makespan} ps",
         "chunks": schedule.chunks,
+        "ranked": plan.ranked,
         "pieces": [
-            {
-                "elements": piece.elements,
-                "source": None if piece.source is None else names[piece.source],
-                "target": None if piece.target is None else names[piece.target],
-            }
-            for piece in plan.pieces
+            {"elements": piece.elements, "source": source, "target": target}
+            for piece, (source, target) in zip(plan.pieces, ends, strict=True)
         ],
         "transfers": [
-            {
-                "piece": transfer.piece,
-                "route": [names[node] for node in transfer.route],
-                "adds": transfer.adds,
-                "after": list(transfer.after),
-            }
-            for transfer in plan.transfers
+            {"piece": t.piece, "route": [names[n] for n in t.route], "adds": t.adds, "after": list(t.after)}
+            for t in plan.transfers
         ],
     }
-    return json.dumps(document, indent=None) + "\n"
+    return json.dumps(document) + "\n"
+
+
+def read_graph_schedule(path: Path) -> GraphSchedule:
+    """Read a schedule, time it, and check it.
+
+    Raises
+    ------
+    InputError
+        If the file is no such schedule; the message names file, field, value and rule.
+    InvalidSchedule
+        If a rule is broken, or the schedule takes another time than the file says.
+    """
+    written = read_model(path, GraphScheduleFile, GRAPH_SCHEDULE_FORMAT)
+    try:
+        schedule = simulate_graph(_plan(written), written.chunks)
+        validate_graph(schedule)
+        if schedule.makespan != written.makespan:
+            raise InvalidSchedule("makespan", f"is {schedule.makespan} ps, the file says {written.makespan} ps")
+    except (InputError, InvalidSchedule) as error:
+        raise error.within(str(path)) from None
+    return schedule
+
+
+def _plan(written: GraphScheduleFile) -> GraphPlan:
+    pieces = tuple(_piece(written, number) for number in range(len(written.pieces)))
+    transfers = tuple(_transfer(written, number) for number in range(len(written.transfers)))
+    hops = sum(len(transfer.route) - 1 for transfer in transfers) * written.chunks
+    if not 0 < hops <= MAX_HOPS:
+        raise InputError(f"must be 1 to {MAX_HOPS} hops of all chunks", field="transfers", value=hops)
+    return GraphPlan(written.policy, written.instance, pieces, transfers, written.ranked)
+
+
+def _piece(written: GraphScheduleFile, number: int) -> GraphPiece:
+    piece = written.pieces[number]
+    ends = [
+        None if name is None else _node(written, name, f"pieces[{number}].{field}")
+        for field, name in (("source", piece.source), ("target", piece.target))
+    ]
+    for field, end in zip(("source", "target"), ends, strict=True):
+        if end is not None and written.instance.network.nodes[end].kind != "npu":
+            raise InputError("must be an NPU", field=f"pieces[{number}].{field}", value=getattr(piece, field))
+    return GraphPiece(piece.elements, *ends)
+
+
+def _transfer(written: GraphScheduleFile, number: int) -> GraphTransfer:
+    """A transfer with numbers of nodes, over links that there are."""
+    transfer, place = written.transfers[number], f"transfers[{number}]"
+    if transfer.piece >= len(written.pieces):
+        raise InputError("must be the number of a piece", field=f"{place}.piece", value=transfer.piece)
+    route = tuple(_node(written, name, f"{place}.route") for name in transfer.route)
+    for ends in pairwise(route):
+        if ends not in written.instance.network.arcs:
+            names = " to ".join(written.instance.network.nodes[end].name for end in ends)
+            raise InputError(f"no link goes from {names}", field=f"{place}.route")
+    if any(earlier >= number for earlier in transfer.after):
+        raise InputError("must be earlier transfers", field=f"{place}.after", value=list(transfer.after))
+    return GraphTransfer(transfer.piece, route, transfer.adds, transfer.after)
+
+
+def _node(written: GraphScheduleFile, name: str, field: str) -> int:
+    index = written.instance.network.index
+    if name not in index:
+        raise InputError(f"must be a node of the network{suggestion(name, index)}", field=field, value=name)
+    return index[name]

@@ -12,6 +12,9 @@ from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPiece, GraphTransfer, demands
 from themis_opt.graphs.simulation import GraphSchedule
 
+GRAPH_RULES = ("amounts", "switches", "links", "order", "capacity", "data", "makespan")
+"""The rules that are checked."""
+
 
 def validate_graph(schedule: GraphSchedule) -> None:
     """Check a schedule: amounts, links, capacity, and that every NPU ends with what it wants.

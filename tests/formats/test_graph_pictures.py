@@ -1,0 +1,39 @@
+"""Pictures of graphs and of schedules on them."""
+
+from pathlib import Path
+
+import pytest
+
+from themis_opt.base.errors import InputError
+from themis_opt.formats.graph_pictures import draw_network, draw_schedule
+from themis_opt.graphs.network import GraphNetwork, load_graph
+from themis_opt.graphs.simulation import simulate_graph
+from themis_opt.graphs.trees import tree_plan
+from themis_opt.problem.catalog import shipped_graphs
+
+DGX1 = load_graph(shipped_graphs()["dgx1.all_gather.1GB"])
+
+
+def texts(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def test_a_network_shows_its_nodes_and_bandwidths(tmp_path: Path) -> None:
+    path = tmp_path / "network.svg"
+    draw_network(DGX1.network, path)
+    for words in ("gpu0", "gpu7", "25 GB/s", "50 GB/s"):
+        assert f"<!-- {words} -->" in texts(path)
+
+
+def test_rows_of_a_schedule_are_directions_of_links(tmp_path: Path) -> None:
+    path = tmp_path / "schedule.svg"
+    draw_schedule(simulate_graph(tree_plan(DGX1.resized("1 MB"))), path)
+    assert "<!-- gpu0 &gt; gpu3 -->" in texts(path)
+    assert "32 link directions" in texts(path)
+
+
+def test_large_networks_are_not_drawn(tmp_path: Path) -> None:
+    nodes = [{"name": "sw", "kind": "switch"}, *({"name": f"n{k}"} for k in range(400))]
+    links = [{"ends": ["sw", f"n{k}"], "bandwidth": 1e9} for k in range(400)]
+    with pytest.raises(InputError, match="nodes = 401: must be at most 400"):
+        draw_network(GraphNetwork.model_validate({"nodes": nodes, "links": links}), tmp_path / "n.svg")

@@ -1,0 +1,70 @@
+"""Schedules on graphs as files: read as they were written, refused where they say something else."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from graph_samples import shipped
+
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.graphs.comparison import GRAPH_POLICIES
+from themis_opt.graphs.explanation import critical_path, link_loads
+from themis_opt.graphs.schedule_file import read_graph_schedule, schedule_text
+from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+
+
+def schedule_of(policy: str = "trees", chunks: int = 3, name: str = "dgx1") -> GraphSchedule:
+    return simulate_graph(GRAPH_POLICIES[policy](shipped(name, kind="all_reduce", size="8 MB")), chunks)
+
+
+@pytest.mark.parametrize(("policy", "chunks"), [("trees", 3), ("greedy", 1)])
+def test_a_schedule_is_read_as_it_was_written(tmp_path: Path, policy: str, chunks: int) -> None:
+    schedule, path = schedule_of(policy, chunks), tmp_path / "schedule.json"
+    path.write_text(schedule_text(schedule), encoding="utf-8")
+    read = read_graph_schedule(path)
+    assert read.plan == schedule.plan
+    assert read.makespan == schedule.makespan
+    assert (read.start == schedule.start).all()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("makespan", "1 ps", "breaks rule 'makespan': is"),
+        ("chunks", 0, "chunks = 0"),
+        ("pieces", [{"elements": 5}], "transfers[0].piece = 1: must be the number of a piece"),
+        ("transfers", [{"piece": 0, "route": ["gpu0", "gpu9"]}], "transfers[0].route = 'gpu9': must be a node"),
+        ("transfers", [{"piece": 0, "route": ["gpu0", "gpu5"]}], "no link goes from gpu0 to gpu5"),
+        ("transfers", [{"piece": 0, "route": ["gpu0", "gpu1"], "after": [0]}], "must be earlier transfers"),
+        ("transfers", [], "must be 1 to 1000000 hops of all chunks"),
+    ],
+)
+def test_what_a_file_must_not_say(tmp_path: Path, field: str, value: object, words: str) -> None:
+    document = json.loads(schedule_text(schedule_of()))
+    if field == "pieces":
+        document["transfers"][0]["piece"] = 1
+    path = tmp_path / "schedule.json"
+    path.write_text(json.dumps(document | {field: value}), encoding="utf-8")
+    with pytest.raises((InputError, InvalidSchedule)) as error:
+        read_graph_schedule(path)
+    assert str(path) in str(error.value)
+    assert words in str(error.value)
+
+
+def test_a_critical_path_has_no_pause() -> None:
+    schedule = schedule_of(name="a100_x2")
+    path = critical_path(schedule)
+    assert path[0].start == 0
+    for before, hop in pairwise(path):
+        assert hop.start == before.start + before.busy + (before.lag if hop.waited_for == "data" else 0)
+    assert path[-1].start + path[-1].busy + path[-1].lag == schedule.makespan
+
+
+def test_links_are_busy_as_long_as_they_send() -> None:
+    schedule = schedule_of()
+    loads = link_loads(schedule)
+    assert sum(load.busy for load in loads) == int((schedule.end - schedule.start).sum())
+    assert all(load.busy <= schedule.makespan for load in loads)
+    busiest = max(loads, key=lambda load: load.bytes)
+    assert busiest.bytes == pytest.approx(busiest.busy * 50e9 / 1e12, rel=1e-4)

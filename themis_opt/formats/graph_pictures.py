@@ -1,0 +1,170 @@
+"""Pictures of graphs: the network with its capacities, and what each direction of a link sends over time."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_link, format_short_time, time_unit
+from themis_opt.formats.gantt import save_figure
+from themis_opt.formats.palette import INK, LINE, QUIET
+from themis_opt.graphs.explanation import arrow, link_loads
+from themis_opt.graphs.network import GraphNetwork
+from themis_opt.graphs.simulation import GraphSchedule, Hops
+
+MOST_DRAWN, MOST_NAMED_NODES, MOST_BANDWIDTH_LABELS = 400, 48, 24
+"""Nodes of a picture, nodes whose names are written, and links whose bandwidth is."""
+
+MOST_LINK_LINES = 40
+"""Rows of a timeline: of more directions of links the busiest."""
+
+NPU_COLOUR, SWITCH_COLOUR = "#4477aa", "#ccbb44"
+
+Places = dict[str, tuple[float, float]]
+
+
+def draw_network(network: GraphNetwork, path: Path) -> None:
+    """Draw a network, each bandwidth in a colour of its own.
+
+    Raises
+    ------
+    InputError
+        If it has too many nodes, or no picture has that ending.
+    """
+    if len(network.nodes) > MOST_DRAWN:
+        raise InputError(f"must be at most {MOST_DRAWN} to be drawn", field="nodes", value=len(network.nodes))
+    places = _places(network)
+    figure = Figure(figsize=(10.0, 7.5), layout="constrained")
+    axes = figure.subplots()
+    axes.set_axis_off()
+    rates = sorted({rate for link in network.links for rate in link.bandwidths.values()})
+    colours = dict(zip(rates, colormaps["viridis_r"](np.linspace(0.25, 0.95, len(rates))).tolist(), strict=True))
+    for link in network.links:
+        rate = max(link.bandwidths.values())
+        (x, y), (u, v) = places[link.ends[0]], places[link.ends[1]]
+        width = 0.8 + 2.4 * (rate / rates[-1]) ** 0.5
+        axes.plot((x, u), (y, v), color=colours[rate], linewidth=width, zorder=1)
+        if len(network.links) <= MOST_BANDWIDTH_LABELS:
+            both = " / ".join(dict.fromkeys(map(format_link, link.bandwidths.values())))
+            axes.text((x + u) / 2, (y + v) / 2, both, fontsize=7, color=INK, ha="center", va="center", zorder=2)
+    _draw_nodes(axes, network, places)
+    handles = [Line2D([], [], color=colours[rate], linewidth=2, label=format_link(rate)) for rate in rates[-8:]]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8)
+    axes.set_title(f"{network.name or 'graph'}: {network.num_npus} NPUs", loc="left", fontsize=11)
+    save_figure(figure, path)
+
+
+def _draw_nodes(axes: Axes, network: GraphNetwork, places: Places) -> None:
+    few = len(network.nodes) <= MOST_NAMED_NODES
+    for kind, colour, marker in (("npu", NPU_COLOUR, "o"), ("switch", SWITCH_COLOUR, "s")):
+        points = [places[node.name] for node in network.nodes if node.kind == kind]
+        if points:
+            size = 260 if few else 40
+            x, y = zip(*points, strict=True)
+            axes.scatter(x, y, s=size, c=colour, marker=marker, edgecolors="white", zorder=3)
+    slant = 60 if len(network.nodes) > MOST_BANDWIDTH_LABELS / 2 else 0
+    for node in network.nodes if few else ():
+        shift: Any = {"xytext": (0, -12), "textcoords": "offset points"}
+        axes.annotate(node.name, places[node.name], **shift, fontsize=6.5, ha="center", va="top", rotation=slant)
+
+
+def _places(network: GraphNetwork) -> Places:
+    """NPUs in a row, with switches above and below, where all links lead from row to row; else by distances."""
+    graph = network.graph.to_undirected()
+    heights = _heights(graph, network)
+    if all(heights[a] != heights[b] for a, b in graph.edges):
+        return _rows(graph, network, heights)
+    return _by_distances(graph)
+
+
+def _heights(graph: "nx.Graph[str]", network: GraphNetwork) -> dict[str, int]:
+    """Hops to the nearest NPU; less than 0 of the switch of a box, which joins nothing but some of the NPUs."""
+    npus = set(network.npus)
+    hops = nx.multi_source_dijkstra_path_length(graph, npus, weight=None)
+    in_box = {name for name in graph if name not in npus and set(graph[name]) < npus}
+    return {name: -1 if name in in_box else int(count) for name, count in hops.items()}
+
+
+def _rows(graph: "nx.Graph[str]", network: GraphNetwork, heights: dict[str, int]) -> Places:
+    """Every switch in the middle of what it joins nearer to the NPUs; spread evenly where two would coincide."""
+    order = {name: float(place) for place, name in enumerate(network.npus)}
+    for height in sorted({height for height in heights.values() if height}, key=abs):
+        names = [name for name in heights if heights[name] == height]
+        nearer = {name: [order[n] for n in graph[name] if abs(heights[n]) < abs(height)] for name in names}
+        middle = {name: float(np.mean(places)) for name, places in nearer.items()}
+        if len(set(middle.values())) < len(names):
+            spread = len(network.npus) / len(names)
+            ranked = sorted(names, key=lambda name: middle[name])
+            middle = {name: (place + 0.5) * spread - 0.5 for place, name in enumerate(ranked)}
+        order |= middle
+    return {name: (order[name], float(heights[name])) for name in graph}
+
+
+def _by_distances(graph: "nx.Graph[str]") -> Places:
+    """As far from each other as hops between them (classical multidimensional scaling), then moved apart by springs."""
+    names = list(graph)
+    lengths = dict(nx.all_pairs_shortest_path_length(graph))
+    squares = np.array([[lengths[a][b] for b in names] for a in names], dtype=np.float64) ** 2
+    centred = squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()
+    values, vectors = np.linalg.eigh(-centred / 2)
+    start = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
+    start = start / np.abs(start).max() + np.random.default_rng(0).normal(scale=1e-3, size=start.shape)
+    placed = nx.spring_layout(graph, pos=dict(zip(names, start, strict=True)), weight=None, iterations=15, seed=0)
+    return {name: (float(x), float(y)) for name, (x, y) in placed.items()}
+
+
+def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
+    """Draw what links send, by sources of the data, or by pieces where all NPUs contribute.
+
+    Raises
+    ------
+    InputError
+        If no picture has that ending.
+    """
+    plan, hops = schedule.plan, Hops(schedule.plan)
+    network = plan.instance.network
+    loads = [load for load in link_loads(schedule, hops) if load.busy][:MOST_LINK_LINES]
+    row_of = {load.name: row for row, load in enumerate(sorted(loads, key=lambda load: load.name))}
+    names = [arrow(network.nodes[tail].name, network.nodes[head].name) for _, tail, head in hops.rows]
+    unit, scale = time_unit(schedule.makespan)
+    figure = Figure(figsize=(12.0, 1.4 + 0.24 * len(loads)), layout="constrained")
+    axes = figure.subplots()
+    groups = _groups(schedule)
+    colours = colormaps["turbo"](np.linspace(0.05, 0.95, max(groups) + 1)).tolist()
+    spans: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    for hop, name in enumerate(names):
+        if name in row_of:
+            starts, lengths = schedule.start[:, hop], schedule.end[:, hop] - schedule.start[:, hop]
+            group = groups[int(hops.piece[hop])]
+            spans[row_of[name], group] += zip((starts / scale).tolist(), (lengths / scale).tolist(), strict=True)
+    for (row, group), bars in spans.items():
+        axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=colours[group], linewidth=0, rasterized=len(bars) > 500)
+    axes.set_yticks(range(len(row_of)), row_of, fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlim(0, schedule.makespan / scale)
+    axes.set_xlabel(f"time ({unit})", color=QUIET, fontsize=9)
+    axes.grid(axis="x", color=LINE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    used = sum(load.busy > 0 for load in link_loads(schedule, hops))
+    shown = f"the {len(loads)} busiest of {used} link directions" if used > len(loads) else f"{used} link directions"
+    title = f"{plan.instance.name or 'graph'}, {plan.name}: {format_short_time(schedule.makespan)}; {shown}"
+    axes.set_title(title, loc="left", fontsize=11)
+    save_figure(figure, path)
+
+
+def _groups(schedule: GraphSchedule) -> list[int]:
+    """The colour of each piece: its source, else its target, else its number."""
+    pieces = schedule.plan.pieces
+    ends = [piece.source if piece.source is not None else piece.target for piece in pieces]
+    if None in ends:
+        return list(range(len(pieces)))
+    ranks = {end: rank for rank, end in enumerate(sorted({end for end in ends if end is not None}))}
+    return [ranks[end] for end in ends if end is not None]
