@@ -31,7 +31,7 @@ def test_the_instance_that_is_written_is_the_one_that_is_printed(succeed, files,
 
 def test_a_format_can_be_named(refuse, save):
     path = save("topologies: none\n", "net.yml")
-    assert "not JSON" in refuse("import", path)
+    assert "is of no format that is known" in refuse("import", path)
     assert "topologies: unknown field" in refuse("import", f"astra-sim-network:{path}")
 
 

@@ -25,6 +25,14 @@ def test_a_table_becomes_a_dimension(write):
     assert len(imported.tables["dim1: measured against fitted"]) == 2 * len(LINEAR)
 
 
+@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", "   ", "\t"])
+def test_what_launchers_write_before_lines_is_passed_over(write, tag):
+    table = nccl_table(LINEAR)
+    tagged = "".join(f"{tag}{line}\n" for line in table.splitlines())
+    plain, other = (dimensions(import_files(write(all_reduce__txt=text))) for text in (table, tagged))
+    assert plain == other
+
+
 def test_noise_of_three_percent_moves_bandwidth_by_two_percent_and_latency_by_ten(write):
     generator = np.random.default_rng(5)
     exact = ((2**k, 42 + 1.75 * 2**k / 200_000) for k in range(10, 31))

@@ -44,6 +44,54 @@ MEANT = {
 """Kind, NPUs, GB/s (2^30) of an NPU and picoseconds of a step, which crosses two links through a switch."""
 
 
+def topology(kind, npus, bandwidth, latency):
+    return f"topology: [ {kind} ]\nnpus_count: [ {npus} ]\nbandwidth: [ {bandwidth} ]\nlatency: [ {latency} ]\n"
+
+
+def system(algorithm, *, memory, active=1):
+    """The fields that the published systems share."""
+    names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    values = {"scheduling-policy": "LIFO", "endpoint-delay": 10, "active-chunks-per-dimension": active}
+    values |= {"preferred-dataset-splits": 4, "collective-optimization": "localBWAware", "local-mem-bw": memory}
+    return values | {f"{name}-implementation": [algorithm] for name in names} | {"boost-mode": 0}
+
+
+RING_8 = topology("Ring", 8, 50.0, 500.0)
+MIB = 2**20
+CYCLES_OF_ASTRA_SIM = {
+    "Ring_sys": (RING_8, system("ring", memory=50), "all_reduce", MIB, 117_780),
+    "Direct_sys": (topology("FullyConnected", 8, 50.0, 500.0), system("direct", memory=50), "all_reduce", MIB, 16_860),
+    "Ring_4chunks": (RING_8, system("ring", memory=1600), "all_to_all", MIB, 125_480),
+    "Ring_16npus": (topology("Ring", 16, 50.0, 500.0), system("ring", memory=1600), "all_gather", 16 * MIB, 323_560),
+}
+"""Networks, systems, collectives, bytes and the cycles of ASTRA-sim 2's congestion-unaware back end, by its files.
+
+``Ring_sys.json`` and ``Direct_sys.json`` are in astra-sim/tutorials, ``micro2024/astra-sim-demo/demo1``; the others in
+astra-sim/astra-sim at 518bd51, ``examples/system/native_collectives`` and ``examples/network/analytical``.
+"""
+
+
+@pytest.mark.parametrize("name", CYCLES_OF_ASTRA_SIM)
+def test_imports_take_as_long_as_the_simulator_itself(write, name):
+    network, system, kind, size, cycles = CYCLES_OF_ASTRA_SIM[name]
+    instance = import_files(write(net__yml=network, sys__json=system), request=Request(kind, size)).instance
+    assert simulate(instance, make_policy("baseline")(instance)).makespan / 1000 == pytest.approx(cycles, rel=0.005)
+
+
+OUTSIDE = {
+    "several active chunks": (RING_8, system("ring", memory=50, active=2), "Several active chunks per dimension"),
+    "direct on a ring": (RING_8, system("direct", memory=50), "share the links of an NPU on a switch or ring"),
+}
+
+
+@pytest.mark.parametrize("what", OUTSIDE)
+def test_imports_outside_of_what_is_exact_say_so(write, what):
+    network, system, note = OUTSIDE[what]
+    imported = import_files(write(net__yml=network, sys__json=system))
+    assert any(note in line for line in imported.notes)
+    assert note in imported.instance.description
+
+
 def rows(network):
     return [
         (dimension.kind.value, dimension.size, dimension.bandwidth / 2**30, dimension.latency)

@@ -47,6 +47,41 @@ BERT = {
 GPT_2 = {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "vocab_size": 50_257, "n_positions": 1024}
 
 
+def sizes(layers, hidden, heads, groups, inner, vocabulary, **more):
+    names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "intermediate_size")
+    return dict(zip(names, (layers, hidden, heads, groups, inner), strict=True)) | {"vocab_size": vocabulary} | more
+
+
+T5 = {"model_type": "t5", "d_model": 512, "d_kv": 64, "vocab_size": 32_128}
+LITE = {
+    "q_lora_rank": None, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "n_routed_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2, "moe_intermediate_size": 1408,
+    "first_k_dense_replace": 1,
+}  # fmt: skip
+PUBLISHED = {
+    "gemma-2-2b": (sizes(26, 2304, 8, 4, 9216, 256_000, model_type="gemma2", head_dim=256), 2_614_341_888),
+    "gemma-3-1b": (sizes(26, 1152, 4, 1, 6912, 262_144, model_type="gemma3_text", head_dim=256), 999_885_952),
+    "phi-3-mini": (sizes(32, 3072, 32, 32, 8192, 32_064, model_type="phi3"), 3_821_079_552),
+    "qwen3-8b": (sizes(36, 4096, 32, 8, 12_288, 151_936, model_type="qwen3", head_dim=128), 8_190_735_360),
+    "qwen3-30b-a3b": (
+        sizes(48, 2048, 32, 4, 6144, 151_936, model_type="qwen3_moe", head_dim=128, num_experts=128)
+        | {"num_experts_per_tok": 8, "moe_intermediate_size": 768},
+        30_532_122_624,
+    ),
+    "deepseek-v2-lite": (sizes(27, 2048, 16, 16, 10_944, 102_400, model_type="deepseek_v2") | LITE, 15_706_484_224),
+    "pythia-1b": (sizes(16, 2048, 8, 8, 8192, 50_304, model_type="gpt_neox"), 1_011_781_632),
+    "t5-small": (T5 | {"num_layers": 6, "num_heads": 8, "d_ff": 2048}, 60_506_624),
+    "t5-v1.1-small": (
+        T5
+        | {"num_layers": 8, "num_heads": 6, "d_ff": 1024, "feed_forward_proj": "gated-gelu"}
+        | {"tie_word_embeddings": False},
+        76_961_152,
+    ),
+    "vit-base": (sizes(12, 768, 12, 12, 3072, 0, model_type="vit", image_size=224, patch_size=16), 86_567_656),
+}
+"""Configurations, and the parameters of the weights that are published with them, by the pages of Hugging Face."""
+
+
 @pytest.fixture
 def config(tmp_path: Path):
     """Writes a configuration."""
@@ -88,6 +123,25 @@ def test_other_architectures() -> None:
 
 def test_gpt_2_has_124_million_parameters(config) -> None:
     assert count(find_model(config(GPT_2)).layers()) == 124_439_808
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_configuration_has_the_parameters_that_are_published(config, name: str) -> None:
+    content, parameters = PUBLISHED[name]
+    assert count(find_model(config(content)).layers()) == parameters
+
+
+@pytest.mark.parametrize(
+    ("content", "change", "more"),
+    [
+        (LLAMA, {"attention_bias": True}, 32 * ((32 + 2 * 8) * 128 + 4096)),
+        (LLAMA, {"mlp_bias": True}, 32 * (2 * 14_336 + 4096)),
+        (BERT, {"intermediate_size": 1000}, 12 * (1000 - 3072) * (2 * 768 + 1)),
+        (GPT_2, {"n_inner": 1000}, 12 * (1000 - 3072) * (2 * 768 + 1)),
+    ],
+)
+def test_fields_that_change_parameters_are_read(config, content: dict, change: dict, more: int) -> None:
+    assert count(find_model(config(content | change)).layers()) - count(find_model(config(content)).layers()) == more
 
 
 def test_biases_and_tied_weights(config) -> None:

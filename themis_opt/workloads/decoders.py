@@ -20,8 +20,8 @@ from themis_opt.workloads.transformers import blocks
 class Compressed:
     """Attention on compressed keys and values (DeepSeek-V2, https://arxiv.org/abs/2405.04434, section 2.1).
 
-    Ranks of what queries, and keys with values, are compressed to; and per head the sizes of the parts of queries and
-    keys without and with position, and of values.
+    Ranks of what queries (0 where they are not), and keys with values, are compressed to; and per head the sizes of the
+    parts of queries and keys without and with position, and of values.
     """
 
     query_rank: int
@@ -38,7 +38,10 @@ class Decoder:
     `heads`, `groups`: heads of queries, and of keys and values.
     `inner`: width of a feed-forward layer that is not of experts.
     `tied`: whether the output projection has the weights of the embedding.
-    `biased`: whether queries, keys and values have biases.
+    `biased`, `out_biased`, `inner_biased`: whether queries, keys and values, their projection, and feed-forward layers
+      that are not of experts have biases.
+    `head_norms`: whether heads of queries, and those of keys, are normed, with weights that all share.
+    `normed_twice`: whether what comes out of attention and feed-forward layers is normed, too.
     `experts`, `active`, `shared`, `expert`: experts of a layer, those that a token uses, those that all use, and their
       width; 0 where there are none.
     `dense`: first layers without experts.
@@ -54,6 +57,10 @@ class Decoder:
     inner: int
     tied: bool = False
     biased: bool = False
+    out_biased: bool = False
+    inner_biased: bool = False
+    head_norms: bool = False
+    normed_twice: bool = False
     experts: int = 0
     active: int = 0
     shared: int = 0
@@ -98,22 +105,30 @@ def _attention(shape: Decoder, name: str, sequence: int) -> Layer:
 def _grouped(shape: Decoder) -> tuple[tuple[Parameter, ...], int, int]:
     """Parameters, and sizes per head of what is scored and summed, where groups of heads share keys and values."""
     projected = (shape.heads + 2 * shape.groups) * shape.head
-    biases = (Parameter("in.bias", projected, "bias", sharded=True),) if shape.biased else ()
     weights = (
         Parameter("in.weight", shape.hidden * projected, sharded=True),
-        *biases,
+        *_bias(shape.biased, "in.bias", projected, sharded=True),
+        *((Parameter("head_norms.weight", 2 * shape.head, "norm"),) if shape.head_norms else ()),
         Parameter("out.weight", shape.heads * shape.head * shape.hidden, sharded=True),
+        *_bias(shape.out_biased, "out.bias", shape.hidden),
     )
     return weights, shape.head, shape.head
+
+
+def _bias(has: bool, name: str, elements: int, *, sharded: bool = False) -> tuple[Parameter, ...]:
+    return (Parameter(name, elements, "bias", sharded=sharded),) if has else ()
 
 
 def _compressed(shape: Decoder, keys: Compressed) -> tuple[tuple[Parameter, ...], int, int]:
     """The same on compressed keys and values; what compresses is copied on all NPUs of a group."""
     scored = keys.plain + keys.rotary
-    weights = (
+    down = (
         Parameter("query_down.weight", shape.hidden * keys.query_rank),
         Parameter("query_norm.weight", keys.query_rank, "norm"),
-        Parameter("query_up.weight", keys.query_rank * shape.heads * scored, sharded=True),
+    )
+    weights = (
+        *(down if keys.query_rank else ()),
+        Parameter("query_up.weight", (keys.query_rank or shape.hidden) * shape.heads * scored, sharded=True),
         Parameter("down.weight", shape.hidden * (keys.rank + keys.rotary)),
         Parameter("norm_of_down.weight", keys.rank, "norm"),
         Parameter("up.weight", keys.rank * shape.heads * (keys.plain + keys.value), sharded=True),
@@ -124,6 +139,10 @@ def _compressed(shape: Decoder, keys: Compressed) -> tuple[tuple[Parameter, ...]
 
 def _feed_forward(shape: Decoder, name: str, sequence: int) -> Layer:
     weights = _gated(shape, shape.inner, "")
+    if shape.inner_biased:
+        into, out = weights
+        biases = _bias(True, "in.bias", 2 * shape.inner, sharded=True), _bias(True, "out.bias", shape.hidden)
+        weights = (into, *biases[0], out, *biases[1])
     return _layer(shape, name, "feed_forward", weights, 2 * 3 * shape.hidden * shape.inner * sequence, sequence)
 
 
@@ -148,18 +167,21 @@ def _layer(
     shape: Decoder, name: str, kind: LayerKind, weights: tuple[Parameter, ...], flops: int, sequence: int
 ) -> Layer:
     first = Parameter("norm.weight", shape.hidden, "norm")
+    if shape.normed_twice:
+        weights = (*weights, Parameter("out_norm.weight", shape.hidden, "norm"))
     return Layer(name, kind, (first, *weights), flops, sequence * shape.hidden, sequence * shape.hidden)
 
 
 @dataclass(frozen=True)
 class Vision:
-    """Sizes of a vision transformer: blocks, width, sides of an image and of a patch in pixels, and classes."""
+    """Sizes of a vision transformer: blocks, width, sides of an image and a patch in pixels, classes, inner width."""
 
     layers: int
     hidden: int
     image: int = 224
     patch: int = 16
     classes: int = 1000
+    inner: int = 0
 
 
 VIT_B = Vision(12, 768)
@@ -178,6 +200,6 @@ def vision_transformer(shape: Vision) -> tuple[Layer, ...]:
     )  # fmt: skip
     layers = [Layer("embedding", "embedding", embedding, 2 * patches * pixels * hidden, 3 * shape.image**2, size)]
     for number in range(shape.layers):
-        layers += blocks(f"layer{number}", hidden, tokens)
+        layers += blocks(f"layer{number}", hidden, tokens, shape.inner)
     head = (Parameter("weight", hidden * shape.classes), Parameter("bias", shape.classes, "bias"))
     return (*layers, Layer("head", "linear", (*norms(hidden), *head), 2 * hidden * shape.classes, size, shape.classes))

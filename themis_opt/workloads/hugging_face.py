@@ -12,7 +12,8 @@ from typing import Any
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import MAX_TASKS
-from themis_opt.workloads.decoders import Compressed, Decoder, decoder
+from themis_opt.workloads.decoders import Compressed, Decoder, Vision, decoder, vision_transformer
+from themis_opt.workloads.encoder_decoders import EncoderDecoder, encoder_decoder
 from themis_opt.workloads.layers import TrainingModel
 from themis_opt.workloads.transformers import TransformerShape, transformer
 
@@ -79,7 +80,8 @@ def model_of_config(path: Path) -> TrainingModel:
         raise InputError(f"unknown architecture; known are {known}", field="model_type", value=kind, source=str(path))
     fields = _Fields(content, str(path))
     make = ARCHITECTURES[kind](fields)
-    return TrainingModel(kind, f"{path.name}", make, min(fields.positions, USUAL_SEQUENCE))
+    sequence = None if kind == "vit" else min(fields.positions, USUAL_SEQUENCE)
+    return TrainingModel(kind, path.name, make, sequence)
 
 
 class _Fields:
@@ -99,8 +101,9 @@ class _Fields:
         """A number that may be missing, or null."""
         return usual if self.content.get(name) is None else self[name]
 
-    def is_true(self, name: str) -> bool:
-        value = self.content.get(name, False)
+    def is_true(self, name: str, *, usual: bool = False) -> bool:
+        """A choice; the usual one where it is missing."""
+        value = self.content.get(name, usual)
         if not isinstance(value, bool):
             raise InputError("must be true or false", field=name, value=value, source=self.source)
         return value
@@ -126,6 +129,9 @@ def _decoder(fields: _Fields, **others: Any) -> Make:
         "head": fields.get("head_dim", max(1, hidden // heads)),
         "inner": fields["intermediate_size"],
         "tied": fields.is_true("tie_word_embeddings"),
+        "biased": fields.is_true("attention_bias"),
+        "out_biased": fields.is_true("attention_bias"),
+        "inner_biased": fields.is_true("mlp_bias"),
     }
     return partial(decoder, _checked(Decoder(**usual | others), fields.source))
 
@@ -135,9 +141,21 @@ def _mixtral(fields: _Fields) -> Make:
     return _decoder(fields, inner=0, experts=number, active=active, expert=width)
 
 
+def _qwen3_experts(fields: _Fields) -> Make:
+    if fields.content.get("decoder_sparse_step", 1) != 1 or fields.content.get("mlp_only_layers"):
+        raise InputError("must be 1: every layer has experts", field="decoder_sparse_step", source=fields.source)
+    number, active, width = fields["num_experts"], fields["num_experts_per_tok"], fields["moe_intermediate_size"]
+    return _decoder(fields, inner=0, experts=number, active=active, expert=width, head_norms=True)
+
+
+def _gemma(fields: _Fields, **others: Any) -> Make:
+    """Gemma ties the output projection unless its file says otherwise."""
+    return _decoder(fields, tied=fields.is_true("tie_word_embeddings", usual=True), normed_twice=True, **others)
+
+
 def _deepseek(fields: _Fields) -> Make:
     compressed = Compressed(
-        query_rank=fields["q_lora_rank"], rank=fields["kv_lora_rank"], plain=fields["qk_nope_head_dim"],
+        query_rank=fields.get("q_lora_rank", 0), rank=fields["kv_lora_rank"], plain=fields["qk_nope_head_dim"],
         rotary=fields["qk_rope_head_dim"], value=fields["v_head_dim"],
     )  # fmt: skip
     return _decoder(
@@ -150,23 +168,62 @@ def _deepseek(fields: _Fields) -> Make:
 def _bert(fields: _Fields) -> Make:
     layers, hidden = fields["num_hidden_layers"], fields["hidden_size"]
     vocabulary, segments = fields["vocab_size"], fields.get("type_vocab_size", 2)
-    return partial(transformer, TransformerShape(layers, hidden, vocabulary, fields.positions, segments, pooled=True))
+    inner = fields.get("intermediate_size", 4 * hidden)
+    shape = TransformerShape(layers, hidden, vocabulary, fields.positions, segments, pooled=True, inner=inner)
+    return partial(transformer, shape)
+
+
+def _gpt_neox(fields: _Fields) -> Make:
+    layers, hidden, vocabulary = fields["num_hidden_layers"], fields["hidden_size"], fields["vocab_size"]
+    tied = fields.is_true("tie_word_embeddings")
+    return partial(
+        transformer, TransformerShape(layers, hidden, vocabulary, 0, inner=fields["intermediate_size"], tied=tied)
+    )
+
+
+def _t5(fields: _Fields) -> Make:
+    layers = fields["num_layers"]
+    shape = EncoderDecoder(
+        (layers, fields.get("num_decoder_layers", layers)), fields["d_model"], fields["vocab_size"],
+        fields["num_heads"], fields["d_kv"], fields["d_ff"], fields.get("relative_attention_num_buckets", 32),
+        gated=str(fields.content.get("feed_forward_proj", "relu")).startswith("gated"),
+        tied=fields.is_true("tie_word_embeddings", usual=True),
+    )  # fmt: skip
+    return partial(encoder_decoder, shape)
+
+
+def _vision(fields: _Fields) -> Make:
+    labels = fields.content.get("id2label")
+    shape = Vision(
+        fields["num_hidden_layers"], fields["hidden_size"], fields.get("image_size", 224), fields.get("patch_size", 16),
+        len(labels) if isinstance(labels, dict) and labels else 1000, fields.get("intermediate_size", 0),
+    )  # fmt: skip
+    return lambda *_: vision_transformer(shape)
 
 
 def _gpt_2(fields: _Fields) -> Make:
-    shape = TransformerShape(fields["n_layer"], fields["n_embd"], fields["vocab_size"], fields.positions)
+    inner = fields.get("n_inner", 0)
+    shape = TransformerShape(fields["n_layer"], fields["n_embd"], fields["vocab_size"], fields.positions, inner=inner)
     return partial(transformer, shape)
 
 
 ARCHITECTURES: Mapping[str, Callable[[_Fields], Make]] = {
     "llama": _decoder,
     "mistral": _decoder,
+    "phi3": _decoder,
     "qwen2": partial(_decoder, biased=True),
-    "qwen3": _decoder,
+    "qwen3": partial(_decoder, head_norms=True),
+    "qwen3_moe": _qwen3_experts,
+    "gemma2": _gemma,
+    "gemma3_text": partial(_gemma, head_norms=True),
     "mixtral": _mixtral,
+    "deepseek_v2": _deepseek,
     "deepseek_v3": _deepseek,
     "bert": _bert,
     "gpt2": _gpt_2,
+    "gpt_neox": _gpt_neox,
+    "t5": _t5,
+    "vit": _vision,
 }
 """How architectures are read, by their ``model_type``."""
 

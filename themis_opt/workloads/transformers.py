@@ -17,10 +17,11 @@ from themis_opt.workloads.layers import Layer, LayerKind, Parameter, norms
 
 @dataclass(frozen=True)
 class TransformerShape:
-    """Sizes of a transformer whose feed-forward layers are four times as wide as the hidden size.
+    """Sizes of a transformer.
 
     `segments` is the number of segment embeddings; `pooled` stands for BERT: a dense layer on the first token, and a
-    norm of the embeddings instead of one of the last layer.
+    norm of the embeddings instead of one of the last layer.  `inner` is the width of feed-forward layers, four times
+    the hidden size where it is 0.  `tied` says whether the output projection has the weights of the embedding.
     """
 
     layers: int
@@ -29,6 +30,8 @@ class TransformerShape:
     positions: int
     segments: int = 0
     pooled: bool = False
+    inner: int = 0
+    tied: bool = True
 
 
 BERT_BASE = TransformerShape(12, 768, 30_522, 512, segments=2, pooled=True)
@@ -40,22 +43,25 @@ ONE_TRILLION = TransformerShape(128, 25_600, 51_200, 2048)
 def transformer(shape: TransformerShape, sequence: int) -> tuple[Layer, ...]:
     """Layers of a transformer, for samples of `sequence` tokens.
 
-    The output projection of GPT shares the weights of the embedding: its operations count, its parameters not twice.
+    Where the output projection shares the weights of the embedding its operations count, its parameters not twice.
     """
     hidden, size = shape.hidden, sequence * shape.hidden
     layers = [_embedding(shape, sequence)]
     for number in range(shape.layers):
-        layers += blocks(f"layer{number}", hidden, sequence)
+        layers += blocks(f"layer{number}", hidden, sequence, shape.inner)
     if shape.pooled:
         pooler = (Parameter("weight", hidden**2), Parameter("bias", hidden, "bias"))
         return (*layers, Layer("pooler", "linear", pooler, 2 * hidden**2, hidden, hidden))
     projected = 2 * size * shape.vocabulary
-    return (*layers, Layer("head", "linear", norms(hidden), projected, size, sequence * shape.vocabulary))
+    head = () if shape.tied else (Parameter("weight", shape.vocabulary * hidden),)
+    parameters = (*norms(hidden), *head)
+    return (*layers, Layer("head", "linear", parameters, projected, size, sequence * shape.vocabulary))
 
 
-def blocks(name: str, hidden: int, sequence: int) -> tuple[Layer, Layer]:
-    """Attention and feed-forward of one layer."""
-    return _attention(f"{name}.attention", hidden, sequence), _feed_forward(f"{name}.mlp", hidden, sequence)
+def blocks(name: str, hidden: int, sequence: int, inner: int = 0) -> tuple[Layer, Layer]:
+    """Attention and feed-forward of one layer, which is `inner` wide, or four times as wide as the rest."""
+    wide = inner or 4 * hidden
+    return _attention(f"{name}.attention", hidden, sequence), _feed_forward(f"{name}.mlp", hidden, wide, sequence)
 
 
 def _embedding(shape: TransformerShape, sequence: int) -> Layer:
@@ -71,9 +77,8 @@ def _attention(name: str, hidden: int, sequence: int) -> Layer:
     return _sublayer(name, "attention", hidden, 3 * hidden, hidden, sequence, flops)
 
 
-def _feed_forward(name: str, hidden: int, sequence: int) -> Layer:
-    flops = 2 * 8 * hidden**2 * sequence
-    return _sublayer(name, "feed_forward", hidden, 4 * hidden, 4 * hidden, sequence, flops)
+def _feed_forward(name: str, hidden: int, wide: int, sequence: int) -> Layer:
+    return _sublayer(name, "feed_forward", hidden, wide, wide, sequence, 2 * 2 * hidden * wide * sequence)
 
 
 def _sublayer(name: str, kind: LayerKind, hidden: int, first: int, second: int, sequence: int, flops: int) -> Layer:

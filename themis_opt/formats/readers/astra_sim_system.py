@@ -4,6 +4,8 @@ Source: https://github.com/astra-sim/astra-sim, ``astra-sim/system/Sys.cc`` (``i
 ``CollectiveImplLookup.cc``.  Native algorithms in one queue per dimension, which is the default, send one way round a
 ring, and over one link at a time where they halve and double.  After each step an NPU waits for the endpoint delay,
 and once more at the end of a stage.  To sum it reads twice and writes once: at a third of the bandwidth of memory.
+``PacketBundle.cc`` charges a sum of ``direct`` for one message, one of halving-doubling for all but the first.
+All-to-alls in a ring go one way round, one hop and one message at a time (``AllToAll.cc``), whatever the wires are.
 """
 
 import re
@@ -16,7 +18,10 @@ from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_bandwidth, 
 from themis_opt.formats.readers.astra_sim_network import links, nanoseconds
 from themis_opt.formats.readers.parts import Machine, Part, Reader, only, with_network
 from themis_opt.problem.fields import MAX_CHUNKS
-from themis_opt.problem.network import Algorithm, Dimension
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Algorithm, Dimension, Kind
+from themis_opt.problem.phases import CollectiveKind, Phase
+from themis_opt.problem.wiring import blocks_sent, steps
 
 SYSTEM_COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 NATIVE = tuple(f"{collective}-implementation" for collective in SYSTEM_COLLECTIVES)
@@ -43,6 +48,15 @@ ACCESSES_PER_SUM = 3  # two reads and a write
 
 CYCLES = "ASTRA-sim: a cycle is a nanosecond; a chunk alone in its dimension also holds it for the latency."
 
+DIRECT_SHARES = (
+    "Messages of 'direct' share the links of an NPU on a switch or ring; the congestion-unaware back end lets them "
+    "pass beside each other, and is up to 6.5 times as fast."
+)
+AT_ONCE = (
+    "Several active chunks per dimension are outside of what is exact: here one sends at a time, and latencies of all "
+    "overlap; the simulator starts a chunk when one ends."
+)
+
 
 def _recognizes(source: Source) -> bool:
     return len(source.keys() & set(SYSTEM_FIELDS)) >= 2
@@ -57,9 +71,14 @@ def _read(sources: Sequence[Source]) -> Part:
     numbers = {name: source.number(document[name], name, most=1e12) for name in USED if name in document}
     if "preferred-dataset-splits" in document:
         source.whole(document["preferred-dataset-splits"], "preferred-dataset-splits", least=1, most=MAX_CHUNKS)
-    chosen = algorithms(source, {name: _implementations(source, document, name) for name in NATIVE if name in document})
+    by_collective = {name: _implementations(source, document, name) for name in NATIVE if name in document}
+    chosen = algorithms(source, by_collective)
     notes = tuple(_notes(document, chosen))
-    return Part(change=lambda machine: executed(source, machine, chosen, numbers), notes=notes)
+    return Part(
+        change=lambda machine: executed(source, machine, chosen, numbers),
+        finish=lambda instance: _as_exchanged(instance, chosen, by_collective.get(NATIVE[-1], ())),
+        notes=notes,
+    )
 
 
 def _implementations(source: Source, document: Mapping[str, Any], name: str) -> tuple[Algorithm, ...]:
@@ -102,6 +121,16 @@ def one_queue(dimension: Dimension, algorithm: Algorithm) -> float:
     return 1.0 if algorithm is Algorithm.DIRECT else 1 / links(dimension.kind, dimension.size)
 
 
+def _sums_at(memory: float, dimension: Dimension, algorithm: Algorithm | None) -> str | None:
+    """The rate at which an NPU sums whatever it receives, from that of memory and what the simulator charges."""
+    received, charged = dimension.size - 1, dimension.size - 1.0
+    if algorithm is Algorithm.DIRECT:
+        charged = 1
+    elif algorithm is Algorithm.HALVING_DOUBLING:
+        charged = dimension.size / 2 - 1
+    return format_bandwidth(memory / ACCESSES_PER_SUM * received / charged) if charged else None
+
+
 def executed(
     source: Source,
     machine: Machine,
@@ -133,7 +162,7 @@ def executed(
             changed["latency"] = format_time(dimension.latency + delay)
             changed["launch_overhead"] = nanoseconds(numbers["endpoint-delay"])
         if memory:
-            changed["reduction"] = format_bandwidth(memory / ACCESSES_PER_SUM)
+            changed["reduction"] = _sums_at(memory, dimension, chosen[k] if chosen else None)
         return changed
 
     return replace(
@@ -145,6 +174,56 @@ def executed(
     )
 
 
+def _as_exchanged(
+    instance: Instance, chosen: Sequence[Algorithm], exchanging: Sequence[Algorithm]
+) -> tuple[Instance, tuple[str, ...]]:
+    """The problem with all-to-alls as the simulator runs them, and notes where it has no place for that.
+
+    `chosen`: algorithm of each dimension for collectives that reduce or gather.
+    `exchanging`: that for all-to-alls.
+    """
+    dimensions = instance.network.dimensions
+    notes = [DIRECT_SHARES] if any(_shares_links(dimension) for dimension in dimensions) else []
+    are_exchanges = {exchange.kind is CollectiveKind.ALL_TO_ALL for exchange in instance.exchanges}
+    if True not in are_exchanges or len(exchanging) != len(dimensions):
+        return instance, tuple(notes)
+    changed = [_exchanging(*each) for each in zip(dimensions, chosen, exchanging, strict=True)]
+    if False not in are_exchanges:
+        network = instance.network.replace(dimensions=tuple(changed))
+        return instance.replace(network=network), tuple(notes)
+    ratios = [_exchange_time(after) / _exchange_time(before) for before, after in zip(dimensions, changed, strict=True)]
+    if any(ratio != 1 for ratio in ratios):
+        times = ", ".join(f"{ratio:.3g}" for ratio in ratios)
+        notes.append(f"All-to-alls stand beside others, so the simulator takes {times} times as long for them.")
+    return instance, tuple(notes)
+
+
+def _shares_links(dimension: Dimension) -> bool:
+    return dimension.basic_algorithm is Algorithm.DIRECT and dimension.kind is not Kind.FULLY_CONNECTED
+
+
+def _exchanging(dimension: Dimension, chosen: Algorithm, algorithm: Algorithm) -> Dimension:
+    """A dimension that takes as long for an all-to-all as the simulator with an algorithm."""
+    changed = dimension.replace(
+        algorithm=algorithm.value,
+        bandwidth=format_bandwidth(
+            dimension.bandwidth * one_queue(dimension, algorithm) / one_queue(dimension, chosen)
+        ),
+    )
+    if algorithm is not Algorithm.RING:
+        return changed
+    phase, hops = Phase.ALL_TO_ALL, dimension.size * (dimension.size - 1) // 2
+    return changed.replace(
+        bandwidth=format_bandwidth(changed.bandwidth * blocks_sent(changed, phase) / hops),
+        latency=format_time(dimension.latency * hops // steps(changed, phase)),
+    )
+
+
+def _exchange_time(dimension: Dimension) -> float:
+    """Time for which an all-to-all of many bytes holds a dimension, in any unit."""
+    return blocks_sent(dimension, Phase.ALL_TO_ALL) / dimension.bandwidth
+
+
 def _notes(document: Mapping[str, Any], chosen: Sequence[Algorithm]) -> list[str]:
     notes = [CYCLES]
     if any(algorithm is not Algorithm.DIRECT for algorithm in chosen):
@@ -152,6 +231,8 @@ def _notes(document: Mapping[str, Any], chosen: Sequence[Algorithm]) -> list[str
             "Rings and halving-doubling use one link of an NPU at a time, as native algorithms do in one queue per "
             "dimension."
         )
+    if document.get("active-chunks-per-dimension", 1) != 1:
+        notes.append(AT_ONCE)
     if any(name in document for name in CUSTOM):
         notes.append("Custom collectives are not read: every dimension has the algorithm usual for its kind.")
     silent = [name for name in IGNORED if document.get(name) not in (None, 0, "", False) and name != "boost-mode"]

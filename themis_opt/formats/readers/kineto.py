@@ -138,6 +138,7 @@ class _TrainingStep:
     def __init__(self, source: Source) -> None:
         compute: list[Span] = []
         collectives: list[CollectiveEvent] = []
+        without_size = 0
         steps: dict[str, dict[str, Span]] = {category: {} for category in STEP_MARKS}
         for event in events(source):
             category = event.get("cat")
@@ -149,12 +150,17 @@ class _TrainingStep:
                 collective = _collective(source, event)
                 if collective is not None:
                     collectives.append(collective)
-                elif not _is_nccl(event):
+                elif _is_nccl(event):
+                    without_size += 1
+                else:
                     compute.append(_span(source, event))
             if len(compute) + len(collectives) > MAX_KEPT:
                 raise source.error(f"must have at most {MAX_KEPT} kernels: profile fewer steps")
+        if not collectives and without_size:
+            rule = f"holds {without_size} kernels of NCCL without their sizes: profile with PyTorch 2.3 or later"
+            raise source.error(rule, "traceEvents: args", "no 'Collective name' and 'In msg nelems'")
         if not collectives:
-            raise source.error("holds no collective of NCCL with its sizes: profile with GPU activities, rank by rank")
+            raise source.error("holds no kernel of NCCL: profile with GPU activities, rank by rank")
         self._choose(source, collectives, compute, next((step for step in steps.values() if step), {}))
 
     def _choose(

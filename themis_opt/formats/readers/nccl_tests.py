@@ -2,7 +2,8 @@
 
 The text is a table behind ``#``: size (bytes), count, type, redop, root, and for out of place and in place each time
 (microseconds), algbw and busbw (10^9 bytes per second); before it one line per rank with its group, of which
-``NCCL_TESTS_SPLIT`` makes several.  ``-I`` adds columns, which are passed over.
+``NCCL_TESTS_SPLIT`` makes several.  ``-I`` adds columns, which are passed over.  What launchers write before each line
+(``[1,0]<stdout>:`` of mpirun, ``0:`` of srun) and indentation are passed over, too.
 Source: https://github.com/NVIDIA/nccl-tests, ``src/util.cu`` (2.19.6).
 
 The size is the larger buffer of one GPU, as ours.
@@ -22,13 +23,20 @@ from themis_opt.problem.phases import CollectiveKind
 PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce)(?:_perf)?\b")
 DEVICE_LINE = re.compile(r"#\s+Rank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid")
 LOG_COLUMNS = ("size", "count", "type")
+LAUNCHER_TAG = re.compile(r"^[ \t]*(?:\[[\d,]{1,20}\](?:<\w{1,9}>)?:?|\d{1,9}:)?[ \t]*")
 PLACES = ("out_of_place", "in_place")
 
 
 def _recognizes(source: Source) -> bool:
     if {"config", "results"} <= source.keys():
         return True
-    return bool(re.search(r"^#\s+size\s+count\s+type", source.head, re.MULTILINE)) and "busbw" in source.head
+    lines = (_untagged(line) for line in source.head.splitlines())
+    return "busbw" in source.head and any(re.match(r"#\s+size\s+count\s+type", line) for line in lines)
+
+
+def _untagged(line: str) -> str:
+    """A line without what a launcher wrote before it."""
+    return LAUNCHER_TAG.sub("", line, count=1)
 
 
 def _read(sources: Sequence[Source]) -> Part:
@@ -48,7 +56,7 @@ def read_log(source: Source) -> Log:
 
 
 def _from_text(source: Source) -> Iterator[Measurement]:
-    lines = source.lines
+    lines = [(number, _untagged(line)) for number, line in source.lines]
     kind, npus = _kind(source, source.text), _group(source, DEVICE_LINE.findall(source.text))
     columns: list[str] = []
     for number, line in lines:
@@ -59,7 +67,7 @@ def _from_text(source: Source) -> Iterator[Measurement]:
             elif columns and words[:1] == ["(B)"] and "(us)" not in words:
                 raise source.error("times must be in microseconds, (us)", f"line {number}")
             continue
-        if columns and words[0].isdigit():
+        if columns and words and words[0].isdigit():
             yield from _row(source, number, columns, words, kind, npus)
 
 

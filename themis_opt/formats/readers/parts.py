@@ -37,6 +37,7 @@ class Part:
     `workload`: makes the problem on a machine; on None, where no file describes one, it must bring one or refuse.
     `notes`: how units were read, and what was assumed or left out: one sentence each.
     `tables`: what the files hold beside the problem: rows by the title of their table.
+    `finish`: the problem that all files together make, as this one changes it, and notes that depend on it.
     `judge`: more tables, from the problem that all files together make.
     `picture`: draws it into a file of the given name.
     `source`: the files, for errors.
@@ -47,6 +48,7 @@ class Part:
     workload: Callable[[Machine | None], Instance] | None = None
     notes: tuple[str, ...] = ()
     tables: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
+    finish: Callable[[Instance], tuple[Instance, tuple[str, ...]]] | None = None
     judge: Callable[[Instance], Mapping[str, Sequence[Mapping[str, str]]]] | None = None
     picture: Callable[[Path], None] | None = None
     source: str = ""
@@ -84,8 +86,8 @@ def only(sources: Sequence[Source], what: str) -> Source:
     return sources[0]
 
 
-def assemble(parts: Sequence[Part], request: Request | None = None) -> Instance:
-    """The problem that parts describe together.
+def assemble(parts: Sequence[Part], request: Request | None = None) -> tuple[Instance, tuple[str, ...]]:
+    """The problem that parts describe together, and their notes.
 
     Raises InputError if a part is missing or stands twice, or the parts do not fit together.
 
@@ -94,6 +96,7 @@ def assemble(parts: Sequence[Part], request: Request | None = None) -> Instance:
     workloads = [(part.workload, part.source) for part in parts if part.workload]
     if len(workloads) > 1:
         raise InputError(f"says what is exchanged, and {workloads[0][1]} does so already", source=workloads[1][1])
+    notes = [note for part in parts for note in part.notes]
     try:
         machine = _machine(parts)
         if not workloads:
@@ -103,11 +106,16 @@ def assemble(parts: Sequence[Part], request: Request | None = None) -> Instance:
             if request is not None:
                 raise InputError("says what is exchanged: leave out --collective and --size", source=source)
             instance = make(machine)
+        for part in parts:
+            if part.finish:
+                instance, more = part.finish(instance)
+                notes.extend(more)
         check_clock(instance)
     except ValidationError as error:
         raise located(error).within(_names(parts)) from None
-    notes = [note for part in parts for note in part.notes]
-    return instance.replace(description=" ".join([instance.description, *notes]).strip()) if notes else instance
+    if notes:
+        instance = instance.replace(description=" ".join([instance.description, *notes]).strip())
+    return instance, tuple(notes)
 
 
 def _names(parts: Sequence[Part]) -> str:

@@ -56,7 +56,7 @@ def load(source: str | Path) -> Instance:
     _, reader, path = _recognized(source)
     if not isinstance(reader, Reader):
         return reader(path)
-    return assemble([_part(reader, [Source(path)])])
+    return assemble([_part(reader, [Source(path)])])[0]
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,12 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
         file_formats.append((str(file), name))
     parts = [part for reader, paths in readers.values() for part in _parts(reader, paths, alone=len(readers) == 1)]
     needs_request = not any(part.workload for part in parts)
-    instance = assemble(parts, request or (Request() if needs_request else None))
+    instance, notes = assemble(parts, request or (Request() if needs_request else None))
     judged = [part.judge(instance) for part in parts if part.judge]
     return Import(
         instance=instance,
         formats=tuple(file_formats),
-        notes=tuple(note for part in parts for note in part.notes),
+        notes=notes,
         tables={
             title: rows for tables in (*(part.tables for part in parts), *judged) for title, rows in tables.items()
         },
@@ -142,6 +142,12 @@ def _recognized(file: str | Path) -> tuple[str, _Entry, Path]:
             reader = READERS.load(name)
             if _recognizes(name, reader, source):
                 return name, reader, path
+    if not source.head.lstrip().startswith("{"):
+        raise source.error(
+            "is of no format that is known: 'themis-opt list formats' names them, FORMAT:FILE chooses one"
+        )
+    if {"schema", "nodes"} <= source.keys():
+        raise source.error("is an execution trace of PyTorch: import the profiler's trace of the same run instead")
     return OWN_FORMAT, catalog.read_instance, path
 
 
