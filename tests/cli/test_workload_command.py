@@ -29,7 +29,7 @@ def test_written_file_is_an_instance_with_the_printed_fingerprint(succeed, tmp_p
     summary = json.loads(succeed("workload", "bert-base", "--network", NETWORK, *HYBRID, "-o", path, "--json"))
     instance = load(path)
     assert instance.fingerprint == summary["fingerprint"]
-    assert (instance.iteration.steps, instance.memory) == (2, summary["memory_bytes"])
+    assert (instance.iteration.steps, instance.parameter_bytes) == (2, summary["memory_bytes"])
 
 
 def test_summary_adds_up_the_exchanges(succeed):

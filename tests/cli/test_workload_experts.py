@@ -46,7 +46,7 @@ def test_gradients_of_experts_are_reduced_between_groups_and_others_between_all(
     assert sum(size for name, size in sizes.items() if name.endswith(".gradients")) == 2 * shared
     spans = {exchange.name.rpartition(".")[2]: exchange.span for exchange in instance.exchanges}
     assert not set(spans["expert_gradients"]) & set(spans["dispatch"])
-    assert instance.memory == 2 * (shared + experts // 8)
+    assert instance.parameter_bytes == 2 * (shared + experts // 8)
 
 
 @pytest.mark.parametrize(

@@ -65,4 +65,4 @@ def test_two_files_are_never_the_same_problem() -> None:
 def test_layer_wise_files_hold_the_whole_model_in_fp32(name: str, tensors: int, parameters: int) -> None:
     instance = read(name)
     assert len(instance.exchanges) == tensors
-    assert sum(t.size for t in instance.exchanges) == instance.memory == 4 * parameters
+    assert sum(t.size for t in instance.exchanges) == instance.parameter_bytes == 4 * parameters

@@ -166,7 +166,7 @@ def test_a_part_of_a_specification_may_be_left_out(specification: str, parts: tu
     ("specification", "message"),
     [
         ("never/themis", "policy = 'never': unknown policy; use one of fused, wait_free"),
-        ("ddp:size=3/themis", "unknown knob 'size'; use one of order, urgent, first_cap, cap"),
+        ("ddp:size=3/themis", "unknown knob 'size'; use one of order, urgent, ahead, first_cap, cap"),
         ("ddp:cap=0/themis", "knob cap: "),
         ("ddp:cap=1s/themis", "knob cap: "),
         ("fused:order=oldest/themis", "knob order: "),

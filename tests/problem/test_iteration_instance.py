@@ -192,7 +192,7 @@ def test_spans_are_indices_after_splits_innermost_first() -> None:
 
 def test_compute_and_memory_are_sums_over_tasks() -> None:
     instance = instance_with(changed(*TASKS, 0, "parameter_bytes", to=6))
-    assert (instance.compute, instance.memory) == (35_000_000, 6)
+    assert (instance.compute, instance.parameter_bytes) == (35_000_000, 6)
 
 
 def test_a_size_cannot_be_set_for_all_tensors() -> None:

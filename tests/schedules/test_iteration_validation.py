@@ -230,8 +230,8 @@ def test_a_gather_of_other_chunks_than_its_scatter_does_not_mirror_it(valid: Sch
 
 
 def test_every_rule_is_broken_by_a_test() -> None:
-    # Those of whole all-reduces and of rails are broken among collectives.
-    assert {*(rule for rule, _, _ in BROKEN), "no_overlap", "ag_order", "rails"} == set(VALIDATION_RULES)
+    # Those of whole all-reduces and of rails are broken among collectives, memory in test_memory.
+    assert {*(rule for rule, _, _ in BROKEN), "no_overlap", "ag_order", "rails", "memory"} == set(VALIDATION_RULES)
 
 
 def test_launches_are_described_in_words(valid: Schedule) -> None:

@@ -57,7 +57,7 @@ def test_compute_of_a_network_is_three_forward_passes_but_for_its_first_layer() 
 @pytest.mark.parametrize("dtype", ["fp16", "fp32"])
 def test_memory_is_the_parameters_of_one_npu(dtype: str) -> None:
     size = element_bytes(dtype)
-    assert make("bert-large", element_bytes=size).memory == size * 335_141_888
+    assert make("bert-large", element_bytes=size).parameter_bytes == size * 335_141_888
 
 
 def test_accumulation_repeats_the_passes_and_exchanges_gradients_once() -> None:
@@ -65,7 +65,7 @@ def test_accumulation_repeats_the_passes_and_exchanges_gradients_once() -> None:
     assert often.iteration.steps == 4
     assert often.compute == 4 * once.compute
     assert [t.size for t in often.iteration.tensors] == [t.size for t in once.iteration.tensors]
-    assert often.memory == once.memory
+    assert often.parameter_bytes == once.parameter_bytes
 
 
 def test_accumulated_gradients_come_from_the_last_step_and_are_needed_in_the_first() -> None:
@@ -120,7 +120,7 @@ def test_hybrid_shards_matrices_and_copies_the_rest() -> None:
     sharded = sum(p.elements for layer in layers for p in layer.parameters if p.sharded)
     instance = make("bert-base", "hybrid", group=16)
     elements = count(layers) - sharded + sharded // 16
-    assert instance.memory == 2 * elements
+    assert instance.parameter_bytes == 2 * elements
     assert sum(t.size for t in instance.exchanges if t.parallelism == "data") == 2 * elements
 
 

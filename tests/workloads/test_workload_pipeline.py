@@ -122,7 +122,7 @@ def test_messages_and_gradients_share_the_adapter() -> None:
 
 
 def test_memory_is_that_of_the_largest_stage() -> None:
-    assert make(stages=8).memory == 2 * (512 + 512 * 513)
+    assert make(stages=8).parameter_bytes == 2 * (512 + 512 * 513)
 
 
 def test_explanation_pictures_and_trace_show_every_stage() -> None:

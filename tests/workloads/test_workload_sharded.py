@@ -53,7 +53,7 @@ def test_full_sharding_keeps_a_shard_and_gathers_all_but_the_last_layer_twice() 
     layers = MODELS[MODEL].layers()
     gathered = sum(exchange.size for exchange in instance.exchanges if exchange.kind == "all_gather")
     assert gathered == 2 * (2 * WEIGHTS - layers[-1].elements())
-    assert 0 <= instance.memory - 2 * WEIGHTS / (NODE * NODES) < 2 * len(layers)
+    assert 0 <= instance.parameter_bytes - 2 * WEIGHTS / (NODE * NODES) < 2 * len(layers)
 
 
 def test_hybrid_sharding_sends_shards_alone_between_groups() -> None:

@@ -26,13 +26,13 @@ def make(group: int, **choices: Any) -> Instance:
 @pytest.mark.parametrize("group", [1, 2])
 def test_memory_follows_the_closed_form(group: int) -> None:
     fraction = memory_fraction(CONVOLUTIONS, CONNECTED, group)
-    assert make(group).memory == 2 * (CONVOLUTIONS + CONNECTED) * fraction
+    assert make(group).parameter_bytes == 2 * (CONVOLUTIONS + CONNECTED) * fraction
 
 
 @pytest.mark.parametrize("group", [4, 8, 16, 64])
 def test_memory_follows_the_closed_form_but_for_shards_rounded_up(group: int) -> None:
     exact = 2 * (CONVOLUTIONS + CONNECTED) * memory_fraction(CONVOLUTIONS, CONNECTED, group)
-    assert 0 <= make(group).memory - exact < 2 * 3
+    assert 0 <= make(group).parameter_bytes - exact < 2 * 3
 
 
 def test_gradients_of_shards_span_the_machines_that_hold_the_same_one() -> None:

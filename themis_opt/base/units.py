@@ -136,7 +136,7 @@ def format_short_size(size: float) -> str:
     exact = format_size(round(size))
     if exact.index(" ") <= len("1234"):
         return exact
-    unit, scale = _decimal_size_unit(size, 1.0)
+    unit, scale = decimal_size_unit(size, 1.0)
     return f"{size / scale:.4g} {unit}"
 
 
@@ -145,12 +145,12 @@ def format_sizes(sizes: Sequence[int]) -> list[str]:
     exact = [format_size(size) for size in sizes if size]
     if len({text.partition(" ")[2] for text in exact}) <= 1 and all(text.index(" ") <= len("1234") for text in exact):
         return [format_size(size) if size else "0" for size in sizes]
-    units = _decimal_size_unit(max(sizes), 1.0), _decimal_size_unit(min(size for size in sizes if size), 0.01)
+    units = decimal_size_unit(max(sizes), 1.0), decimal_size_unit(min(size for size in sizes if size), 0.01)
     unit, scale = min(units, key=lambda pair: pair[1])
     return [f"{size / scale:.2f} {unit}" if size else "0" for size in sizes]
 
 
-def _decimal_size_unit(size: float, least: float) -> tuple[str, int]:
+def decimal_size_unit(size: float, least: float = 1.0) -> tuple[str, int]:
     """The largest decimal unit in which a size is at least so much; a byte if there is none."""
     return next((entry for entry in DECIMAL_SIZES if size >= least * entry[1]), DECIMAL_SIZES[-1])
 
@@ -243,7 +243,7 @@ def format_link(bandwidth: float) -> str:
 
 def format_megabytes(size: float, space: str = "") -> str:
     """The size with four digits, in MB where it has some; without a space as it stands in names."""
-    unit, scale = ("MB", 10**6) if 10**2 <= size < 10**10 else _decimal_size_unit(size, 1.0)
+    unit, scale = ("MB", 10**6) if 10**2 <= size < 10**10 else decimal_size_unit(size, 1.0)
     return f"{size / scale:.4g}{space}{unit}"
 
 

@@ -140,7 +140,7 @@ def _identity(instance: Instance) -> list[Any]:
     if not has_launches(instance):
         return [instance.fingerprint]
     parallelisms = [exchange.parallelism for exchange in instance.exchanges]
-    return [instance.fingerprint, instance.steps, instance.memory, parallelisms]
+    return [instance.fingerprint, instance.steps, instance.parameter_bytes, parallelisms]
 
 
 def _tasks(block: Block, instance: Instance) -> list[RunTask]:

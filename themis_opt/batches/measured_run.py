@@ -221,7 +221,11 @@ def _facts(instance: Instance) -> Columns:
     """What `extra` tells of the compute of an instance, whatever the policy."""
     if not has_launches(instance):
         return {}
-    return {"compute_ns": nanoseconds(instance.compute), "steps": instance.steps, "memory_bytes": instance.memory}
+    return {
+        "compute_ns": nanoseconds(instance.compute),
+        "steps": instance.steps,
+        "memory_bytes": instance.parameter_bytes,
+    }
 
 
 class Trajectory(list[tuple[float, float, float]]):

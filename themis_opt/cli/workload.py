@@ -165,7 +165,7 @@ def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | No
         ("steps", str(summary["steps"])),
         ("tasks", str(summary["tasks"])),
         ("compute", format_short_time(instance.compute)),
-        ("parameters of one NPU", f"{instance.memory:,} B"),
+        ("parameters of one NPU", f"{instance.parameter_bytes:,} B"),
         ("tensors", str(summary["tensors"])),
     ]
     print_table(instance.name, ("quantity", "value"), facts)

@@ -4,6 +4,7 @@ Only matplotlib's object-oriented interface is used, so that drawing neither ope
 state of :mod:`matplotlib.pyplot`.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,10 +15,11 @@ from matplotlib.colors import to_rgba
 from matplotlib.ticker import PercentFormatter
 
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
-from themis_opt.base.units import format_link, format_short_time
+from themis_opt.base.units import decimal_size_unit, format_link, format_short_time
 from themis_opt.formats.palette import CURVE, INK, LINE, QUIET, WAIT, is_dark, plain_text, stage_colours, task_colours
 from themis_opt.formats.timeline import Bars, Timeline
 from themis_opt.problem.phases import growing
+from themis_opt.schedules.memory import memory_curves
 from themis_opt.schedules.schedule import Schedule
 
 BAR_HEIGHT = 0.84  # height of a bar; rows are 1 apart
@@ -125,6 +127,22 @@ def draw_busy_bandwidth(axes: Axes, timeline: Timeline, scale: int) -> None:
     _quieten(axes)
 
 
+def draw_memory(axes: Axes, timeline: Timeline, scale: int) -> None:
+    """Draw what an NPU holds, of each stage of a pipeline, and the limit as a dashed line."""
+    schedule = timeline.schedule
+    unit, scale_of_unit = decimal_size_unit(schedule.memory_peak)
+    for curve in memory_curves(schedule):
+        times, held = (curve.time - timeline.begin) / scale, curve.held / scale_of_unit
+        axes.step(times, held, where="post", color=CURVE, linewidth=0.9)
+        axes.fill_between(times, held, step="post", color=CURVE, alpha=0.15, linewidth=0)
+    if schedule.instance.memory is not None:
+        axes.axhline(schedule.instance.memory / scale_of_unit, color=WAIT, linewidth=1.1, linestyle=(0, (4, 2)))
+    axes.set_ylim(0)
+    axes.set_ylabel(f"memory\n({unit})", color=QUIET, fontsize=8.5, rotation=0, ha="right", va="center")
+    axes.tick_params(axis="x", bottom=False, labelbottom=False)
+    _quieten(axes)
+
+
 def _averaged(times: IntArray, shares: FloatArray, length: int) -> tuple[IntArray, FloatArray]:
     """A step function of many steps as its mean over as many equal parts of the time as are drawn."""
     if len(times) <= MOST_CURVE_STEPS:
@@ -136,11 +154,11 @@ def _averaged(times: IntArray, shares: FloatArray, length: int) -> tuple[IntArra
     return edges.astype(np.int64), np.append(means, 0.0)
 
 
-def draw_periods(timeline_axes: Axes, curve_axes: Axes, timeline: Timeline, scale: int, unit: str) -> None:
+def draw_periods(timeline_axes: Axes, strips: Sequence[Axes], timeline: Timeline, scale: int, unit: str) -> None:
     """Draw lines between iterations, and write number and length over each of them."""
     edges = timeline.periods.tolist()
     for moment in edges[1:-1]:
-        for axes in (timeline_axes, curve_axes):
+        for axes in (timeline_axes, *strips):
             axes.axvline(moment / scale, color=INK, linewidth=1.1, linestyle=(0, (4, 2)), zorder=3)
     for iteration, begin, end in zip(timeline.iterations, edges[:-1], edges[1:], strict=True):
         text, middle = f"iteration {iteration + 1}: {(end - begin) / scale:.4g} {unit}", (begin + end) / 2 / scale

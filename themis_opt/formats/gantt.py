@@ -35,6 +35,7 @@ from themis_opt.formats.tables import phase_title
 from themis_opt.formats.timeline import Timeline, pictured
 from themis_opt.problem.exchanges import Parallelism
 from themis_opt.problem.phases import Data, Phase
+from themis_opt.schedules.memory import changes_memory
 from themis_opt.schedules.schedule import Schedule
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf", ".pgf")
@@ -79,19 +80,21 @@ def gantt(schedule: Schedule, title: str = "", bound: float | None = None) -> Fi
     of the bandwidth that belongs to busy dimensions.
 
     With compute, the upper row has its tasks, with waits for communication between them; launches for data parallelism
-    have cool colours, those for model parallelism warm ones.
+    have cool colours, those for model parallelism warm ones.  Where what an NPU holds changes, a strip shows it.
 
     `title`: headline; the name of the instance by default.
     `bound`: picoseconds of a lower bound on the makespan, drawn as a line where there is no compute.
     """
     timeline = pictured(schedule)
     unit, scale = time_unit(timeline.length, micro=PICTURED_MICRO)
-    figure, upper, lower = _panels(timeline)
+    figure, upper, strips, lower = _panels(timeline)
+    for strip in strips:
+        drawing.draw_memory(strip, timeline, scale)
     _draw_timeline(upper, timeline, scale)
     drawing.draw_busy_bandwidth(lower, timeline, scale)
     drawing.label_time(lower, timeline.length / scale, unit)
     if schedule.has_period:
-        drawing.draw_periods(upper, lower, timeline, scale, unit)
+        drawing.draw_periods(upper, [*strips, lower], timeline, scale, unit)
         caption = _period_caption(schedule)
     else:
         caption = f"makespan {schedule.makespan / scale:.4g} {unit}, {_busiest(schedule)}"
@@ -164,11 +167,15 @@ def _add_axes(figure: Figure, bottom: float, height: float, shared: Axes | None 
     return figure.add_axes((LEFT_EDGE, bottom / whole, AXES_WIDTH, height / whole), sharex=shared)
 
 
-def _panels(timeline: Timeline) -> tuple[Figure, Axes, Axes]:
+def _panels(timeline: Timeline) -> tuple[Figure, Axes, list[Axes], Axes]:
+    """A figure, the axes of the timeline, those of memory if there is something to show, and those of the curve."""
     rows, heading = ROW_HEIGHT * len(timeline.rows), PERIOD_HEADING if timeline.compute_rows else HEADING
-    figure = _figure(rows + CURVE_HEIGHT + CURVE_MARGIN + heading + TIME_AXIS)
-    lower = _add_axes(figure, TIME_AXIS, CURVE_HEIGHT)
-    return figure, _add_axes(figure, TIME_AXIS + CURVE_HEIGHT + CURVE_MARGIN, rows, lower), lower
+    strips = 1 + changes_memory(timeline.schedule.instance)
+    bottoms = [TIME_AXIS + place * (CURVE_HEIGHT + CURVE_MARGIN) for place in range(strips + 1)]
+    figure = _figure(rows + heading + bottoms[-1])
+    lower = _add_axes(figure, bottoms[0], CURVE_HEIGHT)
+    upper = _add_axes(figure, bottoms[-1], rows, lower)
+    return figure, upper, [_add_axes(figure, bottom, CURVE_HEIGHT, lower) for bottom in bottoms[1:-1]], lower
 
 
 def _two_panels(num_rows: int) -> tuple[Figure, tuple[Axes, Axes]]:

@@ -57,7 +57,7 @@ def _iteration_in_short(instance: Instance) -> str:
     steps = f" for {rounds} steps" if rounds > 1 else ""
     sizes = {kind: sum(t.size for t in instance.exchanges if t.parallelism == kind) for kind in ("data", "model")}
     bytes_of = [f"{format_short_size(size)} {kind} parallel" for kind, size in sizes.items() if size]
-    memory = f"; {format_short_size(instance.memory)} of parameters" if instance.memory else ""
+    memory = f"; {format_short_size(instance.parameter_bytes)} of parameters" if instance.parameter_bytes else ""
     return (
         f"iteration{steps}: {len(instance.tasks)} tasks, compute {format_short_time(instance.compute)}; "
         f"{len(instance.exchanges)} tensors{''.join(f', {part}' for part in bytes_of)}, "

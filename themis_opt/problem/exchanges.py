@@ -49,6 +49,8 @@ class Tensor(Model):
     that uses the result: of the same iteration if it runs later there, of the following one otherwise.
     `after` names tensors of the same iteration that must have arrived before it leaves; it is done when all but the
     fraction `tolerance` of its bytes has arrived, and the rest is never sent.
+    `freed_after` is for an all-gather: the task whose end gives the gathered bytes up, of the iteration that needs them
+    or of the next one; without it they stay for as long as training lasts.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -62,6 +64,7 @@ class Tensor(Model):
     element_bytes: Annotated[Count, Field(gt=0, le=MAX_BYTES)] = 2
     after: Annotated[tuple[str, ...], Field(fail_fast=True)] = ()
     tolerance: Annotated[float, Field(ge=0, lt=1, strict=True)] = 0.0
+    freed_after: str | None = None
 
     @property
     def required(self) -> int:
@@ -96,6 +99,9 @@ class Exchange:
         Task that makes the data, and task that needs the result; -1 where no task does.
     needed_later : int
         1 if the result is needed in the next iteration, 0 if in the same one.
+    freed_task, freed_later : int
+        Task whose end gives a gathered result up, and in which iteration, counted like `needed_later`; -1 where it
+        stays.
     parallelism : {"data", "model"}
     after : tuple of int
         Exchanges of the same iteration whose results it waits for.
@@ -111,6 +117,8 @@ class Exchange:
     ready_task: int = -1
     needed_task: int = -1
     needed_later: int = 0
+    freed_task: int = -1
+    freed_later: int = 0
     parallelism: Parallelism = "data"
     after: tuple[int, ...] = ()
 

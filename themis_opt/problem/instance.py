@@ -14,15 +14,19 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from themis_opt.base.documents import digest
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import MAX_CLOCK, format_seconds, format_size
+from themis_opt.base.units import MAX_CLOCK, Bytes, format_seconds, format_size
 from themis_opt.problem.exchanges import Collective, Exchange
-from themis_opt.problem.fields import MAX_CHUNKS, MAX_DIMENSIONS, Count, FieldError, Model
+from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_DIMENSIONS, Count, FieldError, Model
 from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.network import Dimension, Fabric, Network, links_of
+from themis_opt.problem.phases import CollectiveKind
 from themis_opt.problem.ports import Ports, ports_of
 
 INSTANCE_FORMAT: Literal["themis-opt/instance/1"] = "themis-opt/instance/1"
 
+
+OF_ITERATIONS = ("chunks", "memory")
+"""Fields that collectives alone do not have."""
 
 MAX_COLLECTIVES = 2**17  # most collectives: several errors of each would take much memory
 
@@ -39,6 +43,7 @@ class Instance(Model):
     split or reordered belongs to the plan, so that all policies share one instance and one bound.
 
     `chunks` is the number of chunks of each collective operation of an iteration; collectives state theirs.
+    `memory` limits what each NPU holds at any time of an iteration (:mod:`themis_opt.schedules.memory`).
     `latency` says whether the step latency occupies the dimension or only delays the chunk; `ag_order` whether a chunk
     that is scattered and gathered gathers in any order or only in the reverse of its scatter order.
     """
@@ -52,6 +57,7 @@ class Instance(Model):
     chunks: Annotated[Count, Field(gt=0, le=MAX_CHUNKS)] = 64
     latency: Literal["lag", "occupy"] = "lag"
     ag_order: Literal["free", "reverse"] = "free"
+    memory: Annotated[Bytes, Field(gt=0, le=MAX_BYTES)] | None = None
 
     @cached_property
     def fabric(self) -> Network:
@@ -181,6 +187,8 @@ class Instance(Model):
         places = {tensor.name: number for number, tensor in enumerate(tensors)}
         for tensor in tensors:
             ready, needed = self.task_index[tensor.ready_after], self.task_index[tensor.needed_before]
+            later = int(tensor.needed_in == "next" or needed <= ready)
+            freed = -1 if tensor.freed_after is None else self.task_index[tensor.freed_after]
             yield Exchange(
                 name=tensor.name,
                 kind=tensor.kind,
@@ -190,7 +198,9 @@ class Instance(Model):
                 element_bytes=tensor.element_bytes,
                 ready_task=ready,
                 needed_task=needed,
-                needed_later=int(tensor.needed_in == "next" or needed <= ready),
+                needed_later=later,
+                freed_task=freed,
+                freed_later=later + int(freed < needed),
                 parallelism=tensor.parallelism,
                 after=tuple(places[name] for name in tensor.after),
             )
@@ -234,7 +244,7 @@ class Instance(Model):
         return self.iteration.steps if self.iteration else 1
 
     @property
-    def memory(self) -> int:
+    def parameter_bytes(self) -> int:
         """Bytes that the tasks claim on each NPU, of the stage that claims most."""
         return max((sum(self.tasks[task].parameter_bytes for task in chain) for chain in self.chains), default=0)
 
@@ -276,7 +286,7 @@ class Instance(Model):
                 for collective, exchange in zip(self.collectives, self.exchanges, strict=True)
             ]
             return digest([INSTANCE_FORMAT, self.network.identity, what, self.latency, self.ag_order])
-        apart = {"name", "dimensions", "ready_after", "needed_before", "needed_in", "after", "tolerance"}
+        apart = {"name", "dimensions", "ready_after", "needed_before", "needed_in", "after", "tolerance", "freed_after"}
         tensors = [
             tensor.model_dump(exclude=apart)
             | {"size": format_size(exchange.size)}
@@ -291,6 +301,9 @@ class Instance(Model):
         durations = [task.duration for task in self.tasks]
         if self.num_stages > 1:
             where += [self.chains, self.waits]
+        if self.memory is not None or any(e.freed_task >= 0 for e in self.exchanges):
+            where += [[self.memory], *([e.freed_task, e.freed_later] for e in self.exchanges)]
+            where += [[task.parameter_bytes, task.activation_bytes, task.freed_after] for task in self.tasks]
         rules = [self.chunks, self.latency, self.ag_order]
         return digest([INSTANCE_FORMAT, "iteration", self.fabric.identity, tensors, where, durations, *rules])
 
@@ -368,7 +381,7 @@ class Instance(Model):
     @model_serializer(mode="wrap")
     def _without_the_other_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Plain values, without the fields that a problem of this kind does not have."""
-        apart = ("iteration", "chunks") if self.iteration is None else ("collectives",)
+        apart = ("iteration", *OF_ITERATIONS) if self.iteration is None else ("collectives",)
         return {name: value for name, value in handler(self).items() if name not in apart}
 
     @model_validator(mode="after")
@@ -382,8 +395,9 @@ class Instance(Model):
     def _check_collectives(self) -> None:
         if not self.collectives:
             raise FieldError("required field is missing", "collectives")
-        if "chunks" in self.model_fields_set:
-            raise FieldError("unknown field", "chunks")
+        for name in OF_ITERATIONS:
+            if name in self.model_fields_set:
+                raise FieldError("unknown field", name)
         for number, collective in enumerate(self.collectives):
             self._check_dimensions(f"collectives[{number}]", collective.dimensions or ())
         labels = [exchange.name for exchange in self.exchanges]
@@ -445,6 +459,7 @@ class Instance(Model):
             for name in task.after:
                 if name not in self.task_index:
                     raise ValueError(f"iteration.tasks[{number}].after names '{name}', there is no such task")
+            self._check_freed(f"iteration.tasks[{number}]", task.freed_after)
         names = {tensor.name for tensor in iteration.tensors}
         for number, tensor in enumerate(iteration.tensors):
             field = f"iteration.tensors[{number}]"
@@ -455,6 +470,13 @@ class Instance(Model):
                 if name not in names or name == tensor.name:
                     raise ValueError(f"{field}.after names '{name}', there is no such other tensor")
             self._check_dimensions(field, tensor.dimensions or ())
+            self._check_freed(field, tensor.freed_after)
+            if tensor.freed_after is not None and tensor.kind is not CollectiveKind.ALL_GATHER:
+                raise ValueError(f"{field}.freed_after is for an all_gather, the kind is {tensor.kind}")
+
+    def _check_freed(self, field: str, name: str | None) -> None:
+        if name is not None and name not in self.task_index:
+            raise ValueError(f"{field}.freed_after names '{name}', there is no such task")
 
     def _check_order(self, iteration: Iteration) -> None:
         """Dependencies must have no cycle, and tasks must be listed in an order that obeys them."""

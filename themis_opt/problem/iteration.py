@@ -18,13 +18,17 @@ class ComputeTask(Model):
     """Work of the NPU that nothing interrupts, such as the forward pass of one layer.
 
     `after` names tasks of the same iteration that come first; `parameter_bytes` is the memory that it claims on
-    each NPU for as long as training lasts; `stage` is that of a pipeline whose NPUs run it.
+    each NPU for as long as training lasts; `activation_bytes` what it keeps from its start to the end of the task
+    `freed_after`, its own by default, or of that task in the next iteration; `stage` is that of a pipeline whose NPUs
+    run it.
     """
 
     name: Annotated[str, Field(min_length=1)]
     duration: Annotated[Picoseconds, Field(ge=0)]
     after: Annotated[tuple[str, ...], Field(fail_fast=True)] = ()
     parameter_bytes: Annotated[Bytes, Field(ge=0, le=MAX_BYTES)] = 0
+    activation_bytes: Annotated[Bytes, Field(ge=0, le=MAX_BYTES)] = 0
+    freed_after: str | None = None
     stage: Annotated[Count, Field(ge=0, lt=MAX_PIPELINE_STAGES)] = 0
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from themis_opt.base.documents import schema_text
-from themis_opt.problem.instance import Instance
+from themis_opt.problem.instance import OF_ITERATIONS, Instance
 
 SCHEMA_FILE = Path(__file__).with_name("instance.schema.json")
 """The shipped copy; ``python -m themis_opt.problem.schema`` renews it."""
@@ -16,12 +16,12 @@ def shipped_schema() -> str:
 
 
 def instance_schema() -> str:
-    """The schema as JSON text: a document has either an ``iteration``, with its ``chunks``, or ``collectives``."""
+    """The schema as JSON text: a document has either an ``iteration``, with its fields, or ``collectives``."""
     model_schema = Instance.model_json_schema()
     schema = {
         "$defs": model_schema.pop("$defs")
         | {
-            "collectives": _of_kind(model_schema, apart=("iteration", "chunks"), required="collectives"),
+            "collectives": _of_kind(model_schema, apart=("iteration", *OF_ITERATIONS), required="collectives"),
             "iteration": _of_kind(model_schema, apart=("collectives",), required="iteration"),
         },
         "type": "object",

@@ -16,6 +16,7 @@ from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import Phase
 from themis_opt.problem.rails import parts
+from themis_opt.schedules.memory import memory_peak
 from themis_opt.schedules.period import Period, covered
 from themis_opt.schedules.plan import Plan, equal_sizes
 
@@ -212,6 +213,16 @@ class Schedule:
         begin, end = (int(t) for t in self.task_start[-2:, 0]) if self.has_period else (0, self.makespan)
         known = self.start >= 0
         return 1 - covered(self.start[known], self.end[known], begin, end) / (end - begin) if end > begin else 0.0
+
+    @cached_property
+    def memory_peak(self) -> int:
+        """The most bytes that an NPU holds at any time; only where there is compute."""
+        return memory_peak(self)
+
+    @property
+    def fits(self) -> bool:
+        """Whether no NPU holds more than the instance allows."""
+        return self.instance.memory is None or self.memory_peak <= self.instance.memory
 
     def sequence(self, resource: int) -> IntArray:
         """Numbers of the stages on a resource of the network in the order they are served, over all iterations."""

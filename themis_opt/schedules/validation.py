@@ -11,12 +11,12 @@ import numpy as np
 
 from themis_opt.base.arrays import BoolArray, IntArray
 from themis_opt.base.errors import InvalidSchedule
-from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_short_time, format_size
 from themis_opt.problem.cost import fixed_occupancy, wire_bytes
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.phases import CollectiveKind, Phase
 from themis_opt.problem.rails import lateness
-from themis_opt.schedules.event_loop import NEVER
+from themis_opt.schedules.memory import arrivals, memory_curves
 from themis_opt.schedules.plan import Chunks
 from themis_opt.schedules.schedule import Schedule
 
@@ -221,9 +221,9 @@ def release(schedule: Schedule) -> str | None:
         for ready in {instance.exchanges[n].ready_task for n in launch.tensors} - {-1}:
             allowed = np.maximum(allowed, schedule.period.task_end[:, ready])
         if launch.part == "gather":
-            allowed = np.maximum(allowed, _arrivals(schedule, scattered[launch.tensors]))
+            allowed = np.maximum(allowed, arrivals(schedule, scattered[launch.tensors]))
         for source in sorted({source for n in launch.tensors for source in instance.exchanges[n].after}):
-            allowed = np.maximum(allowed, _arrivals(schedule, carriers[source]))
+            allowed = np.maximum(allowed, arrivals(schedule, carriers[source]))
         starts = _rows(schedule, schedule.start)[:, plan.ends_of_chunks[number][0]]
         wrong = np.flatnonzero(((starts >= 0) & (starts < allowed[:, None])).any(axis=1))
         if len(wrong):
@@ -254,10 +254,24 @@ def needs(schedule: Schedule) -> str | None:
             if task < 0:
                 continue
             used = schedule.task_start[later:, task]
-            arrived = _arrivals(schedule, number)[: len(used)]
+            arrived = arrivals(schedule, number)[: len(used)]
             early = np.flatnonzero(used < arrived)
             if len(early):
                 return f"iteration {early[0] + later}: task {tasks[task].name} starts before {launch.name} has arrived"
+    return None
+
+
+def memory(schedule: Schedule) -> str | None:
+    """No NPU ever holds more than the instance allows."""
+    limit = schedule.instance.memory
+    if limit is None:
+        return None
+    for stage, curve in enumerate(memory_curves(schedule)):
+        peak = int(curve.held.argmax())
+        if curve.held[peak] > limit:
+            where = f"an NPU of stage {stage + 1}" if schedule.instance.num_stages > 1 else "an NPU"
+            size, most = format_size(int(curve.held[peak])), format_size(limit)
+            return f"{where} holds {size} at {format_short_time(int(curve.time[peak]))}, may hold {most}"
     return None
 
 
@@ -310,14 +324,6 @@ def _rows(schedule: Schedule, times: IntArray) -> IntArray:
     return times.reshape(schedule.num_iterations, -1)
 
 
-def _arrivals(schedule: Schedule, launch: int) -> IntArray:
-    """When a launch has its whole result, shape (iterations,); never where one of its stages has no time."""
-    _, last = schedule.plan.ends_of_chunks[launch]
-    start, ready = (_rows(schedule, times)[:, last] for times in (schedule.start, schedule.ready))
-    arrivals: IntArray = np.where(start >= 0, ready, NEVER).max(axis=1)
-    return arrivals
-
-
 def _carriers(schedule: Schedule) -> dict[int, int]:
     """For each exchange the launch that brings its result."""
     launches = schedule.plan.launches_of(schedule.instance)
@@ -353,6 +359,7 @@ VALIDATION_RULES: Mapping[str, ValidationRule] = {
     "release": release,
     "precedence": precedence,
     "needs": needs,
+    "memory": memory,
     "no_overlap": no_overlap,
     "sequence": sequence,
 }

@@ -1,9 +1,9 @@
 """Fully sharded data parallelism: parameters, gradients and optimizer states in shards, whole only where they are used.
 
-Each layer's parameters are all-gathered before its forward pass, one layer ahead, given up after it, and gathered again
-before its backward pass, but for the last layer, whose backward pass follows at once.  Gradients are reduce-scattered
-when they are made, and each NPU updates its shard (S. Rajbhandari et al., ZeRO stage 3,
-https://arxiv.org/abs/1910.02054; Y. Zhao et al., PyTorch FSDP, https://arxiv.org/abs/2304.11277).
+Each layer's parameters are all-gathered before its forward pass, at the earliest once they are updated, given up after
+it, and gathered again before its backward pass, but for the last layer, whose backward pass follows at once.  When they
+are gathered belongs to the plan.  Gradients are reduce-scattered when they are made, and each NPU updates its shard
+(S. Rajbhandari et al., ZeRO stage 3, https://arxiv.org/abs/1910.02054; Y. Zhao et al., PyTorch FSDP, https://arxiv.org/abs/2304.11277).
 
 With hybrid sharding (section 3.2.2 of the latter) shards are spread over a group of NPUs alone, by default those of the
 innermost dimension, and shards of gradients are all-reduced between the groups after the reduce-scatter inside.  Both
@@ -19,8 +19,6 @@ from themis_opt.workloads.groups import NpuGroups, divide, groups_with_copies
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
-
-AHEAD = 1  # layers that are gathered before they are needed
 
 
 def fully_sharded(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
@@ -62,17 +60,14 @@ class _Sharded:
 
     def _gathered(self, passes: Passes, layer: Layer) -> None:
         """Parameters before the forward pass and before the backward pass."""
-        place, elements, inside = self.layers.index(layer), layer.elements(), self.groups.inside
-        begun = place - AHEAD - 1
-        ready = f"{self.layers[begun].name}.forward" if begun >= 0 else f"{layer.name}.update"
-        name, gather = f"{layer.name}.parameters", CollectiveKind.ALL_GATHER
-        passes.exchange(name, gather, elements, ready, f"{layer.name}.forward", inside)
-        if place == len(self.layers) - 1:
-            return
-        begun, last = place + AHEAD + 1, self.layers[-1].name
-        ready = f"{self.layers[begun].name}.input_gradient" if begun < len(self.layers) else f"{last}.forward"
-        needed = f"{layer.name}.{'recompute' if self.setup.recompute else 'weight_gradient'}"
-        passes.exchange(f"{name}_again", gather, elements, ready, needed, inside)
+        elements, inside, last = layer.elements(), self.groups.inside, layer is self.layers[-1]
+        name, gather, forward = f"{layer.name}.parameters", CollectiveKind.ALL_GATHER, f"{layer.name}.forward"
+        used = f"{layer.name}.{'weight' if layer is self.layers[0] else 'input'}_gradient"
+        freed = used if last else forward
+        passes.exchange(name, gather, elements, f"{layer.name}.update", forward, inside, freed_after=freed)
+        if not last:
+            needed = f"{layer.name}.{'recompute' if self.setup.recompute else 'weight_gradient'}"
+            passes.exchange(f"{name}_again", gather, elements, forward, needed, inside, freed_after=used)
 
     def _reduced(self, passes: Passes, layer: Layer) -> None:
         """Gradients to the NPUs that update them, and between the groups."""

@@ -25,7 +25,7 @@ def workload_summary(instance: Instance, layers: Iterable[Layer]) -> dict[str, A
         "steps": instance.iteration.steps if instance.iteration else 1,
         "tasks": len(instance.tasks),
         "compute_ns": nanoseconds(instance.compute),
-        "memory_bytes": instance.memory,
+        "memory_bytes": instance.parameter_bytes,
         "tensors": len(instance.exchanges),
         "exchanges": [
             {"kind": kind, "parallelism": parallelism, "tensors": len(sizes), "bytes": sum(sizes)}

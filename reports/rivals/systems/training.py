@@ -62,7 +62,10 @@ def sharding() -> Iterator[Row]:
             instance = made(model, V100, parallelism, batch=batch, sequence=128, **more)
             policy = "ddp/hourglass" if name == "copies" else BUSY
             yield measured(
-                f"BERT-large, batch {batch}, {name}", instance, policy, **{"parameters MB": instance.memory / 1e6}
+                f"BERT-large, batch {batch}, {name}",
+                instance,
+                policy,
+                **{"parameters MB": instance.parameter_bytes / 1e6},
             )
 
 
@@ -214,7 +217,7 @@ def _dear_row(instance: Callable[[str], Instance], gigabits: int) -> Row:
     study.enqueue_trial({"threshold": 25.0})
     study.optimize(tuned, n_trials=10)
     best, barrier = study.best_value, "wait_free:barrier=true"
-    sent = 2 * plain.memory * 63 / 64 / (gigabits * 1.25e8) * 1e3
+    sent = 2 * plain.parameter_bytes * 63 / 64 / (gigabits * 1.25e8) * 1e3
     forward = sum(task.duration for task in plain.tasks if task.name.endswith("forward")) / 1e9
     backward = plain.compute / 1e9 - forward
     return {

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
 
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch, LaunchedPart, Order, TaskOf
@@ -15,14 +18,16 @@ class Launching:
 
     `order`: which launch a dimension serves first: the one ready first, the newest, or the one needed first.
     `urgent`: whether kinds whose rule says so, all-to-all, go before all others (Themis, ISCA 2022, section 5).
+    `ahead`: how many gathers ahead of its use a gather is launched whose result is given up after it.
     """
 
     order: Order = "ready"
     urgent: bool = True
+    ahead: Annotated[int, Field(ge=0)] = 1
 
     def __call__(self, instance: Instance) -> tuple[Launch, ...]:
         """Launches for `instance`."""
-        launches = self.launches(instance)
+        launches = prefetched(instance, self.launches(instance), self.ahead)
         return launches if self.urgent else tuple(replace(launch, urgent=False) for launch in launches)
 
     def launches(self, instance: Instance) -> tuple[Launch, ...]:
@@ -33,13 +38,14 @@ class Launching:
 def fusible(instance: Instance) -> list[Bucket]:
     """Data-parallel tensors needed in the next iteration, in one bucket per kind, span, element and needing stage.
 
-    Others are left out, and so are those that wait for other tensors or are waited for.  Within a bucket they stand in
-    the order they become ready.
+    Others are left out, and so are those that wait for other tensors or are waited for, and those whose result is given
+    up.  Within a bucket they stand in the order they become ready.
     """
     groups: dict[object, list[int]] = {}
     chained = {tensor for exchange in instance.exchanges for tensor in exchange.after}
     for number, tensor in enumerate(instance.exchanges):
-        if tensor.parallelism == "data" and tensor.needed_later and not tensor.after and number not in chained:
+        is_alone = tensor.after or number in chained or tensor.freed_task >= 0
+        if tensor.parallelism == "data" and tensor.needed_later and not is_alone:
             key = (tensor.kind, tensor.span, tensor.element_bytes, instance.tasks[tensor.needed_task].stage)
             groups.setdefault(key, []).append(number)
     return [tuple(sorted(group, key=lambda t: (instance.exchanges[t].ready_task, t))) for group in groups.values()]
@@ -48,7 +54,8 @@ def fusible(instance: Instance) -> list[Bucket]:
 def launches_alone(instance: Instance) -> list[Launch]:
     """One launch for each tensor that is not fusible, the first of all launches of a plan.
 
-    These are model-parallel ones, those needed in the same iteration, and those that come one after the other.
+    These are model-parallel ones, those needed in the same iteration or given up after their use, and those that come
+    one after the other.
     """
     fused = {tensor for bucket in fusible(instance) for tensor in bucket}
     rest = [number for number in range(len(instance.exchanges)) if number not in fused]
@@ -58,6 +65,37 @@ def launches_alone(instance: Instance) -> list[Launch]:
         replace(launch, after_launches=tuple(place[n] for n in instance.exchanges[number].after))
         for number, launch in zip(rest, launches, strict=True)
     ]
+
+
+def prefetched(instance: Instance, launches: Sequence[Launch], ahead: int) -> tuple[Launch, ...]:
+    """The launches, with gathers that are given up after their use launched later, where they may be.
+
+    Each of a kind and span leaves when the task begins that needs the gather so many places before it; in the order of
+    their use, round and round.
+    """
+    uses: dict[object, list[tuple[int, int]]] = {}
+    for number, launch in enumerate(launches):
+        exchange = instance.exchanges[launch.tensors[0]]
+        if exchange.freed_task >= 0 and launch.before:
+            uses.setdefault((exchange.kind, exchange.span), []).append((launch.before.task, number))
+    moved = list(launches)
+    for group in uses.values():
+        ordered = sorted(group)
+        for place, (task, number) in enumerate(ordered):
+            rounds, earlier = divmod(place - ahead, len(ordered))
+            distance = task - ordered[earlier][0] - rounds * len(instance.tasks)
+            moved[number] = delayed(instance, launches[number], distance)
+    return tuple(moved)
+
+
+def delayed(instance: Instance, launch: Launch, distance: int) -> Launch:
+    """A launch that leaves `distance` tasks before the one that waits for it, but no earlier than it may."""
+    if launch.after is None or launch.before is None:
+        return launch
+    tasks = len(instance.tasks)
+    begin = launch.before.task + tasks * launch.before.later - distance
+    later, task = divmod(begin - 1, tasks)
+    return replace(launch, after=max(launch.after, TaskOf(task, later), key=lambda of: (of.later, of.task)))
 
 
 def capped(instance: Instance, tensors: Iterable[int], cap: int, first_cap: int | None = None) -> list[Bucket]:
