@@ -11,13 +11,30 @@ from pathlib import Path
 from typing import Any
 
 from common import Row
+from curves import curves
 from networks import fred, fusionllm, oracle, pipelines, swarm
 from training import bottleneck, daso, dct, dear, dlcp, hetseq, karma, local, sharding
 
 from themis_opt.base.version import __version__
 
 FOLDER = Path(__file__).parent
-PARTS = (hetseq, daso, sharding, dct, local, dlcp, karma, fusionllm, oracle, pipelines, swarm, fred, bottleneck, dear)
+PARTS = (
+    hetseq,
+    daso,
+    sharding,
+    dct,
+    local,
+    dlcp,
+    karma,
+    fusionllm,
+    oracle,
+    pipelines,
+    swarm,
+    fred,
+    bottleneck,
+    dear,
+    curves,
+)
 
 
 def measured() -> dict[str, list[Row]]:
@@ -57,6 +74,19 @@ def contents(parts: dict[str, list[Row]]) -> str:
     return "\n".join(lines)
 
 
+def drawn(rows: list[Row]) -> str:
+    """A line for each curve: its places, what comes out there, and what is published."""
+    lines = ["| over what it depends on | at | here | published |", "|---|---|---|---|"]
+    series: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        series.setdefault((row["workload"], row["over"], row["published"]), []).append(row)
+    for (what, over, claimed), points in series.items():
+        places = ", ".join(f"{point['at']:g}" for point in points)
+        ours = ", ".join(f"{point['ours']:.3g}" for point in points)
+        lines.append(f"| {what} | {over} {places} | {ours} | {claimed} |")
+    return "\n".join(lines)
+
+
 def main(chosen: list[str]) -> None:
     """Measure the chosen parts, all by default, and write the report of all that were ever measured."""
     parts = measured()
@@ -67,7 +97,8 @@ def main(chosen: list[str]) -> None:
             write(parts)
     findings = (FOLDER / "findings.md").read_text(encoding="utf-8").rstrip()
     note = f"Every number is in [rows.csv](rows.csv): a line for each quantity of a row. themis_opt {__version__}."
-    (FOLDER / "README.md").write_text(f"{findings}\n\n{note}\n\n{contents(parts)}\n", encoding="utf-8")
+    tables = f"{drawn(parts.get('curves', []))}\n\n{note}\n\n{contents(parts)}"
+    (FOLDER / "README.md").write_text(f"{findings}\n\n{tables}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

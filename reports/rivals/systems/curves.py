@@ -1,0 +1,156 @@
+"""Figures that systems publish as one number, over what the number depends on."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from common import BUSY, NODES, SITES, V100, Row, made, run
+
+from themis_opt import load
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.workloads.timing import Rate
+from themis_opt.workloads.transformations import parse_compression
+
+
+def curves() -> Iterator[Row]:
+    """What a published figure depends on: one curve for each system, and where the published value lies."""
+    for points in (_fred, _daso, _fusionllm, _adasum, _dct, _karma, _splitbrain, _ddp):
+        yield from points()
+
+
+def _curve(
+    what: str, over: str, places: Sequence[float], ours: Callable[[float], float], published: str
+) -> Iterator[Row]:
+    for place in places:
+        yield {"workload": what, "over": over, "at": place, "ours": ours(place), "published": published}
+
+
+def _time(instance: Instance, policy: str = BUSY) -> float:
+    return run(instance, policy).makespan / instance.steps
+
+
+def _scaled(network: Network, name: str, bandwidth: str) -> Network:
+    return network.varied(
+        dimensions=tuple(
+            dimension.replace(bandwidth=bandwidth) if dimension.name == name else dimension
+            for dimension in network.dimensions
+        )
+    )
+
+
+def _fred() -> Iterator[Row]:
+    mesh, tree = (load(f"wafer-{name}.all_reduce.1GB").network for name in ("mesh", "tree"))
+
+    def gain(batch: float) -> float:
+        choices: Row = {"timing": Rate(10**15), "batch": int(batch), "element_bytes": 2, "chunks": 16}
+        before, after = (_time(made("resnet-152", wafer, **choices), "fused/hourglass") for wafer in (mesh, tree))
+        return before / after
+
+    yield from _curve("FRED: ResNet-152 on a wafer, times faster", "batch", (1, 2, 4, 8, 16), gain, "1.76")
+
+
+def _daso() -> Iterator[Row]:
+    def saved(gigabits: float) -> float:
+        network = _scaled(NODES, "adapter", f"{gigabits} Gb/s")
+        steps = made("resnet-50", network, "daso", skip=8, wait=2, element_bytes=2)
+        return 100 * (1 - _time(steps) / _time(made("resnet-50", network, element_bytes=2), "horovod/hourglass"))
+
+    yield from _curve("DASO: ResNet-50, less time than Horovod (%)", "Gb/s", (25, 10, 5, 2.5), saved, "up to 34")
+
+
+def _fusionllm() -> Iterator[Row]:
+    slowest = min(SITES.dimensions, key=lambda dimension: dimension.bandwidth).name
+
+    def gain(megabits: float) -> float:
+        network = _scaled(SITES, slowest or "", f"{megabits} Mb/s")
+        plain, adaptive = (made("resnet-101", network, batch=32, adaptive=ratio) for ratio in (1.0, 100.0))
+        return _time(plain, "fused/hourglass") / _time(adaptive, "fused/hourglass")
+
+    yield from _curve(
+        "FusionLLM: ResNet-101 at three sites, times faster", "Mb/s", (8, 100, 1000, 10_000), gain, "1.45 to 9.39"
+    )
+
+
+def _adasum() -> Iterator[Row]:
+    for latency in (4, 30):
+
+        def more(gigabits: float, latency: int = latency) -> float:
+            times = []
+            for algorithm in ("adasum", "halving_doubling"):
+                link: Row = {"bandwidth": f"{gigabits} Gb/s", "latency": f"{latency} us", "algorithm": algorithm}
+                network = Network(dimensions=(Dimension(kind="switch", size=64, **link),))
+                collective = Collective(kind="all_reduce", size="25 MB", chunks=1)
+                times.append(_time(Instance(network=network, collectives=(collective,)), "baseline"))
+            return 100 * (times[0] / times[1] - 1)
+
+        yield from _curve(
+            f"Adasum: 25 MB on 64 NPUs, steps of {latency} us, longer than a sum (%)", "Gb/s", (10, 100, 400), more,
+            "almost 0",
+        )  # fmt: skip
+
+
+def _dct() -> Iterator[Row]:
+    for grow in (False, True):
+
+        def saved(ratio: float, grow: bool = grow) -> float:
+            small = parse_compression(f"data={ratio:g},model=20", 4)
+            whole = _time(made("dlrm-large", NODES, batch=64))
+            network = _sums_that_grow(NODES, ratio) if grow else NODES
+            compression = parse_compression("model=20", 4) if grow else small
+            return 100 * (1 - _time(made("dlrm-large", network, batch=64, compression=compression)) / whole)
+
+        what = "sums that grow with the ranks" if grow else "sums as sparse as gradients"
+        yield from _curve(f"DCT: DLRM, {what}, less time (%)", "ratio", (2, 10, 50, 100, 500), saved, "37 at 100")
+
+
+def _sums_that_grow(network: Network, ratio: float) -> Network:
+    """The network with values that are sparser on the first dimension than where many ranks were summed.
+
+    Of N ranks that keep one of r values each, sums keep 1 - (1 - 1/r)^N; a value has a place of as many bytes.  Both
+    ways over a dimension count as what leaves it summed: the way there is sparser, the way back denser.
+    """
+    ranks, dimensions = 1, []
+    for dimension in network.dimensions:
+        ranks *= dimension.size
+        kept = 1 - (1 - 1 / ratio) ** ranks
+        dimensions.append(dimension.replace(compression=max(1.0, 1 / (2 * kept))))
+    return network.varied(dimensions=tuple(dimensions))
+
+
+def _karma() -> Iterator[Row]:
+    def gain(gigabytes: float) -> float:
+        given: Row = {"batch": 512, "memory": int(gigabytes * 1e9), "host_link": 16e9}
+        again = _time(made("resnet-50", V100, batch=512, recompute=True))
+        return again / _time(made("resnet-50", V100, "out-of-core", **given))
+
+    yield from _curve(
+        "KARMA: ResNet-50, batch 512, times faster than computing everything again", "GB of memory",
+        (12, 16, 24, 32), gain, "1.52 on average",
+    )  # fmt: skip
+
+
+def _splitbrain() -> Iterator[Row]:
+    def network(npus: float) -> Network:
+        link: Row = {"bandwidth": "100 Gb/s", "latency": "4 us"}
+        inner = Dimension(kind="switch", size=4, **link)
+        return Network(dimensions=(inner, Dimension(kind="switch", size=int(npus) // 4, **link)))
+
+    def less_memory(group: float) -> float:
+        split, whole = made("vgg-16", network(64), "splitbrain", group=int(group)), made("vgg-16", network(64))
+        return 100 * (1 - split.memory / whole.memory)
+
+    def speed(npus: float) -> float:
+        instance = made("vgg-16", network(npus), "splitbrain", group=4, batch=32)
+        return npus * instance.compute / _time(instance)
+
+    yield from _curve("SplitBrain: VGG-16, less memory (%)", "group", (4,), less_memory, "up to 67")
+    yield from _curve("SplitBrain: VGG-16, speed-up", "NPUs", (8, 16, 64, 256), speed, "nearly linear")
+
+
+def _ddp() -> Iterator[Row]:
+    def speed(servers: float) -> float:
+        dimensions = (V100.dimensions[0], V100.dimensions[-1].replace(size=int(servers)))
+        instance = made("resnet-50", Network(dimensions=dimensions), batch=32)
+        return instance.network.num_npus * instance.compute / _time(instance, "ddp/hourglass")
+
+    yield from _curve("DDP: ResNet-50, speed-up on servers of 8", "servers", (2, 8, 32), speed, "near-linear at 256")
