@@ -18,6 +18,7 @@ from themis_opt.batches.experiment_run import status_of
 from themis_opt.batches.store import RunStore
 from themis_opt.reports.making import make_report
 
+RUNS = 5_000  # more than are executed before a test looks
 COMMAND = (sys.executable, "-c", LISTENING, "batch", "--jobs", "2", "--json")
 
 
@@ -98,7 +99,7 @@ def rows_begin(process, path):
 
 
 def test_a_killed_command_takes_its_workers_along_and_goes_on(tmp_path, started):
-    path = experiment(tmp_path, 20_000)
+    path = experiment(tmp_path, RUNS)
     process = started(path)
     rows_begin(process, path)
     workers = process.children(recursive=True)
@@ -108,21 +109,21 @@ def test_a_killed_command_takes_its_workers_along_and_goes_on(tmp_path, started)
     before = committed(path)
     experiment(tmp_path, 100)
     finished = subprocess.run([*COMMAND, str(path)], capture_output=True, text=True, check=True, timeout=PATIENCE)
-    assert 0 < len(before) < 20_000
+    assert 0 < len(before) < RUNS
     assert before.items() <= committed(path).items()
     assert json.loads(finished.stdout)["rows"] == 100
 
 
 def test_a_batch_at_work_tells_how_far_it_is_and_is_reported(tmp_path, started):
-    path = experiment(tmp_path, 20_000)
+    path = experiment(tmp_path, RUNS)
     process = started(path)
     rows_begin(process, path)
     status = status_of(path)
     assert status.is_running
     assert status.done > 0
-    assert status.done + status.running <= status.total == 20_000
+    assert status.done + status.running <= status.total == RUNS
     wait_until(path.with_name("rows.csv").exists, process)
-    assert 0 < make_report(tmp_path, output=tmp_path / "report", html=False).num_rows < 20_000
+    assert 0 < make_report(tmp_path, output=tmp_path / "report", html=False).num_rows < RUNS
     assert process.poll() is None
 
 
@@ -140,7 +141,7 @@ def test_a_killed_worker_loses_no_run(tmp_path, started):
 
 
 def test_ctrl_c_commits_and_exports_what_is_finished(tmp_path, started):
-    path = experiment(tmp_path, 20_000)
+    path = experiment(tmp_path, RUNS)
     process = started(path)
     rows_begin(process, path)
     process.send_signal(2)
@@ -148,5 +149,5 @@ def test_ctrl_c_commits_and_exports_what_is_finished(tmp_path, started):
     assert process.returncode == 130
     assert "Traceback" not in errors
     rows = json.loads(printed)["rows"]
-    assert 0 < rows < 20_000
+    assert 0 < rows < RUNS
     assert len(path.with_name("rows.csv").read_text().splitlines()) == rows + 1

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from themis_opt.batches.expansion import expand
+from themis_opt.batches.experiment import read_experiment
 from themis_opt.cli.main import application
 
 REPORTS = Path(__file__).parents[2] / "reports"
 EXPERIMENTS = sorted(path.parent.name for path in REPORTS.glob("*/experiment.toml"))
-LONG = {"iterations", "policies", "scaling"}  # experiments whose quick variants take about ten seconds and more
 
 
 def command(*arguments: object) -> str:
@@ -19,9 +20,14 @@ def command(*arguments: object) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.benchmarks] if name in LONG else []) for name in EXPERIMENTS]
-)
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_quick_variant_has_runs_whose_instances_exist(name: str) -> None:
+    path = REPORTS / name / "experiment.toml"
+    assert expand(read_experiment(path), path, quick=True)
+
+
+@pytest.mark.benchmarks
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_quick_variant_ends_in_a_report(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
     shutil.copytree(REPORTS / name, folder, ignore=shutil.ignore_patterns("*.svg", "*.csv", "*.md", "runs.sqlite*"))

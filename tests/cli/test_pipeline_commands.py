@@ -39,7 +39,7 @@ def test_models_are_pipelines(succeed, tmp_path):
     """Without a limit on memory the busiest stage of the step never waits."""
     words = ["workload", "bert-large", "--network", "2d-sw_sw.all_reduce.100MiB", "--parallelism", "pipeline"]
     path = str(tmp_path / "bert.json")
-    step = json.loads(succeed(*words, "--stages", "4", "--microbatches", "8", "--pipeline", path, "--json"))
+    step = json.loads(succeed(*words, "--stages", "2", "--microbatches", "4", "--pipeline", path, "--json"))
     rows = json.loads(succeed("compare", path, "--policies", "1f1b,exact", "--json"))
     assert rows[1]["period_ns"] == pytest.approx(step["compute_ns"], rel=2e-3)
     assert rows[0]["period_ns"] > 1.2 * rows[1]["period_ns"]

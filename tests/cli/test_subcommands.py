@@ -1,6 +1,7 @@
 """Every subcommand, on collectives and on a training iteration, as a table and as JSON."""
 
 import json
+from functools import cache
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -45,9 +46,10 @@ TIMES = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def arguments(solution, trained, trained_solution, batched, tmp_path):
+@pytest.fixture(scope="module")
+def arguments(solution, trained, trained_solution, batched, tmp_path_factory):
     """A sensible command line for each subcommand, by the kind of problem."""
+    tmp_path = tmp_path_factory.mktemp("subcommands")
 
     def for_both(source, folder, *policies):
         file = folder / "schedule.json"
@@ -79,10 +81,16 @@ def arguments(solution, trained, trained_solution, batched, tmp_path):
     return {"collectives": for_both(NAME, solution) | others, "iteration": for_both(trained, trained_solution, *SOME)}
 
 
+@pytest.fixture(scope="module")
+def printed(succeed, arguments):
+    """What a subcommand prints, which is run once."""
+    return cache(lambda kind, command, *more: succeed(*arguments[kind][command], *more))
+
+
 @pytest.fixture
-def rows(succeed, arguments):
+def rows(printed):
     """What a subcommand prints as JSON."""
-    return lambda kind, command, *more: json.loads(succeed(*arguments[kind][command], *more, "--json"))
+    return lambda kind, command, *more: json.loads(printed(kind, command, *more, "--json"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -148,8 +156,8 @@ def table(text):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", ["solve", "compare", "explain", "robustness"])
-def test_a_verdict_stands_before_the_figures(succeed, arguments, kind, command):
-    lines = succeed(*arguments[kind][command]).splitlines()
+def test_a_verdict_stands_before_the_figures(printed, kind, command):
+    lines = printed(kind, command).splitlines()
     verdict = lines[: next(number for number, line in enumerate(lines) if line.startswith("# "))]
     assert 1 <= len(verdict) <= 3
     assert all(sentence.endswith(".") and " " in sentence for sentence in verdict)
@@ -160,8 +168,8 @@ WIDE += [("collectives", name) for name in ("sweep", "scaling", "design", "workl
 
 
 @pytest.mark.parametrize(("kind", "command"), WIDE)
-def test_tables_keep_words_whole_within_80_columns(succeed, arguments, monkeypatch, kind, command):
-    piped = succeed(*arguments[kind][command]).splitlines()
+def test_tables_keep_words_whole_within_80_columns(succeed, printed, arguments, monkeypatch, kind, command):
+    piped = printed(kind, command).splitlines()
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(printing, "is_terminal", lambda stream: True)
     shown = succeed(*arguments[kind][command])
@@ -172,8 +180,8 @@ def test_tables_keep_words_whole_within_80_columns(succeed, arguments, monkeypat
     assert {part for part in parts if part not in known and part.removesuffix("x") not in known} == set()
 
 
-def test_the_table_has_one_line_per_policy(succeed, arguments):
-    title, header, *lines = table(succeed(*arguments["iteration"]["solve"]))
+def test_the_table_has_one_line_per_policy(printed):
+    title, header, *lines = table(printed("iteration", "solve"))
     assert title.startswith("# layers, chunk sizes equal: best bound ")
     assert " within the model, " in title
     assert title.endswith(" (cut) against any algorithm")
@@ -192,16 +200,16 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_table_has_what_is_compared(succeed, arguments, kind):
-    assert table(succeed(*arguments[kind]["solve"]))[1].split("\t") == COLUMNS[kind]
+def test_the_table_has_what_is_compared(printed, kind):
+    assert table(printed(kind, "solve"))[1].split("\t") == COLUMNS[kind]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", ["simulate", "compare"])
-def test_a_new_column_is_shown_wherever_results_are(rows, succeed, arguments, monkeypatch, kind, command):
+def test_a_new_column_is_shown_wherever_results_are(succeed, arguments, monkeypatch, kind, command):
     stages = columns.ResultColumn("stages", lambda schedule: schedule.plan.num_stages, "count", "stages")
     monkeypatch.setattr(columns, "RESULT_COLUMNS", (*columns.RESULT_COLUMNS, stages))
-    values = [str(row["stages"]) for row in rows(kind, command)]
+    values = [str(row["stages"]) for row in json.loads(succeed(*arguments[kind][command], "--json"))]
     _, header, *lines = (line.split("\t") for line in table(succeed(*arguments[kind][command])))
     assert header[-1] == "stages"
     assert [line[-1] for line in lines] == values
@@ -266,29 +274,29 @@ def test_show_prints_an_instance_that_loads_again(succeed, save):
     assert json.loads(succeed("show", again, "--json"))["fingerprint"] == fingerprint
 
 
-def test_show_lists_tasks_and_tensors(succeed, arguments):
-    text = succeed(*arguments["iteration"]["show"])
+def test_show_lists_tasks_and_tensors(printed):
+    text = printed("iteration", "show")
     assert "layer0_forward\t40.00 us" in text
     assert "layer0_forward of the next iteration" in text
 
 
 @pytest.mark.parametrize(("kind", "npus"), [("collectives", [[4, 4]]), ("iteration", None)])
-def test_validate_names_its_rules_and_can_move_data(rows, succeed, arguments, kind, npus):
+def test_validate_names_its_rules_and_can_move_data(rows, printed, kind, npus):
     report = rows(kind, "validate", "--data")
     assert (report["valid"], report["rules"]) == (True, list(VALIDATION_RULES))
     assert report["data"]["num_npus"] == 16
     assert npus is None or report["data"]["sizes"] == npus
     port = report["data"]["busiest_port"]
     assert (port["direction"], 0 < port["share"] <= 1) == ("sent", True)
-    lines = succeed(*arguments[kind]["validate"], "--data").splitlines()
+    lines = printed(kind, "validate", "--data").splitlines()
     assert any(line.startswith("data: every NPU") for line in lines)
     assert any(line.startswith(f"busiest port: {port['port']} ") for line in lines)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_validate_says_how_long_it_takes(succeed, arguments, rows, kind):
+def test_validate_says_how_long_it_takes(printed, rows, kind):
     time, word = ("makespan_ns", "makespan ") if kind == "collectives" else ("iteration_ns", "iteration ")
-    assert word in succeed(*arguments[kind]["validate"])
+    assert word in printed(kind, "validate")
     assert rows(kind, "validate")[time] == rows(kind, "explain")[time]
 
 
@@ -300,8 +308,8 @@ def parts(text):
 
 @pytest.mark.parametrize("steps", [0, 2])
 @pytest.mark.parametrize(("kind", "listed"), [("collectives", ["critical"]), ("iteration", ["critical", "waits"])])
-def test_explain_lists_as_many_stages_and_waits_as_asked(succeed, arguments, kind, listed, steps):
-    tables = parts(succeed(*arguments[kind]["explain"], "--steps", steps))
+def test_explain_lists_as_many_stages_and_waits_as_asked(printed, kind, listed, steps):
+    tables = parts(printed(kind, "explain", "--steps", steps))
     assert [len(lines) for name, lines in tables.items() if name in ("critical", "waits")] == [steps] * len(listed)
     assert [name for name in ("critical", "waits") if name in tables] == listed
 

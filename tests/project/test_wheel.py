@@ -101,7 +101,7 @@ def test_installed_package_is_the_one_that_runs(run, installed):
 
 
 def test_installed_package_solves_a_shipped_instance_by_name(run, tmp_path):
-    options = ("--chunks", 2, "--time-limit", 20, "--workers", 1, "-o", tmp_path, "--json")
+    options = ("--chunks", 1, "--chunk-sizes", "equal", "--workers", 1, "-o", tmp_path, "--json")
     result = run("-m", "themis_opt", "solve", HETERO, *options)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)[-1]["policy"] == "exact"

@@ -75,7 +75,7 @@ def test_sums_that_take_time_take_it_in_samples(mixed: Instance, run: Run) -> No
     assert makespans(instance, Execution(schedule.plan), samples=1, **EXACT).tolist() == [schedule.makespan]
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(iteration_instances(), specifications)
 def test_without_disturbance_an_iteration_takes_as_long_as_simulated(instance: Instance, policy: str) -> None:
     schedule = simulate(instance, make_policy(policy)(instance))
@@ -85,7 +85,7 @@ def test_without_disturbance_an_iteration_takes_as_long_as_simulated(instance: I
     assert enforced.makespans.tolist() == [simulate(instance, schedule.enforced_plan()).makespan] * 2
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(iteration_instances(), specifications)
 def test_no_sample_of_an_iteration_beats_its_bound(instance: Instance, policy: str) -> None:
     schedule = simulate(instance, make_policy(policy)(instance))
@@ -156,22 +156,15 @@ def test_both_parts_of_a_split_dimension_have_its_bandwidth() -> None:
 
 @settings(max_examples=30)
 @given(enforced_plans())
-def test_no_sample_beats_its_bound(case: tuple[Instance, Plan]) -> None:
-    instance, plan = case
-    (distribution,) = loss_distributions(instance, {"it": Execution(plan)}, samples=3)
-    assert distribution.losses[0] >= -1e-9
-
-
-@settings(max_examples=30)
-@given(enforced_plans())
-def test_an_enforced_order_stays_between_the_extreme_networks(case: tuple[Instance, Plan]) -> None:
+def test_samples_stay_above_their_bounds_and_between_the_extreme_networks(case: tuple[Instance, Plan]) -> None:
     """Both extremes are simulated, so a stage that never started would show."""
     instance, plan = case
     fastest = simulate(slower(instance, bandwidth=1.1), plan).makespan
     slowest = simulate(slower(instance, bandwidth=0.9, latency=2), plan).makespan
-    sampled = makespans(instance, Execution(plan), samples=3)
-    assert fastest <= sampled.min()
-    assert sampled.max() <= slowest
+    (distribution,) = loss_distributions(instance, {"it": Execution(plan)}, samples=3)
+    assert distribution.losses[0] >= -1e-9
+    assert fastest <= distribution.makespans.min()
+    assert distribution.makespans.max() <= slowest
 
 
 @pytest.mark.parametrize("rule", ["lag", "occupy"])
