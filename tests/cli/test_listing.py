@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from background import PATIENCE
@@ -84,25 +85,41 @@ never.txt = tiny_policies:nothing
 """
 
 
+SERVER = """
+import json, sys
+from time import monotonic
+from typer.testing import CliRunner
+from themis_opt.cli import process
+from themis_opt.cli.main import application
+
+for line in sys.stdin:
+    process.PROCESS_START = monotonic()
+    done = CliRunner().invoke(application(), json.loads(line))
+    print(json.dumps({"code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}), flush=True)
+"""
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Run a command line in a process where a small package with policies is installed."""
+    """Run a command line in a process where a small package with policies is installed, the same for all."""
     site = tmp_path_factory.mktemp("site")
     (site / "tiny_policies.py").write_text(MODULE, encoding="utf-8")
     info = site / "tiny_policies-1.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-policies\nVersion: 1.2\n", encoding="utf-8")
     (info / "entry_points.txt").write_text(ENTRIES, encoding="utf-8")
-    path = os.pathsep.join([str(site), *sys.path])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+        cwd=site,
+    )  # fmt: skip
 
     def command(*arguments):
-        texts = [sys.executable, "-m", "themis_opt", *map(str, arguments)]
-        environment = os.environ | {"PYTHONPATH": path}
-        return subprocess.run(
-            texts, capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment, cwd=site
-        )
+        print(json.dumps([str(argument) for argument in arguments]), file=process.stdin, flush=True)
+        return SimpleNamespace(**json.loads(process.stdout.readline()))
 
-    return command
+    yield command
+    process.communicate(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +128,7 @@ def rows(run):
 
     def read(*arguments):
         done = run(*arguments)
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.stderr
         return json.loads(done.stdout)
 
     return read
@@ -174,7 +191,7 @@ REFUSED = [
 @pytest.mark.parametrize(("policy", "said"), REFUSED, ids=[policy for policy, _ in REFUSED])
 def test_policy_of_others_that_cannot_be_used_is_refused_in_one_line(run, policy, said):
     done = run("simulate", NAME, "--policies", policy)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert (done.code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert said in done.stderr
 
 

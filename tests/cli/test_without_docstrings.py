@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,7 @@ ENOUGH = 60  # seconds that the search does not need
 
 
 def run(*arguments: object) -> str:
-    return ended_well(*STRIPPED, *map(str, arguments))
-
-
-def ended_well(*command: str) -> str:
+    command = [*STRIPPED, *map(str, arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0), ended.stderr
     return ended.stdout
@@ -36,8 +34,8 @@ SELDOM = pytest.mark.benchmarks
         ("list", "policies"),
     ],
 )
-def test_what_docstrings_say_is_printed(words: tuple[str, ...]) -> None:
-    assert run(*words) == ended_well(sys.executable, "-m", "themis_opt", *words)
+def test_what_docstrings_say_is_printed(succeed: Callable[..., str], words: tuple[str, ...]) -> None:
+    assert run(*words).split() == succeed(*words).split()  # lines may be of another width
 
 
 @pytest.mark.benchmarks

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import instances
 
@@ -55,20 +55,17 @@ def first_of_several(instance: Instance, plan: Plan) -> Schedule:
     return simulate(iteration, replace(plan, launches=default_launches(iteration)), iterations=3)
 
 
-@pytest.mark.parametrize("enforced", [False, True], ids=["dispatched", "enforced"])
 @pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=30)
 @given(instance=instances())
-def test_collectives_beside_compute_start_when_they_start_alone(
-    policy: str, enforced: bool, instance: Instance
-) -> None:
+def test_collectives_beside_compute_start_when_they_start_alone(policy: str, instance: Instance) -> None:
     alone = simulate(instance, make_policy(policy)(instance))
-    plan = alone.enforced_plan() if enforced else alone.plan
-    beside = first_of_several(instance, plan)
-    validate(beside)
-    stages = beside.plan.num_stages
-    assert np.array_equal(beside.start[:stages], alone.start)
-    assert beside.makespan == alone.makespan
-    assert beside.period.exposed == alone.makespan - max(exchange.release for exchange in instance.exchanges)
+    for plan in (alone.plan, alone.enforced_plan()):
+        beside = first_of_several(instance, plan)
+        validate(beside)
+        assert np.array_equal(beside.start[: plan.num_stages], alone.start)
+        assert beside.makespan == alone.makespan
+        assert beside.period.exposed == alone.makespan - max(exchange.release for exchange in instance.exchanges)
 
 
 @given(data=st.data())

@@ -2,8 +2,10 @@
 
 import csv
 import json
-import subprocess
+import runpy
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,11 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
     """The folder of the example and what it printed."""
-    folder = tmp_path_factory.mktemp("example") / "results"
-    command = (sys.executable, EXAMPLES / "tune_batch_report.py", folder)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder, done.stdout
+    folder, path = tmp_path_factory.mktemp("example") / "results", str(EXAMPLES / "tune_batch_report.py")
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
+        patch.setattr(sys, "argv", [path, str(folder)])
+        runpy.run_path(path, run_name="__main__")
+    return folder, printed.getvalue()
 
 
 def test_it_prints_three_lines(ended):

@@ -2,11 +2,10 @@
 
 import doctest
 import inspect
-import subprocess
-import sys
+from importlib import import_module
+from pkgutil import walk_packages
 
 import pytest
-from background import PATIENCE
 
 import themis_opt
 
@@ -27,27 +26,20 @@ def test_unknown_name_is_an_attribute_error():
 
 
 @pytest.fixture(scope="module")
-def functions_beside_modules():
-    """The public functions in a process that has imported every module of the package whose extras are installed."""
-    program = (
-        "import importlib, inspect, pkgutil, themis_opt\n"
-        "for module in pkgutil.walk_packages(themis_opt.__path__, 'themis_opt.'):\n"
-        "    try:\n"
-        "        module.name.endswith('__main__') or importlib.import_module(module.name)\n"
-        "    except ModuleNotFoundError as error:\n"
-        "        if error.name not in ('torch', 'mpi4py'):\n"
-        "            raise\n"
-        "print(*(name for name in themis_opt.__all__ if inspect.isfunction(getattr(themis_opt, name))))\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE
-    )
-    return result.stdout.split()
+def modules():
+    """Every module of the package whose extras are installed, imported."""
+    for module in walk_packages(themis_opt.__path__, "themis_opt."):
+        try:
+            module.name.endswith("__main__") or import_module(module.name)
+        except ModuleNotFoundError as error:
+            if error.name not in ("torch", "mpi4py"):
+                raise
 
 
+@pytest.mark.usefixtures("modules")
 @pytest.mark.parametrize("name", [n for n in themis_opt.__all__ if n.islower()])
-def test_function_is_not_hidden_by_a_module_of_its_name(functions_beside_modules, name):
-    assert name in functions_beside_modules
+def test_function_is_not_hidden_by_a_module_of_its_name(name):
+    assert inspect.isfunction(getattr(themis_opt, name))
 
 
 def test_examples_of_the_package_docstring_hold():

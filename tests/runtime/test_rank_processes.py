@@ -337,7 +337,7 @@ def command(*arguments, **options):
 @pytest.fixture
 def instance_file(tmp_path):
     path = tmp_path / "small.json"
-    network = schedule("s2 r2", size=2**20, chunks=4).instance
+    network = schedule("s2", size=2**20, chunks=4).instance
     path.write_text(network.model_dump_json(), encoding="utf-8")
     return path
 
@@ -345,10 +345,10 @@ def instance_file(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_ranks_end_with_the_command(instance_file, number):
     process = psutil.Popen(
-        [sys.executable, "-c", LISTENING, "run", str(instance_file), "--pace", "1MB/s,1MB/s"],
+        [sys.executable, "-c", LISTENING, "run", str(instance_file), "--pace", "1MB/s"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    wait_until(lambda: len(process.children(recursive=True)) == 5, process)
+    wait_until(lambda: len(process.children(recursive=True)) == 3, process)
     started = process.children(recursive=True)
     process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE)
@@ -369,18 +369,18 @@ def test_ranks_that_others_started_join(instance_file):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    places = {"WORLD_SIZE": "4", TOKEN_VARIABLE: "secret"}
+    places = {"WORLD_SIZE": "2", TOKEN_VARIABLE: "secret"}
     started = [
         command(
             instance_file, "--join", f"127.0.0.1:{port}", "--policies", "baseline", "--repeat", 1, "--json",
             env=os.environ | places | {"RANK": str(rank)},
         )
-        for rank in range(4)
+        for rank in range(2)
     ]  # fmt: skip
     outputs = [process.communicate(timeout=PATIENCE) for process in started]
-    assert [process.returncode for process in started] == [0] * 4, outputs
+    assert [process.returncode for process in started] == [0, 0], outputs
     assert json.loads(outputs[0][0])["rows"][0]["policy"] == "baseline"
-    assert [out for out, _ in outputs[1:]] == [""] * 3
+    assert outputs[1][0] == ""
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")

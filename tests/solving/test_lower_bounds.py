@@ -111,11 +111,6 @@ def test_rounding_to_the_clock_never_leaves_a_bound_above_a_makespan() -> None:
     assert max(bounds(one).values()) <= schedule.makespan * (1 + 1e-9)
 
 
-@pytest.fixture(scope="module")
-def paper_bounds(paper_instance: Instance) -> dict[str, float]:
-    return bounds(paper_instance)
-
-
-def test_order_count_leaves_little_room_above_the_ideal(paper_bounds: dict[str, float]) -> None:
+def test_order_count_leaves_little_room_above_the_ideal(hetero: Instance) -> None:
     """At 64 chunks of an all-reduce of 100 MiB."""
-    assert paper_bounds["order_count"] == pytest.approx(paper_bounds["ideal"], rel=0.02)
+    assert order_count(hetero) == pytest.approx(bound("ideal", hetero), rel=0.02)
