@@ -146,6 +146,14 @@ class ChunkCount:
             weights[family.machine] += weight
         return weights
 
+    def few(self, makespan: float) -> JobCounts:
+        """The most jobs of each class whose chains are no shorter than a makespan."""
+        return tuple(count - 1 for count in self._fewest(makespan, (1,) * len(self.jobs)))
+
+    def proof(self, counts: JobCounts) -> dict[Family, float]:
+        """The weights of (2), without (3), for at least so many jobs."""
+        return dict(zip(self.families, self._weights(counts, False), strict=True))
+
     @cached_property
     def families(self) -> tuple[Family, ...]:
         """The constraints (2)."""

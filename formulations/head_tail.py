@@ -77,20 +77,28 @@ def head_tail_bound(jobs: Sequence[JobClass], least: Sequence[JobClass], known: 
     `least`: the same classes with the least durations and lags that one job can have; they make heads and tails.
     `known`: a bound known before.
     """
+    return head_tail_proof(jobs, least, known)[0]
+
+
+def head_tail_proof(
+    jobs: Sequence[JobClass], least: Sequence[JobClass], known: float
+) -> tuple[float, dict[LoadWindow, float]]:
+    """The bound, and the weights of the windows that prove it; none where it is what was known."""
     on_machine = stages_by_machine(jobs, least)
     windows = [LoadWindow(k, float(s.heads.min()), float(s.tails.min())) for k, s in sorted(on_machine.items())]
     programme = WindowProgramme(jobs, on_machine)
-    bound = known
+    bound, proof = known, dict[LoadWindow, float]()
     for _ in range(MAX_ROUNDS):
         weights, flow, makespan = programme.solved(windows)
-        bound = max(bound, _weighted_bound(jobs, on_machine, weights))
+        if (proven := _weighted_bound(jobs, on_machine, weights)) > bound:
+            bound, proof = proven, weights
         if not flow:
             break
         limit = makespan * (1 + LEAST_VIOLATION)
         windows = [w for k, s in sorted(on_machine.items()) for w in _violated(k, s, flow, limit, known)]
         if not windows:
             break
-    return bound
+    return bound, proof
 
 
 def stages_by_machine(jobs: Sequence[JobClass], least: Sequence[JobClass]) -> dict[int, MachineStages]:

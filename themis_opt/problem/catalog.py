@@ -20,6 +20,9 @@ INSTANCES = next(p for p in (_PACKAGE / "instances", _PACKAGE.parent / "instance
 GRAPHS = INSTANCES / "graphs"
 """Those whose networks are graphs."""
 
+LIBRARY = INSTANCES / "library"
+"""The library for benchmarks, whose instances stand in no list, as there are many."""
+
 DESIGN_SUFFIX, PIPELINE_SUFFIX = ".design.json", ".pipeline.json"
 """Endings of the shipped files that are no instances but networks to be designed, or pipelines."""
 
@@ -31,8 +34,14 @@ def shipped() -> dict[str, Path]:
 
 
 def _is_instance(path: Path) -> bool:
-    """Whether a shipped file is an instance on a network of dimensions."""
-    return not path.name.endswith((DESIGN_SUFFIX, PIPELINE_SUFFIX)) and path.parent != GRAPHS
+    """Whether a shipped file is an instance on a network of dimensions, and none of the library."""
+    is_apart = path.parent == GRAPHS or LIBRARY in path.parents
+    return not path.name.endswith((DESIGN_SUFFIX, PIPELINE_SUFFIX)) and not is_apart
+
+
+def library_instances() -> dict[str, Path]:
+    """Files of the instances of the library by name, such as ``costs-07``."""
+    return {path.stem: path for path in sorted((LIBRARY / "instances").glob("*.json"))}
 
 
 def shipped_graphs() -> dict[str, Path]:
@@ -43,6 +52,11 @@ def shipped_graphs() -> dict[str, Path]:
 def all_shipped() -> dict[str, Path]:
     """Both."""
     return shipped() | shipped_graphs()
+
+
+def _named() -> dict[str, Path]:
+    """Files of all instances that have a name."""
+    return all_shipped() | library_instances()
 
 
 def is_graph(document: Mapping[str, Any]) -> bool:
@@ -58,7 +72,7 @@ def shipped_pipelines() -> dict[str, Path]:
 
 def graph_file(source: str) -> Path | None:
     """The file of a graph that a path or a shipped name stands for; None if it stands for something else."""
-    path = shipped_graphs().get(source.removesuffix(".json"), Path(source))
+    path = (shipped_graphs() | library_instances()).get(source.removesuffix(".json"), Path(source))
     if path.suffix != ".json" or not path.is_file():
         return None
     try:
@@ -104,7 +118,7 @@ def is_random(source: str | Path) -> bool:
     return str(source).startswith(PREFIX)
 
 
-def locate(source: str | Path, files: Callable[[], Mapping[str, Path]] = all_shipped, what: str = "instance") -> Path:
+def locate(source: str | Path, files: Callable[[], Mapping[str, Path]] = _named, what: str = "instance") -> Path:
     """The file of that path, or the shipped one of that name. Raises InputError if there is none."""
     path = Path(source)
     try:

@@ -65,9 +65,7 @@ def cut(instance: Instance) -> float:
 
 def time_across(instance: Instance, exchanges: Sequence[Exchange]) -> float:
     """Picoseconds for what has to cross the worst cut, all of it there from the start."""
-    size_by_group = Counter[ExchangeGroup]()
-    for exchange in exchanges:
-        size_by_group[exchange.kind, exchange.span] += exchange.size
+    size_by_group = _sizes(exchanges)
     used = sorted({k for _, span in size_by_group for k in span})
     sides: list[Side] = ["sent"]
     sides += ["received"] if any(instance.fabric.dimensions[k].in_network for k in used) else []
@@ -75,6 +73,18 @@ def time_across(instance: Instance, exchanges: Sequence[Exchange]) -> float:
     proper_subsets = (inside for count in range(len(used)) for inside in combinations(used, count))
     times = (_time(instance, size_by_group, set(inside), side) for inside in proper_subsets for side in sides)
     return max(times, default=0.0)
+
+
+def time_of_cut(instance: Instance, exchanges: Sequence[Exchange], inside: Sequence[int], side: Side) -> float:
+    """Picoseconds for what crosses one cut, whose K is `inside`, all of it there from the start."""
+    return _time(instance, _sizes(exchanges), set(inside), side)
+
+
+def _sizes(exchanges: Sequence[Exchange]) -> Counter[ExchangeGroup]:
+    sizes = Counter[ExchangeGroup]()
+    for exchange in exchanges:
+        sizes[exchange.kind, exchange.span] += exchange.size
+    return sizes
 
 
 def _time(instance: Instance, size_by_group: Mapping[ExchangeGroup, int], inside: set[int], side: Side) -> float:

@@ -82,7 +82,19 @@ def critical_path(instance: Instance, measure: Literal["ideal", "head_tail"] = "
 
 
 def _serial_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -> float:
-    """Longest path of tasks that are serial, and windows between them.
+    """Longest path of tasks that are serial, and windows between them."""
+    _, _, gained = _searched_path(instance, measure)
+    return compute(instance) + gained
+
+
+def critical_spans(instance: Instance) -> list[tuple[int, int]]:
+    """The windows on the longest path: the task after which one begins, and that before which it ends."""
+    windows, path, _ = _searched_path(instance, "head_tail")
+    return sorted((int(windows.end[window]), int(windows.start[window])) for window in path)
+
+
+def _searched_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -> "tuple[_Windows, list[int], float]":
+    """The windows, those on the longest path, and what they gain.
 
     Windows have at first the most time that a single group needs in them; those on the longest path get what all of
     their contents need, until nothing changes.  Few windows get it at once.
@@ -104,7 +116,7 @@ def _serial_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -> 
             break
         is_precise[rough] = True
         gained, path = _longest_path(windows)
-    return compute(instance) + gained
+    return windows, path, gained
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,136 @@
+"""Certificates of lower bounds: what somebody needs to verify a bound in whole numbers and fractions, without a solver.
+
+``instances/library/README.md`` describes the format, and ``check.py`` beside it verifies it.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from math import floor
+from typing import Any
+
+from formulations.head_tail import LoadWindow, head_tail_proof
+from themis_opt.problem.exchanges import Collective, Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import has_launches
+from themis_opt.solving.cut import Side, time_of_cut
+from themis_opt.solving.lowering import job_class
+from themis_opt.solving.makespan_bounds import chain, chunk_counts, fluid, least_equal
+from themis_opt.solving.period_bounds import critical_spans
+
+CERTIFICATE_FORMAT = "themis-opt/bounds/1"
+WEIGHT_UNIT = 10**9  # weights are whole numbers of so many parts
+KNOWN = 1 - 1e-6  # share of a bound that counts as known before, since rounding of weights takes a little from it
+SIDES: tuple[Side, ...] = ("sent", "received", "one group")
+TRUSTED_SOLVER = "CP-SAT"  # whose bounds have no certificate but its word
+
+CertifiedBound = dict[str, Any]
+
+
+def certificate(instance: Instance, *, equal: bool = False, trusted: float = 0.0) -> CertifiedBound:
+    """The certificate of what is known of an instance, for equal chunks or for those of any sizes.
+
+    `trusted`: picoseconds of a bound that CP-SAT proved; stated as such where it is more than what is known before.
+    """
+    parts = [_cut(instance), *(_of_period(instance) if has_launches(instance) else _of_makespan(instance, equal))]
+    if trusted:
+        parts.append({"kind": "trusted", "picoseconds": floor(trusted), "solver": TRUSTED_SOLVER})
+    return {"format": CERTIFICATE_FORMAT, "fingerprint": instance.fingerprint, "bounds": parts}
+
+
+def _of_makespan(instance: Instance, equal: bool) -> Iterable[CertifiedBound]:
+    yield {"kind": "chain"}
+    known = max(chain(instance), fluid(instance)) * KNOWN
+    for windows in (_windows(instance, known=0.0), _windows(instance, known=known, equal=equal)):
+        if windows:  # none where they prove no more than is known
+            yield {"kind": "windows", "windows": windows}
+    if instance.ports.is_plain:
+        yield from _counts(instance)
+
+
+def _windows(instance: Instance, known: float, *, equal: bool = False) -> list[CertifiedBound]:
+    """The weights of windows at the optimum of :mod:`formulations.head_tail`."""
+    exchanges = instance.exchanges
+    jobs = [job_class(instance, exchange, exchange.size, "fluid") for exchange in exchanges]
+    least = [job_class(instance, exchange, least_equal(exchange) if equal else 0, "fluid") for exchange in exchanges]
+    return _rows(instance, head_tail_proof(jobs, least, known)[1])
+
+
+def _rows(instance: Instance, weights: Mapping[LoadWindow, float]) -> list[CertifiedBound]:
+    """Windows as plain values; times are rounded down, so that no stage drops out."""
+    rows = [
+        {
+            "resource": instance.resource_names[window.machine],
+            "head": max(floor(window.head) - 1, 0),
+            "tail": max(floor(window.tail) - 1, 0),
+            "weight": round(weight * WEIGHT_UNIT),
+        }
+        for window, weight in weights.items()
+    ]
+    return [row for row in rows if row["weight"]]
+
+
+def _counts(instance: Instance) -> Iterable[CertifiedBound]:
+    """Either few chunks, which are long, or more, which cost what is fixed (:mod:`formulations.chunk_count`)."""
+    counts = chunk_counts(instance)
+    few = counts.few(counts.bound(chain(instance)))
+    if any(few):
+        proof = counts.proof(tuple(count + 1 for count in few))
+        windows = {LoadWindow(f.machine, f.threshold + f.head, f.tail): weight for f, weight in proof.items()}
+        yield {"kind": "counts", "few": list(few), "windows": _rows(instance, windows)}
+
+
+def _cut(instance: Instance) -> CertifiedBound:
+    """The worst cut of :mod:`themis_opt.solving.cut`: of one collective, or of all that are released after one."""
+    releases = sorted({exchange.release for exchange in instance.exchanges})
+    groups = [[exchange for exchange in instance.exchanges if exchange.release >= release] for release in releases]
+    groups += [] if has_launches(instance) else [[exchange] for exchange in instance.exchanges]
+    choices = ((_worst(instance, group), group) for group in groups)
+    (_, inside, side), group = max(choices, key=lambda choice: choice[0][0])
+    names = instance.fabric.dimension_names
+    members = {} if len(group) == len(instance.exchanges) else {"collectives": [exchange.name for exchange in group]}
+    return {"kind": "cut", "inside": [names[k] for k in inside], "side": side} | members
+
+
+def _worst(instance: Instance, group: list[Exchange]) -> tuple[float, tuple[int, ...], Side]:
+    """The time of the worst cut for some exchanges, from time 0 on, its dimensions and its side."""
+    used = sorted({k for exchange in group for k in exchange.span})
+    sides = [side for side in SIDES if side != "one group" or len(group) == 1]
+    proper = [inside for count in range(len(used)) for inside in combinations(used, count)]
+    release = min(exchange.release for exchange in group)
+    cuts = [(time_of_cut(instance, group, inside, side), inside, side) for inside in proper for side in sides]
+    time, inside, side = max(cuts)
+    return release + time, inside, side
+
+
+def _of_period(instance: Instance) -> Iterable[CertifiedBound]:
+    """The busiest dimension, and the longest path of tasks and of windows between them."""
+    whole = _together(instance, instance.exchanges)
+    loads = [row | {"head": 0, "tail": 0} for row in _windows(whole, known=0.0)]
+    yield {"kind": "load", "windows": loads}
+    names, count = [task.name for task in instance.tasks], len(instance.tasks)
+    spans = []
+    for after, before in critical_spans(instance):
+        inside = [exchange for exchange in instance.exchanges if _is_inside(exchange, after, before, count)]
+        alone = _together(instance, inside)
+        bounds = [_windows(alone, known=0.0), _windows(alone, known=fluid(alone) * KNOWN)]
+        spans.append({"after": names[after], "before": names[before % count], "bounds": [*filter(None, bounds)]})
+    yield {"kind": "path", "spans": spans}
+
+
+def _is_inside(exchange: Exchange, after: int, before: int, count: int) -> bool:
+    """Whether a tensor is made and needed between two tasks, in one of two periods."""
+    needed = exchange.needed_task + exchange.needed_later * count
+    return any(after <= exchange.ready_task + shift and needed + shift <= before for shift in (0, count))
+
+
+def _together(instance: Instance, exchanges: Iterable[Exchange]) -> Instance:
+    """The problem of exchanges alone, in one collective for each kind and span."""
+    sizes: dict[tuple[Any, tuple[int, ...]], int] = {}
+    for exchange in exchanges:
+        sizes[exchange.kind, exchange.span] = sizes.get((exchange.kind, exchange.span), 0) + exchange.size
+    names = instance.fabric.dimension_names
+    collectives = tuple(
+        Collective(kind=kind, size=size, chunks=1, dimensions=tuple(names[k] for k in span), element_bytes=1)
+        for (kind, span), size in sizes.items()
+    )
+    return Instance(network=instance.fabric, collectives=collectives, latency=instance.latency)
