@@ -31,6 +31,7 @@ DEEPSEEK = {
     "num_attention_heads": 128, "num_key_value_heads": 128, "intermediate_size": 18_432, "q_lora_rank": 1536,
     "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 256,
     "num_experts_per_tok": 8, "n_shared_experts": 1, "moe_intermediate_size": 2048, "first_k_dense_replace": 3,
+    "n_group": 8, "topk_group": 4,
 }  # fmt: skip
 
 MIXTRAL = {

@@ -104,7 +104,7 @@ def test_batch_runs_it_and_names_it(parallelism: str) -> None:
     ("parallelism", "table", "words"),
     [
         ("data", {"stages": 2}, "stages = 2: is not for data"),
-        ("fsdp", {"memory": "1 GB"}, "memory = .*is not for fsdp"),
+        ("fsdp", {"memory": "1 kB"}, "memory = '1 kB': parameters, gradients and Adam states of one NPU take"),
         ("pipeline", {"skip": 4}, "skip = 4: is not for pipeline"),
         ("out-of-core", {"memory": "much"}, "memory = 'much'"),
         ("out-of-core", {"host_link": None}, "host_link.*is required for out-of-core"),

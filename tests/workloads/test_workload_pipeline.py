@@ -146,12 +146,15 @@ def test_task_that_runs_before_its_stage_is_free_is_refused() -> None:
     ("choices", "words"),
     [
         ({"stages": None}, "--stages: is required"),
-        ({"stages": 3}, "--stages = 3: must divide the size of the outermost dimension, 8"),
+        ({"stages": 3}, "--stages = 3: must leave no NPU: .* 3 stages are 15 of 16"),
+        ({"data": 3}, "--data = 3: must leave no NPU"),
+        ({"experts": 2}, "needs layers with experts"),
+        ({"group": 2}, "needs attention and feed-forward layers"),
         ({"stages": 16}, "--stages = 16.*at most the 9"),
         ({"microbatches": 3}, "--microbatches = 3: must divide the batch of 8"),
         ({"schedule": "zigzag"}, "--schedule = 'zigzag'.*1f1b"),
         ({"microbatches": 0}, "--microbatches = 0"),
-        ({"zero": 2}, "--zero = 2: is not for pipeline"),
+        ({"local_blocks": 2}, "--local-blocks = 2: is not for pipeline"),
         ({"skip": 2}, "--skip = 2: is not for pipeline"),
     ],
 )

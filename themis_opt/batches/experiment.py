@@ -97,12 +97,15 @@ class Workload(Model):
     adaptive: Annotated[float, Field(strict=True)] = 1.0
     tolerance: Annotated[float, Field(strict=True)] = 0.0
     local_blocks: Count = 1
+    experts: Count | None = None
+    data: Count | None = None
     stages: Count | None = None
     microbatches: Count = 1
     schedule: StrictStr = "1f1b"
     skip: Count = 1
     wait: Count = 0
     memory: StrictStr | None = None
+    device: StrictStr = ""
     host_link: StrictStr | None = None
     chunks: Annotated[Count, Field(gt=0, le=MAX_CHUNKS)] = 64
 

@@ -45,12 +45,17 @@ class Choices(OptionGroup):
     adaptive: Annotated[float, Option(help="Compression of the slowest dimension; of others as they are slow.")] = 1.0
     tolerance: Annotated[float, Option(help="Fraction of the bytes between data-parallel NPUs that may be lost.")] = 0.0
     local_blocks: Annotated[int, Option(help="Blocks with a separate loss: gradients leave in the forward sweep.")] = 1
-    stages: Annotated[int | None, Option(help="Stages of a pipeline, along the outermost dimension.")] = None
+    experts: Annotated[int | None, Option(help="NPUs that share the experts of a layer.")] = None
+    data: Annotated[int | None, Option(help="Copies of what is no expert; as many as there can be by default.")] = None
+    stages: Annotated[int | None, Option(help="Stages of a pipeline, outside of tensor groups and copies.")] = None
     microbatches: Annotated[int, Option(help="Parts of the batch that go through a pipeline one by one.")] = 1
     schedule: Annotated[str, Option(help="gpipe or 1f1b: order of the passes of a stage of a pipeline.")] = "1f1b"
     skip: Annotated[int, Option(help="Batches from one exchange between all groups to the next (daso).")] = 1
     wait: Annotated[int, Option(help="Batches that an exchange between all groups may take (daso).")] = 0
-    memory: Annotated[str | None, Option(help="Memory of an NPU, such as '16 GB' (out-of-core).")] = None
+    device: Annotated[
+        str, Option(help="Accelerator, whose memory counts; by default what the network is named by.")
+    ] = ""
+    memory: Annotated[str | None, Option(help="Memory of an NPU, such as '16 GB', which training must fit.")] = None
     host_link: Annotated[str | None, Option(help="Bandwidth between an NPU and its host (out-of-core).")] = None
 
     def by_name(self) -> dict[str, Any]:
@@ -110,6 +115,7 @@ def workload(
     from themis_opt.pipelines.models import pipeline_of
     from themis_opt.problem.cost import check_clock
     from themis_opt.problem.fields import located
+    from themis_opt.workloads.devices import device_in
     from themis_opt.workloads.models import find_model
     from themis_opt.workloads.parallelisms import make_workload
     from themis_opt.workloads.setup import read_setup
@@ -120,7 +126,9 @@ def workload(
     timing = training.rate() if times is None else read_times(times, layers)
     given = {"batch": training.batch, "dtype": training.dtype, **choices.by_name()}
     try:
-        setup = read_setup(load(network).network, timing, **given)
+        taken = load(network).network
+        given["device"] = choices.device or device_in(taken.name)
+        setup = read_setup(taken, timing, **given)
         if pipeline is not None:
             write_pipeline(pipeline, pipeline_of(model, layers, setup))
         instance = make_workload(trained, layers, setup, parallelism=parallelism, chunks=chunks)

@@ -3,6 +3,7 @@
 The documents are described in ``docs/design.md``; like instances they are checked once, at the border.
 """
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -112,7 +113,7 @@ class DesignDimension(Dimension):
 
 
 class DesignNetwork(Model):
-    """Dimensions from the innermost outwards; `splits` divide some of them between two groups of NPUs."""
+    """Dimensions from the innermost outwards; `splits` divide some of them between groups of NPUs."""
 
     name: str = ""
     dimensions: Annotated[tuple[DesignDimension, ...], Field(min_length=1, max_length=MAX_DIMENSIONS)]
@@ -139,8 +140,8 @@ class DesignNetwork(Model):
             if split.dimension not in self.dimension_names:
                 raise FieldError(f"the network has {', '.join(self.dimension_names)}", f"splits[{number}].dimension")
             size = self.dimensions[self.dimension_names.index(split.dimension)].size
-            if split.sizes[0] * split.sizes[1] != size:
-                raise FieldError(f"must multiply to {size}", f"splits[{number}].sizes")
+            if math.prod(split.sizes) != size or len(split.names) != len(split.sizes):
+                raise FieldError(f"must multiply to {size}, with a name each", f"splits[{number}].sizes")
         divided = [split.dimension for split in self.splits]
         if len(set(divided)) < len(divided):
             raise FieldError("splits a dimension twice", "splits")

@@ -190,7 +190,7 @@ def _instance(name: str, fabric: Network, collective: Mapping[str, object], fiel
 
 
 def _fabric(network: DesignNetwork, bandwidths: Sequence[float]) -> Iterator[Dimension]:
-    """The dimensions with those that are split as two."""
+    """The dimensions, and the parts of those that are split."""
     splits = {split.dimension: split for split in network.splits}
     for name, dimension in zip(network.dimension_names, network.at(bandwidths).dimensions, strict=True):
         split = splits.get(name)
@@ -199,8 +199,8 @@ def _fabric(network: DesignNetwork, bandwidths: Sequence[float]) -> Iterator[Dim
 
 
 def _parents(names: Sequence[str], splits: Sequence[Split]) -> tuple[int, ...]:
-    divided = {split.dimension for split in splits}
-    return tuple(k for k, name in enumerate(names) for _ in range(1 + (name in divided)))
+    parts = {split.dimension: len(split.sizes) for split in splits}
+    return tuple(k for k, name in enumerate(names) for _ in range(parts.get(name, 1)))
 
 
 def _combined(one: JobClass, other: JobClass, value: Callable[[int, float, float], float]) -> JobClass:

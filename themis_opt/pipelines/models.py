@@ -4,7 +4,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.pipelines.problem import Pipeline
 from themis_opt.workloads.layers import Layer
-from themis_opt.workloads.pipeline import pipeline_stages
+from themis_opt.workloads.pipeline import layer_times, pipeline_stages
 from themis_opt.workloads.setup import Setup
 
 
@@ -24,7 +24,7 @@ def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
     bytes_of_sample = setup.element_bytes * samples
     sent = bytes_of_sample * max(stage[-1].outputs for stage in stages[:-1])
     kept = [sum(layer.inputs for layer in (stage[:1] if setup.recompute else stage)) for stage in stages]
-    times = [[setup.times(layer, setup.microbatches) for layer in stage] for stage in stages]
+    times = [[layer_times(layer, setup, setup.microbatches) for layer in stage] for stage in stages]
     times[0][0] = times[0][0].model_copy(update={"input_gradient": 0})  # nobody needs those of the data
     again = [sum(t.forward for t in stage) if setup.recompute else 0 for stage in times]
     passes = {

@@ -435,6 +435,8 @@ class Instance(Model):
             field = f"iteration.splits[{number}]"
             if split.dimension not in sizes:
                 raise ValueError(f"{field}.dimension names '{split.dimension}', the network has {', '.join(sizes)}")
+            if len(split.names) != len(split.sizes):
+                raise ValueError(f"{field}.names must be as many as sizes, {len(split.sizes)}, are {len(split.names)}")
             if math.prod(split.sizes) != sizes[split.dimension]:
                 raise ValueError(f"{field}.sizes must multiply to {sizes[split.dimension]}, are {split.sizes}")
             kind = self.network.dimensions[self.network.dimension_names.index(split.dimension)].kind
@@ -444,7 +446,8 @@ class Instance(Model):
         divided = {split.dimension for split in iteration.splits}
         if len(divided) < len(iteration.splits):
             raise ValueError("iteration.splits splits a dimension twice")
-        if len(sizes) + len(divided) + len(iteration.links) > MAX_DIMENSIONS:
+        added = sum(len(split.sizes) - 1 for split in iteration.splits)
+        if len(sizes) + added + len(iteration.links) > MAX_DIMENSIONS:
             raise ValueError(f"must have at most {MAX_DIMENSIONS} dimensions after splits")
         parts = [name for split in iteration.splits for name in split.names] + [link.name for link in iteration.links]
         if "" in parts:

@@ -6,7 +6,7 @@ from pydantic import Field, StrictBool
 
 from themis_opt.base.units import Bytes, Picoseconds
 from themis_opt.problem.exchanges import Tensor
-from themis_opt.problem.fields import MAX_BYTES, Count, Model
+from themis_opt.problem.fields import MAX_BYTES, MAX_DIMENSIONS, Count, Model
 from themis_opt.problem.network import Dimension
 
 MAX_TASKS = 10_000
@@ -33,14 +33,14 @@ class ComputeTask(Model):
 
 
 class Split(Model):
-    """One dimension divided between two groups of NPUs: `sizes` multiply to its size, the first is the inner one.
+    """One dimension divided between groups of NPUs: `sizes` multiply to its size, the innermost comes first.
 
     The parts have the full bandwidth each, or, where `shared`, are one resource together, as a NIC is.
     """
 
     dimension: str
-    sizes: tuple[Annotated[Count, Field(ge=2)], Annotated[Count, Field(ge=2)]]
-    names: tuple[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]]
+    sizes: Annotated[tuple[Annotated[Count, Field(ge=2)], ...], Field(min_length=2, max_length=MAX_DIMENSIONS)]
+    names: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=2, max_length=MAX_DIMENSIONS)]
     shared: StrictBool = False
 
 

@@ -12,7 +12,7 @@ of DeepSeek-V3 follows is not trained by gradients, and not counted.
 
 from dataclasses import dataclass, replace
 
-from themis_opt.workloads.layers import Layer, LayerKind, Parameter, norms
+from themis_opt.workloads.layers import Layer, LayerKind, Parameter, Routing, norms
 from themis_opt.workloads.transformers import blocks
 
 
@@ -44,6 +44,7 @@ class Decoder:
     `normed_twice`: whether what comes out of attention and feed-forward layers is normed, too.
     `experts`, `active`, `shared`, `expert`: experts of a layer, those that a token uses, those that all use, and their
       width; 0 where there are none.
+    `limited`: groups of experts, and how many of them a token may use.
     `dense`: first layers without experts.
     `compressed`: attention on compressed keys and values, in the place of `groups` and `head`.
     """
@@ -67,6 +68,7 @@ class Decoder:
     expert: int = 0
     dense: int = 0
     compressed: Compressed | None = None
+    limited: tuple[int, int] = (1, 1)
 
 
 LLAMA_3_8B = Decoder(32, 4096, 128_256, 32, 8, 128, 14_336)
@@ -74,7 +76,7 @@ LLAMA_3_70B = Decoder(80, 8192, 128_256, 64, 8, 128, 28_672)
 LLAMA_3_405B = Decoder(126, 16_384, 128_256, 128, 8, 128, 53_248)
 MIXTRAL = Decoder(32, 4096, 32_000, 32, 8, 128, 0, experts=8, active=2, expert=14_336)
 DEEPSEEK_V3 = Decoder(
-    61, 7168, 129_280, 128, 128, 0, 18_432, experts=256, active=8, shared=1, expert=2048, dense=3,
+    61, 7168, 129_280, 128, 128, 0, 18_432, experts=256, active=8, shared=1, expert=2048, dense=3, limited=(8, 4),
     compressed=Compressed(query_rank=1536, rank=512, plain=128, rotary=64, value=128),
 )  # fmt: skip
 
@@ -153,7 +155,7 @@ def _experts(shape: Decoder, name: str, sequence: int) -> Layer:
     shared = _gated(shape, shape.shared * shape.expert, "shared.") if shape.shared else ()
     used = 3 * shape.hidden * shape.expert * (shape.active + shape.shared) + router.elements
     layer = _layer(shape, name, "feed_forward", (router, *weights, *shared), 2 * used * sequence, sequence)
-    return replace(layer, experts=shape.experts, routed=sequence * shape.active * shape.hidden)
+    return replace(layer, routing=Routing(shape.experts, shape.active, sequence * shape.hidden, *shape.limited))
 
 
 def _gated(shape: Decoder, width: int, of: str) -> tuple[Parameter, ...]:

@@ -1,28 +1,37 @@
-"""Expert parallelism: the NPUs of a group share the experts of a mixture, and everything else is data parallel.
+r"""Expert parallelism: the NPUs of a group share the experts of a mixture, and everything else is data parallel.
 
 Each NPU has separate samples.  Before a layer of experts every token travels to the NPUs of the experts that the
-router chose for it, and its results travel back after it: two all-to-alls in the forward pass, and two in the backward
-pass for the gradients, each of ``batch * tokens * active * hidden`` elements from every NPU (D. Lepikhin et al.,
-*GShard*, https://arxiv.org/abs/2006.16668, section 3; S. Rajbhandari et al., *DeepSpeed-MoE*,
-https://arxiv.org/abs/2201.05596, section 4).  Experts are taken to be equally busy, so that no token is dropped and a
+router chose for it, and its results travel back after it: dispatch and combine in the forward pass, and both again in
+the backward pass for the gradients (D. Lepikhin et al., *GShard*, https://arxiv.org/abs/2006.16668, section 3; S.
+Rajbhandari et al., *DeepSpeed-MoE*, https://arxiv.org/abs/2201.05596, section 4).  Where a group spans dimensions a
+token crosses the outermost one once for each node that it goes to, and is spread inside
+(https://github.com/deepseek-ai/DeepEP); results are summed inside first.  How many nodes these are is the closed form
+of :meth:`themis_opt.workloads.layers.Routing.places`.  Experts are equally busy, so that no token is dropped and a
 layer computes as long as on one NPU that has all experts.
 
 Gradients of experts are all-reduced between the groups, all others between all NPUs.
 """
 
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from math import gcd
+from operator import mul
+
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import Iteration
+from themis_opt.problem.network import Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.workloads.groups import NpuGroups, groups_of
+from themis_opt.workloads.groups import NpuGroups, divide, place
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import Setup
 
+RETURNING = ("combine", "dispatch_gradient")  # exchanges from the experts to the NPUs of the tokens
+
 
 def expert(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
-    """Groups share the experts, those of the innermost dimension by default."""
-    groups = groups_of(setup)
-    _check(layers, groups)
+    """Groups share the experts, by default as many NPUs as the experts allow."""
+    groups = _groups(layers, setup)
     passes = Passes(setup.element_bytes)
     if setup.update:
         passes.compute("update", setup.optimizer)
@@ -38,19 +47,58 @@ def expert(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     return passes.iteration(groups.splits)
 
 
-def _check(layers: tuple[Layer, ...], groups: NpuGroups) -> None:
-    counts = {layer.experts for layer in layers if layer.experts}
+def tokens_sent(layer: Layer, sizes: Sequence[int]) -> Iterator[int]:
+    """Elements per sample that travel along each dimension of a group, in the order of `sizes`, innermost first.
+
+    Each is the size of an all-to-all: copies for all places along the dimension, that of the sender included.
+    """
+    if layer.routing is None:
+        yield from (0 for _ in sizes)
+        return
+    outer = reversed(list(accumulate(reversed(sizes), mul)))  # places that dimensions from here outwards tell apart
+    yield from (round(layer.routing.elements * layer.routing.places(places)) for places in outer)
+
+
+def check_experts(layers: Sequence[Layer], size: int, field: str) -> None:
+    """Refuse groups that cannot share the experts. Raises InputError if they are not equally many at each NPU."""
+    counts = expert_counts(layers)
+    if size == 1 or any(count % size for count in counts):
+        rule = f"must be 2 or more and divide the {', '.join(map(str, sorted(counts)))} experts"
+        raise InputError(rule, field=field, value=size)
+
+
+def expert_counts(layers: Sequence[Layer]) -> set[int]:
+    """Experts of the layers that have some. Raises InputError if none has."""
+    counts = {layer.routing.experts for layer in layers if layer.routing}
     if not counts:
         raise InputError("needs layers with experts, the model has none", field="--parallelism", value="expert")
-    if groups.size == 1 or any(count % groups.size for count in counts):
-        rule = f"must be 2 or more and divide the {', '.join(map(str, sorted(counts)))} experts"
-        raise InputError(rule, field="--tensor-group", value=groups.size)
+    return counts
+
+
+def _groups(layers: Sequence[Layer], setup: Setup) -> NpuGroups:
+    size, field = setup.experts or setup.group, "--experts" if setup.experts else "--tensor-group"
+    chosen = size or _most_npus(setup.network, gcd(*expert_counts(layers)))
+    groups = divide(setup.network, chosen, shared=setup.shared, field=field)
+    check_experts(layers, groups.size, field)
+    return groups
+
+
+def _most_npus(network: Network, experts: int) -> int:
+    """NPUs of the largest group that has equally many experts at each, and fills dimensions; 1 where none does."""
+    sizes = [size for size in range(1, experts + 1) if experts % size == 0 and network.num_npus % size == 0]
+    return max(size for size in sizes if place(network, (("model", size), ("data", network.num_npus // size))))
 
 
 def _routed(passes: Passes, layer: Layer, setup: Setup, groups: NpuGroups, what: str) -> None:
-    """The tokens of a layer with experts on their way to them or back."""
-    if layer.experts:
-        passes.block(f"{layer.name}.{what}", CollectiveKind.ALL_TO_ALL, setup.batch * layer.routed, groups.inside)
+    """The tokens of a layer with experts on their way, to the experts by the outermost dimension first."""
+    if layer.routing is None:
+        return
+    legs = list(zip(groups.inside, tokens_sent(layer, groups.sizes), strict=True))
+    after: tuple[str, ...] = ()
+    for dimension, elements in legs if what in RETURNING else reversed(legs):
+        name = f"{layer.name}.{what}" if len(legs) == 1 else f"{layer.name}.{what}_{dimension}"
+        passes.block(name, CollectiveKind.ALL_TO_ALL, setup.batch * elements, (dimension,), after)
+        after = (name,)
 
 
 def _backward(passes: Passes, layer: Layer, setup: Setup, groups: NpuGroups, *, is_first: bool) -> None:

@@ -162,6 +162,7 @@ def _deepseek(fields: _Fields) -> Make:
         fields, experts=fields["n_routed_experts"], active=fields["num_experts_per_tok"],
         shared=fields.get("n_shared_experts", 0), expert=fields["moe_intermediate_size"],
         dense=fields.get("first_k_dense_replace", 0), compressed=compressed,
+        limited=(fields.get("n_group", 1), fields.get("topk_group", 1)),
     )  # fmt: skip
 
 
@@ -236,4 +237,8 @@ def _checked(shape: Decoder, source: str) -> Decoder:
     if shape.active > shape.experts:
         rule = f"a token cannot use more than the experts = {shape.experts} of a layer"
         raise InputError(rule, field="active", value=shape.active, source=source)
+    groups, used = shape.limited
+    if used > groups or shape.experts % groups or shape.active > shape.experts * used // groups:
+        rule = f"must divide {shape.experts} experts, and leave {shape.active} in topk_group = {used} of them"
+        raise InputError(rule, field="n_group", value=groups, source=source)
     return shape

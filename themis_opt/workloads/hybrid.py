@@ -41,7 +41,7 @@ def zero1(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
 
 def tensor(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """Groups share the model, all NPUs by default; copies that smaller groups make do not exchange gradients."""
-    _check_sharded(layers, "tensor")
+    check_sharded(layers, "tensor")
     if setup.group == 1:
         raise InputError("must be 2 or more for tensor", field="--tensor-group", value=1)
     groups = divide(setup.network, setup.group or setup.network.num_npus, shared=setup.shared)
@@ -51,11 +51,12 @@ def tensor(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
 
 def hybrid(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """Groups share the model, those of the innermost dimension by default; gradients are exchanged across them."""
-    _check_sharded(layers, "hybrid")
+    check_sharded(layers, "hybrid")
     return _iteration(layers, setup, groups_of(setup))
 
 
-def _check_sharded(layers: tuple[Layer, ...], parallelism: str) -> None:
+def check_sharded(layers: tuple[Layer, ...], parallelism: str) -> None:
+    """Refuse models that tensor groups cannot divide. Raises InputError if no layer can be."""
     if not any(layer.sharded for layer in layers):
         rule = "needs attention and feed-forward layers, the model has none"
         raise InputError(rule, field="--parallelism", value=parallelism)

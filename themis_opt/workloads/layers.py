@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
+from math import comb
 from typing import Literal
 
 from themis_opt.base.errors import InputError
@@ -28,6 +30,39 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class Routing:
+    """How tokens come to experts.
+
+    `experts`, `active`: experts of a layer, and those that each token uses.
+    `elements`: of the tokens of one sample, each counted once.
+    `groups`, `limit`: equal groups of experts in a row, and how many of them a token may use.
+    """
+
+    experts: int
+    active: int
+    elements: int
+    groups: int = 1
+    limit: int = 1
+
+    def places(self, parts: int) -> Fraction:
+        r"""Expected number of places that a token goes to, where equally many experts lie at each of `parts` places.
+
+        All choices of experts are equally likely.  Of e experts in one group a token that uses k misses one of n places
+        with probability :math:`q = \binom{e - e/n}{k} / \binom{e}{k}`, so it goes to :math:`n (1 - q)` of them.
+        With several groups q is the mean over those that it may use.
+        """
+        width, allowed = self.experts // self.groups, self.experts // self.groups * self.limit
+        inside = max(1, self.groups // parts)  # groups at each place, or the one that the place has a part of
+        here = min(width, self.experts // parts)  # experts of each of them there
+        missed = Fraction(0) + sum(
+            Fraction(comb(inside, used) * comb(self.groups - inside, self.limit - used), comb(self.groups, self.limit))
+            * Fraction(comb(allowed - used * here, self.active), comb(allowed, self.active))
+            for used in range(min(inside, self.limit) + 1)
+        )
+        return parts * (1 - missed)
+
+
+@dataclass(frozen=True)
 class Layer:
     """One layer, or a block that computes as a whole.
 
@@ -39,8 +74,7 @@ class Layer:
     `joins`: for a table: the layer that uses what was looked up.
     `rows`: rows of the input where it is an image that parts of which different NPUs can hold; else 0.
     `halos`: elements per sample that a part needs of a neighbour: of the input, and of the gradients of the output.
-    `experts`, `routed`: experts of which each token uses some, whose parameters have names that begin with
-      ``experts.``, and elements per sample that travel to them; 0 where there are none.
+    `routing`: experts of which each token uses some, whose parameters have names that begin with ``experts.``.
     """
 
     name: str
@@ -52,8 +86,7 @@ class Layer:
     joins: str = ""
     rows: int = 0
     halos: tuple[int, int] = (0, 0)
-    experts: int = 0
-    routed: int = 0
+    routing: Routing | None = None
 
     @property
     def expert_elements(self) -> int:

@@ -13,6 +13,7 @@ from themis_opt.workloads.daso import daso
 from themis_opt.workloads.experts import expert
 from themis_opt.workloads.hybrid import data, hybrid, tensor, zero1
 from themis_opt.workloads.layers import Layer, TrainingModel
+from themis_opt.workloads.memory import check_memory
 from themis_opt.workloads.out_of_core import out_of_core
 from themis_opt.workloads.pipeline import pipeline
 from themis_opt.workloads.sequence import sequence
@@ -29,6 +30,10 @@ class Maker(NamedTuple):
     options: tuple[str, ...]  # those of SOMETIMES that it knows
 
 
+PIPELINE_OPTIONS = (
+    *("group", "experts", "data", "stages", "microbatches", "schedule"),
+    *("zero", "granularity", "recompute", "update"),
+)
 STEP_OPTIONS = ("accumulate", "zero", "granularity", "recompute", "update", "local_blocks")
 
 PARALLELISMS: Mapping[str, Maker] = {
@@ -36,14 +41,14 @@ PARALLELISMS: Mapping[str, Maker] = {
     "tensor": Maker(tensor, ("group", *STEP_OPTIONS)),
     "hybrid": Maker(hybrid, ("group", *STEP_OPTIONS)),
     "splitbrain": Maker(splitbrain, ("group",)),
-    "expert": Maker(expert, ("group", "recompute", "update")),
+    "expert": Maker(expert, ("group", "experts", "recompute", "update")),
     "sequence": Maker(sequence, ("group", *STEP_OPTIONS)),
     "zero1": Maker(zero1, STEP_OPTIONS),
     "fsdp": Maker(fully_sharded, ("recompute", "update")),
     "hsdp": Maker(hybrid_sharded, ("group", "recompute", "update")),
     "daso": Maker(daso, ("group", "granularity", "recompute", "update", "skip", "wait")),
-    "pipeline": Maker(pipeline, ("stages", "microbatches", "schedule", "granularity", "recompute", "update")),
-    "out-of-core": Maker(out_of_core, ("memory", "host_link", "granularity", "update")),
+    "pipeline": Maker(pipeline, PIPELINE_OPTIONS),
+    "out-of-core": Maker(out_of_core, ("host_link", "granularity", "update")),
     "filter": Maker(partial(divided, by="filter"), ("granularity", "update")),
     "channel": Maker(partial(divided, by="channel"), ("granularity", "update")),
     "spatial": Maker(partial(divided, by="spatial"), ("granularity", "update")),
@@ -69,6 +74,7 @@ def make_workload(
     chosen = PARALLELISMS[parallelism]
     setup.check_only(parallelism, chosen.options)
     iteration = chosen.make(layers, setup)
+    check_memory(layers, setup, parallelism, partial(_iteration, layers))
     instance = Instance(
         format=INSTANCE_FORMAT,
         name=f"{setup.network.name or 'network'} {model.title} {parallelism}",
@@ -78,3 +84,8 @@ def make_workload(
         chunks=chunks,
     )
     return instance if setup.adaptive == 1 else adapted(instance, setup.adaptive)
+
+
+def _iteration(layers: tuple[Layer, ...], parallelism: str, setup: Setup) -> Iteration:
+    setup.check_only(parallelism, PARALLELISMS[parallelism].options)
+    return PARALLELISMS[parallelism].make(layers, setup)

@@ -51,8 +51,7 @@ class Passes:
         self._tasks.append(ComputeTask(name=name, duration=f"{duration} ps", **given))
         waiting, self._waiting = self._waiting, []
         for tensor, kind, size, dimensions, after in waiting:
-            more = {"after": after} if after else {}
-            self.exchange(tensor, kind, size, ready, name, dimensions, model=True, **more)
+            self.exchange(tensor, kind, size, ready, name, dimensions, model=True, after=after)
 
     def backward(self, layers: Sequence[Layer], setup: Setup, prefix: str = "") -> None:
         """Add the backward pass of layers that one NPU has whole; the first needs no gradients of its inputs."""
@@ -111,6 +110,8 @@ class Passes:
             return
         if dimensions:
             given["dimensions"] = dimensions
+        if not given.get("after", True):
+            del given["after"]  # documents hold what was given
         tensor = Tensor(
             name=name,
             kind=kind,

@@ -1,13 +1,21 @@
-r"""Pipeline parallelism: stages of layers on separate NPUs, microbatches that go through them, and copies beside.
+r"""Pipelines, alone or with tensor, expert and data parallelism together: who holds what, and what is exchanged when.
 
-The stages are contiguous cuts of the layers that make the longest stage as short as can be, by dynamic programming over
-layers and stages, :math:`O(L^2 s)`.  They lie along the outermost dimension: a group of NPUs holds each, and
-data-parallel copies lie along what is left.  An iteration has m microbatches, forward and backward through s stages.
-``gpipe`` runs all forward passes of a stage and then the backward ones (Y. Huang et al.,
-https://arxiv.org/abs/1811.06965), ``1f1b`` one backward pass after every forward pass as soon as it can, with at most
-s - k microbatches under way in stage k = 0, 1, ... (D. Narayanan et al., https://arxiv.org/abs/2104.04473).
-Activations and their gradients are sent between neighbouring stages; gradients of the weights are all-reduced between
-the copies of a stage after its last microbatch and needed before its first one of the next iteration.
+A copy of the model lies on tensor groups of `group` NPUs, one for each of `stages` contiguous cuts of the layers that
+make the longest stage as short as can be, by dynamic programming over layers and stages, :math:`O(L^2 s)`.  There are
+`data` copies, of which `experts` share the experts of each layer.  From the innermost dimension outwards lie tensor
+groups, copies that share experts, other copies and stages, or where that does not fit stages before copies.
+
+An iteration has m microbatches, forward and backward through s stages.  ``gpipe`` runs all forward passes of a stage
+and then the backward ones (Y. Huang et al., https://arxiv.org/abs/1811.06965), ``1f1b`` one backward pass after every
+forward pass as soon as it can, with at most s - k microbatches under way in stage k = 0, 1, ... (D. Narayanan et al.,
+https://arxiv.org/abs/2104.04473).  Activations and their gradients are sent between neighbouring stages; gradients of
+the weights are all-reduced between the copies of a stage after its last microbatch and needed before its first one of
+the next iteration, with ZeRO reduce-scattered, and parameters gathered.
+
+A pass of a stage is one task, and what its layers exchange between the NPUs of a tensor group and with experts follows
+as one collective of each kind and dimension: as many bytes, and the start-up of one.  The next pass waits for it.
+Tensor groups divide all weights, those of embeddings and the output by words, where only a scalar for each token is
+exchanged.
 
 With equal stages that take t for a microbatch in both directions and messages that take no time, an iteration takes
 :math:`(m + s - 1) t` with both schedules; with stages that are not equal it is at least :math:`m t_k` and one pass in
@@ -20,11 +28,15 @@ from fractions import Fraction
 from itertools import pairwise
 
 from themis_opt.base.errors import InputError
-from themis_opt.problem.iteration import MAX_PIPELINE_STAGES, Iteration, Split
+from themis_opt.problem.iteration import MAX_PIPELINE_STAGES, Iteration
 from themis_opt.problem.phases import CollectiveKind
+from themis_opt.workloads.experts import check_experts, tokens_sent
+from themis_opt.workloads.groups import Placement, place
+from themis_opt.workloads.hybrid import check_sharded
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.passes import Passes
 from themis_opt.workloads.setup import MicrobatchSchedule, Setup
+from themis_opt.workloads.timing import LayerTimes
 
 
 @dataclass(frozen=True)
@@ -32,22 +44,38 @@ class PipelineStages:
     """A pipeline on a network."""
 
     layers: tuple[tuple[Layer, ...], ...]
-    along: str  # dimension of the messages between stages
-    across: tuple[str, ...]  # dimensions of the exchange of gradients between copies of a stage
-    splits: tuple[Split, ...]  # the outermost dimension, where it is divided between stages and copies
+    placement: Placement
+
+    @property
+    def replicas(self) -> tuple[str, ...]:
+        """Dimensions of the exchange of gradients between copies of a stage."""
+        return self.placement.dimensions["experts"] + self.placement.dimensions["data"]
+
+
+@dataclass(frozen=True)
+class PassExchange:
+    """What one pass of a stage exchanges of a kind: elements along dimensions."""
+
+    name: str
+    kind: CollectiveKind
+    elements: int
+    dimensions: tuple[str, ...]
 
 
 def pipeline(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """The iteration of a model in stages; `setup.batch` samples of each copy, in `setup.microbatches` parts."""
     stages = pipeline_stages(layers, setup)
-    passes = Passes(setup.element_bytes)
-    for stage in range(len(stages.layers) if setup.update else 0):
+    passes, count = Passes(setup.element_bytes), len(stages.layers)
+    for stage in range(count if setup.update else 0):
         passes.compute(f"update{stage + 1}", setup.optimizer, stage=stage)
-    for stage, microbatch, backward in in_order(len(stages.layers), setup.microbatches, setup.schedule):
+    order = list(in_order(count, setup.microbatches, setup.schedule))
+    for stage, microbatch, backward in order:
         _compute(passes, stages, setup, stage, microbatch, backward)
+    for stage in range(count):
+        _inside(passes, stages, setup, stage, [_name(*one) for one in order if one[0] == stage])
     _messages(passes, stages, setup)
     _gradients(passes, stages, setup)
-    return passes.iteration(stages.splits)
+    return passes.iteration(stages.placement.splits)
 
 
 def balanced(weights: Sequence[int], parts: int) -> tuple[int, ...]:
@@ -102,33 +130,53 @@ def _passes_of(depth: int, microbatches: int, schedule: MicrobatchSchedule) -> I
 def _check(layers: tuple[Layer, ...], setup: Setup) -> None:
     if setup.stages is None:
         raise InputError("is required for pipeline", field="--stages")
-    if not 2 <= setup.stages <= min(len(layers), MAX_PIPELINE_STAGES):
-        rule = f"must be 2 or more, and at most the {min(len(layers), MAX_PIPELINE_STAGES)} that the layers make"
+    if setup.stages > min(len(layers), MAX_PIPELINE_STAGES):
+        rule = f"must be at most the {min(len(layers), MAX_PIPELINE_STAGES)} that the layers make"
         raise InputError(rule, field="--stages", value=setup.stages)
     if setup.batch % setup.microbatches:
         rule = f"must divide the batch of {setup.batch}"
         raise InputError(rule, field="--microbatches", value=setup.microbatches)
     if any(layer.kind == "table" for layer in layers):
         raise InputError("is not for models with tables", field="--parallelism", value="pipeline")
+    if setup.group not in (None, 1):
+        check_sharded(layers, "pipeline")
+    if setup.experts is not None:
+        check_experts(layers, setup.experts, "--experts")
 
 
 def pipeline_stages(layers: tuple[Layer, ...], setup: Setup) -> PipelineStages:
-    """Stages of nearly equal time along the outermost dimension. Raises InputError where there can be none."""
+    """Stages of nearly equal time. Raises InputError where there can be none."""
     _check(layers, setup)
-    count, network = setup.stages or 1, setup.network
-    outermost, size = network.dimension_names[-1], network.sizes[-1]
-    if size % count:
-        rule = f"must divide the size of the outermost dimension, {size}"
-        raise InputError(rule, field="--stages", value=count)
-    weights = [sum(time for _, time in setup.times(layer)) for layer in layers]
-    ends = (0, *balanced(weights, count))
-    parts = tuple(layers[begin:end] for begin, end in pairwise(ends))
-    inside = network.dimension_names[:-1]
-    if size == count:
-        return PipelineStages(parts, outermost, inside, ())
-    halves = (f"{outermost}_data", f"{outermost}_stages")
-    split = Split(dimension=outermost, sizes=(size // count, count), names=halves, shared=setup.shared)
-    return PipelineStages(parts, halves[1], (*inside, halves[0]), (split,))
+    weights = [sum(time for _, time in layer_times(layer, setup)) for layer in layers]
+    ends = (0, *balanced(weights, setup.stages or 1))
+    return PipelineStages(tuple(layers[begin:end] for begin, end in pairwise(ends)), _placement(setup))
+
+
+def layer_times(layer: Layer, setup: Setup, parts: int = 1) -> LayerTimes:
+    """Times of a layer on an NPU of a tensor group, for one of equal parts of the batch."""
+    return setup.times(layer, parts * (setup.group or 1))
+
+
+def _placement(setup: Setup) -> Placement:
+    network, group, experts, stages = setup.network, setup.group or 1, setup.experts or 1, setup.stages or 1
+    copies = setup.data or network.num_npus // (group * stages) or 1
+    product, npus = group * copies * stages, network.num_npus
+    if product != npus:
+        rule = (
+            f"must leave no NPU: tensor groups of {group} x {copies} copies x {stages} stages are {product} of {npus}"
+        )
+        field, value = ("--data", setup.data) if setup.data else ("--stages", stages)
+        raise InputError(rule, field=field, value=value)
+    if copies % experts:
+        raise InputError(f"must divide the {copies} copies", field="--experts", value=experts)
+    inner, across, outer = (("model", group), ("experts", experts)), ("data", copies // experts), ("stages", stages)
+    for axes in ((*inner, across, outer), (*inner, outer, across)):
+        placement = place(network, axes, shared=setup.shared)
+        if placement is not None and len(placement.dimensions["stages"]) <= 1:
+            return placement
+    sizes = " x ".join(map(str, network.sizes))
+    rule = f"does not fit dimensions of {sizes} with tensor groups of {group} and {copies} copies, within one of them"
+    raise InputError(rule, field="--stages", value=stages)
 
 
 def _name(stage: int, microbatch: int, backward: bool) -> str:
@@ -139,39 +187,92 @@ def _compute(passes: Passes, stages: PipelineStages, setup: Setup, stage: int, m
     """One task for all layers of a stage in one direction; the first layer of all needs no gradient of its inputs."""
     time = 0
     for layer in stages.layers[stage]:
-        times = setup.times(layer)
+        times = layer_times(layer, setup)
         if not backward:
             time += times.forward
             continue
         time += times.weight_gradient + (times.forward if setup.recompute else 0)
         if layer is not stages.layers[0][0]:
             time += times.input_gradient
-    kept = sum(layer.elements() for layer in stages.layers[stage]) if (microbatch, backward) == (0, False) else 0
-    passes.compute(_name(stage, microbatch, backward), round(Fraction(time, setup.microbatches)), kept, stage)
+    kept = sum(sum(elements_of(layer, setup)) for layer in stages.layers[stage])
+    first = (microbatch, backward) == (0, False)
+    name = _name(stage, microbatch, backward)
+    passes.compute(name, round(Fraction(time, setup.microbatches)), kept if first else 0, stage)
+
+
+def elements_of(layer: Layer, setup: Setup) -> tuple[int, int]:
+    """Parameters of a layer on each NPU: of its experts, and all others."""
+    group, experts = setup.group or 1, layer.expert_elements
+    return -(-experts // (group * (setup.experts or 1))), -(-(layer.elements() - experts) // group)
+
+
+def _inside(passes: Passes, stages: PipelineStages, setup: Setup, stage: int, order: Sequence[str]) -> None:
+    """What the passes of a stage exchange within tensor groups and with experts, before the next pass."""
+    first = f"update{stage + 1}" if setup.update else order[0]
+    for name, following in zip(order, (*order[1:], first), strict=True):
+        after: tuple[str, ...] = ()
+        for exchange in _exchanges(stages, setup, stage, ".backward" in name):
+            passes.exchange(
+                f"{name}.{exchange.name}",
+                exchange.kind, exchange.elements, name, following, exchange.dimensions, model=True, after=after,
+            )  # fmt: skip
+            after = (f"{name}.{exchange.name}",)
+
+
+def _exchanges(stages: PipelineStages, setup: Setup, stage: int, backward: bool) -> list[PassExchange]:
+    """In this order; without those that are empty."""
+    layers, first, placement = stages.layers[stage], stages.layers[0][0], stages.placement
+    samples, again = setup.batch // setup.microbatches, int(backward and setup.recompute)
+    summed = sum(layer.outputs * (again or not backward) for layer in layers if layer.sharded)
+    summed += sum(layer.inputs for layer in layers if layer.sharded and backward and layer is not first)
+    kind = CollectiveKind.ALL_TO_ALL
+    exchanges = [PassExchange("summed", CollectiveKind.ALL_REDUCE, samples * summed, placement.dimensions["model"])]
+    sent = [tokens_sent(layer, placement.sizes["experts"]) for layer in layers]
+    for dimension, elements in zip(placement.dimensions["experts"], map(sum, zip(*sent, strict=True)), strict=True):
+        share = -(-samples * elements * (2 + again) // (setup.group or 1))  # there, back, and there again
+        exchanges.append(PassExchange(f"tokens_{dimension}", kind, share, (dimension,)))
+    return [one for one in exchanges if one.elements and one.dimensions]
 
 
 def _messages(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
-    """Activations to the next stage, and their gradients back."""
+    """Activations to the next stage, and their gradients back, divided among the NPUs of a tensor group."""
     for microbatch in range(setup.microbatches):
         for stage in range(len(stages.layers) - 1):
-            elements = setup.batch // setup.microbatches * stages.layers[stage][-1].outputs
+            outputs = -(-stages.layers[stage][-1].outputs // (setup.group or 1))
+            elements = setup.batch // setup.microbatches * outputs
             for backward in (False, True):
                 ends = [_name(number, microbatch, backward) for number in (stage, stage + 1)]
                 ready, needed = reversed(ends) if backward else ends
                 name = f"{ready}.{'error' if backward else 'output'}"
-                passes.exchange(name, CollectiveKind.SEND, elements, ready, needed, (stages.along,), model=True)
+                inside = _exchanges(stages, setup, stage + backward, backward)
+                after = tuple(f"{ready}.{exchange.name}" for exchange in inside[-1:])
+                along = stages.placement.dimensions["stages"]
+                passes.exchange(name, CollectiveKind.SEND, elements, ready, needed, along, model=True, after=after)
 
 
 def _gradients(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
-    """All-reduces of the gradients of each stage between its copies."""
+    """Exchanges of the gradients of each stage between its copies."""
     for stage, layers_of_stage in enumerate(stages.layers):
-        ready = _name(stage, setup.microbatches - 1, backward=True)
-        needed = f"update{stage + 1}" if setup.update else _name(stage, 0, backward=False)
         parts = {"": layers_of_stage}
         if setup.granularity != "fused":
             parts = {f".{layer.name}": (layer,) for layer in reversed(layers_of_stage)}
         for name, layers in parts.items():
-            elements = sum(layer.elements() for layer in layers)
-            passes.exchange(
-                f"stage{stage + 1}{name}.gradients", CollectiveKind.ALL_REDUCE, elements, ready, needed, stages.across
-            )
+            experts, others = (sum(part) for part in zip(*(elements_of(layer, setup) for layer in layers), strict=True))
+            prefix = f"stage{stage + 1}{name}"
+            _reduced(passes, setup, stage, f"{prefix}.gradients", others, stages.replicas)
+            _reduced(passes, setup, stage, f"{prefix}.expert_gradients", experts, stages.placement.dimensions["data"])
+
+
+def _reduced(passes: Passes, setup: Setup, stage: int, name: str, elements: int, dimensions: tuple[str, ...]) -> None:
+    """An all-reduce of gradients; with ZeRO a reduce-scatter, and an all-gather of the parameters after it."""
+    ready, needed = _name(stage, setup.microbatches - 1, True), _name(stage, 0, False)
+    updated = f"update{stage + 1}" if setup.update else needed
+    if not setup.zero:
+        passes.exchange(name, CollectiveKind.ALL_REDUCE, elements, ready, updated, dimensions)
+        return
+    passes.exchange(name, CollectiveKind.REDUCE_SCATTER, elements, ready, updated, dimensions)
+    gathered, gather = name.replace("gradients", "parameters"), CollectiveKind.ALL_GATHER
+    if setup.update:
+        passes.exchange(gathered, gather, elements, updated, needed, dimensions)
+    else:
+        passes.exchange(gathered, gather, elements, ready, needed, dimensions, after=(name,))

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, get_args
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_bandwidth, format_size, parse_bandwidth, parse_size, parse_time
 from themis_opt.problem.network import Network
+from themis_opt.workloads.devices import memory_of
 from themis_opt.workloads.layers import Layer, Parameter
 from themis_opt.workloads.timing import LayerTimes, Timing
 from themis_opt.workloads.transformations import NO_COMPRESSION, Compression, parse_compression, parse_refresh
@@ -23,7 +24,7 @@ SOMETIMES: Mapping[str, str] = {
     name: "--tensor-group" if name == "group" else f"--{name.replace('_', '-')}"
     for name in (
         *("group", "accumulate", "zero", "granularity", "recompute", "update", "local_blocks"),
-        *("stages", "microbatches", "schedule", "skip", "wait", "memory", "host_link"),
+        *("experts", "data", "stages", "microbatches", "schedule", "skip", "wait", "host_link"),
     )
 }
 """Choices that are not for every parallelism, and their options."""
@@ -47,13 +48,16 @@ class Setup:
     `refresh`: picoseconds of each iteration in which what compression needs is computed.
     `adaptive`: compression of the slowest dimension, less of others (:mod:`themis_opt.workloads.adaptive`); 1 for none.
     `tolerance`: fraction of the bytes between data-parallel NPUs that may be lost.
+    `experts`, `data`: NPUs that share the experts of a layer, and copies of what is no expert; None for as many as
+      there can be.
     `stages`, `microbatches`: stages of a pipeline, None where there is none, and parts of the batch that go through
       them one by one.
     `schedule`: order of forward and backward passes of a stage (:mod:`themis_opt.workloads.pipeline`).
     `skip`, `wait`: batches from one exchange between all groups to the next, and batches that it may take
       (:mod:`themis_opt.workloads.daso`).
-    `memory`, `host_link`: bytes of an NPU, and bytes per second between it and its host
-      (:mod:`themis_opt.workloads.out_of_core`); None where everything fits.
+    `memory`: bytes of an NPU, None where everything fits (:mod:`themis_opt.workloads.memory`).
+    `device`: name of the NPU, whose memory is taken where none is given (:mod:`themis_opt.workloads.devices`).
+    `host_link`: bytes per second between an NPU and its host (:mod:`themis_opt.workloads.out_of_core`).
     `local_blocks`: blocks of layers with a separate loss, whose gradients leave in the forward sweep; 1 for one loss at
       the end (M. Laskin et al., *Parallel Training of Deep Networks with Local Updates*,
       https://arxiv.org/abs/2012.03837).
@@ -76,12 +80,15 @@ class Setup:
     adaptive: float = 1.0
     tolerance: float = 0.0
     local_blocks: int = 1
+    experts: int | None = None
+    data: int | None = None
     stages: int | None = None
     microbatches: int = 1
     schedule: MicrobatchSchedule = "1f1b"
     skip: int = 1
     wait: int = 0
     memory: int | None = None
+    device: str = ""
     host_link: float | None = None
 
     def __post_init__(self) -> None:
@@ -89,6 +96,9 @@ class Setup:
             ("--batch", self.batch),
             ("--accumulate", self.accumulate),
             ("--tensor-group", self.group),
+            ("--experts", self.experts),
+            ("--data", self.data),
+            ("--stages", self.stages),
             ("--local-blocks", self.local_blocks),
             ("--microbatches", self.microbatches),
             ("--skip", self.skip),
@@ -171,6 +181,7 @@ def read_setup(
     index_bytes: int,
     refresh: str,
     memory: str | None,
+    device: str,
     host_link: str | None,
     **others: Any,
 ) -> Setup:
@@ -187,7 +198,8 @@ def read_setup(
         unequal=parse_unequal(speeds, share),
         compression=parse_compression(compress, index_bytes),
         refresh=parse_refresh(refresh),
-        memory=None if memory is None else _quantity("--memory", memory, parse_size),
+        memory=memory_of(device) if memory is None else _quantity("--memory", memory, parse_size),
+        device=device,
         host_link=None if host_link is None else _quantity("--host-link", host_link, parse_bandwidth),
         **others,
     )

@@ -1,0 +1,125 @@
+"""What training holds on one NPU at least, and what would fit where that is too much.
+
+Parameters and gradients have the type of the training.  Adam keeps momentum and variance in FP32, beside a copy of the
+parameters in mixed precision (S. Rajbhandari et al., *ZeRO*, https://arxiv.org/abs/1910.02054, section 3.1).
+Activations are the inputs of all layers, which the backward pass needs with and without recomputation: more is kept.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_short_size
+from themis_opt.problem.iteration import Iteration
+from themis_opt.workloads.layers import Layer
+from themis_opt.workloads.pipeline import elements_of, pipeline_stages
+from themis_opt.workloads.setup import Setup
+
+MakeIteration = Callable[[str, Setup], Iteration]
+"""Makes the iteration of a parallelism."""
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Bytes on one NPU: of parameters, gradients and the states of Adam, and of activations at least."""
+
+    states: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """Bytes of both."""
+        return self.states + self.activations
+
+
+def memory_use(layers: Sequence[Layer], setup: Setup, parallelism: str, make: MakeIteration) -> MemoryUse:
+    """What the NPU holds that holds most; `make` makes the iteration."""
+    if parallelism == "pipeline":
+        return max(_stages(tuple(layers), setup), key=lambda use: use.total)
+    elements = sum(task.parameter_bytes for task in make(parallelism, setup).tasks) // setup.element_bytes
+    zero = 1 if parallelism == "zero1" else setup.zero
+    group = _group(setup, parallelism)
+    copies = setup.network.num_npus // group
+    kept = sum(layer.inputs for layer in layers) if setup.local_blocks == 1 and parallelism in WHOLE_SAMPLES else 0
+    return MemoryUse(_states(elements, copies, setup, zero), setup.batch * kept * setup.element_bytes // group)
+
+
+WHOLE_SAMPLES = ("data", "tensor", "hybrid", "expert", "sequence", "zero1", "fsdp", "hsdp", "daso")
+"""Parallelisms in which the NPUs of a copy of the model keep the inputs of all layers for the whole batch."""
+
+
+def check_memory(layers: Sequence[Layer], setup: Setup, parallelism: str, make: MakeIteration) -> None:
+    """Refuse a training that does not fit.
+
+    Raises InputError if one NPU holds more than `setup.memory`; it says what would fit.
+    """
+    if setup.memory is None or parallelism == "out-of-core":  # which chooses what stays
+        return
+    use = memory_use(layers, setup, parallelism, make)
+    if use.total <= setup.memory:
+        return
+    fits = list(_what_fits(layers, setup, parallelism, make))
+    advice = f"use {', or '.join(fits)}" if fits else "no stages, tensor groups or shards on this network are enough"
+    rule = (
+        f"parameters, gradients and Adam states of one NPU take {format_short_size(use.states)}, "
+        f"activations {format_short_size(use.activations)} at least: {advice}"
+    )
+    value = format_short_size(setup.memory) + (f" of a {setup.device}" if setup.device else "")
+    raise InputError(rule, field="--memory", value=value)
+
+
+def _states(elements: int, copies: int, setup: Setup, zero: int) -> int:
+    """Bytes of parameters, gradients and Adam for so many parameters, of which there are copies."""
+    bytes_of_adam = 8 if setup.element_bytes == 4 else 12
+    gradients = elements * setup.element_bytes // (copies if zero > 1 else 1)
+    return elements * setup.element_bytes + gradients + elements * bytes_of_adam // (copies if zero else 1)
+
+
+def _group(setup: Setup, parallelism: str) -> int:
+    """NPUs that hold a copy of the model together, of which each has all samples."""
+    if parallelism in ("hybrid", "sequence"):
+        return setup.group or setup.network.sizes[0]
+    return setup.group or setup.network.num_npus if parallelism == "tensor" else 1
+
+
+def _stages(layers: tuple[Layer, ...], setup: Setup) -> Iterator[MemoryUse]:
+    """What an NPU of each stage of a pipeline holds."""
+    stages = pipeline_stages(layers, setup).layers
+    group, experts = setup.group or 1, setup.experts or 1
+    copies = setup.network.num_npus // (group * len(stages))
+    for number, stage in enumerate(stages):
+        parts = [sum(part) for part in zip(*(elements_of(layer, setup) for layer in stage), strict=True)]
+        shares = zip(parts, (copies // experts, copies), strict=True)
+        under_way = min(len(stages) - number, setup.microbatches) if setup.schedule == "1f1b" else setup.microbatches
+        samples = under_way * setup.batch // setup.microbatches
+        kept = samples * sum(layer.inputs for layer in stage) * setup.element_bytes // group
+        yield MemoryUse(sum(_states(elements, least, setup, setup.zero) for elements, least in shares), kept)
+
+
+def _what_fits(layers: Sequence[Layer], setup: Setup, parallelism: str, make: MakeIteration) -> Iterator[str]:
+    """Options that make it fit, the smallest numbers of each kind."""
+    powers = [2**power for power in range(1, setup.network.num_npus.bit_length())]
+    grouped, inside = parallelism if parallelism in ("pipeline", "sequence") else "hybrid", setup.network.sizes[0]
+    families: list[list[tuple[str, str, dict[str, Any]]]] = [
+        [(f"--zero {zero}", parallelism, {"zero": zero}) for zero in (1, 2) if zero > setup.zero],
+        [(f"--stages {stages}", "pipeline", {"stages": stages}) for stages in powers],
+        [(f"--tensor-group {group}", grouped, {"group": group}) for group in powers],
+        [("", "fsdp", {})],
+    ]
+    for option, name in (("--tensor-group", "group"), ("--experts", "experts")):
+        sizes = {name: inside}
+        more = [(f"{option} {inside} --stages {s}", "pipeline", sizes | {"stages": s}) for s in powers]
+        families.append(more)
+    for choices in families:
+        for words, kind, changes in choices:
+            if _fits(layers, kind, replace(setup, **changes), make):
+                yield f"{'' if kind == parallelism else f'--parallelism {kind} '}{words}".strip()
+                break
+
+
+def _fits(layers: Sequence[Layer], parallelism: str, setup: Setup, make: MakeIteration) -> bool:
+    try:
+        return memory_use(layers, setup, parallelism, make).total <= (setup.memory or 0)
+    except InputError:  # a choice that the network, the model or the parallelism does not have
+        return False
