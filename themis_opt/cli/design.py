@@ -38,6 +38,13 @@ DIMENSIONS: "ShownColumns" = {
     "provisioned": ("beside the one before", "text"),
 }
 
+DEVICES: "ShownColumns" = {
+    "device": ("device", "text"),
+    "count": ("count", "count"),
+    "parameters": ("parameters of each", "text"),
+    "bandwidth": ("bandwidth of each", "text"),
+}
+
 
 def design(
     source: Annotated[str, Argument(help="Design problem: a file, or the name of a shipped one.", metavar="PROBLEM")],
@@ -54,9 +61,13 @@ def design(
     as_json: options.Json = False,
 ) -> None:
     """Find the bandwidths of a network that make its workloads fastest, with a proof that none do better."""
-    from themis_opt.designing.problem import load_problem
+    from themis_opt.designing.problem import find_problem, load_problem
 
-    problem = load_problem(source)
+    path = find_problem(source)
+    if _is_of_devices(path):
+        _design_devices(path, output, as_json=as_json)
+        return
+    problem = load_problem(path)
 
     from themis_opt.cli.printing import print_json
     from themis_opt.designing.design import design, pareto
@@ -73,6 +84,38 @@ def design(
         print_json({"problem": problem.name, "designs": [answer.document() for answer in designs]} | fronts)
         return
     _print(designs, points)
+
+
+def _is_of_devices(path: Path) -> bool:
+    from themis_opt.base.documents import read_json
+    from themis_opt.designing.devices import DEVICES_FORMAT
+
+    return read_json(path).get("format") == DEVICES_FORMAT
+
+
+def _design_devices(path: Path, output: Path | None, *, as_json: bool) -> None:
+    """Divide parameters and bandwidth among devices, instead of bandwidth among dimensions."""
+    import json
+
+    from themis_opt.base.documents import make_folder, write_atomically
+    from themis_opt.cli.printing import print_json, print_rows, say, tell_files
+    from themis_opt.designing.devices import design_devices, read_devices
+
+    answer = design_devices(read_devices(path))
+    if output is not None:
+        make_folder(output)
+        write_atomically(output / "devices.json", json.dumps(answer.document(), indent=2) + "\n")
+    if as_json:
+        print_json(answer.document())
+        return
+    say(answer.verdict)
+    rows = [
+        row | {"parameters": f"{row['parameters'] / 1e6:.4g} MB", "bandwidth": f"{row['bandwidth'] / 1e6:.4g} MB/s"}
+        for row in answer.rows()
+    ]
+    print_rows(answer.problem.name or "devices", rows, DEVICES)
+    if output is not None:
+        tell_files([output / "devices.json"])
 
 
 def _print(designs: "Sequence[Design]", points: "Sequence[Design]") -> None:

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from themis_opt.cli import graphs, options
 
 FileKind = Literal[
-    "instance", "experiment", "schedule", "order", "times", "design", "pipeline", "graph", "graph-schedule"
+    "instance", "experiment", "schedule", "order", "times", "design", "devices", "pipeline", "graph", "graph-schedule"
 ]
 
 SCHEMAS: Mapping[str, str] = {
@@ -21,6 +21,7 @@ SCHEMAS: Mapping[str, str] = {
     "order": "themis_opt.formats.flat_exports:order_schema",
     "times": "themis_opt.workloads.timing:times_schema",
     "design": "themis_opt.designing.problem:problem_schema",
+    "devices": "themis_opt.designing.devices:devices_schema",
     "pipeline": "themis_opt.pipelines.files:pipeline_schema",
     "graph": "themis_opt.graphs.network:graph_schema",
     "graph-schedule": "themis_opt.graphs.schedule_file:graph_schedule_schema",
