@@ -20,9 +20,9 @@ Step
     The least cut over all v is that of v = 1, 2... in turn, where those before are on the side of the source.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
 
 import numpy as np
 
@@ -75,16 +75,16 @@ def split_switches(graph: CapacityGraph, units: Mapping[int, int]) -> RouteCapac
 def _without(graph: CapacityGraph, routes: RouteCapacities, units: Mapping[int, int], switch: int) -> RouteCapacities:
     """Routes without a switch.
 
-    Its neighbours shifted by a power of two are tried first, all pairs at once: most switches are symmetric, and one
-    flow to every terminal tells where each pair would ask for as many.
+    Most switches are symmetric: even parts to all neighbours are tried first, which make trees flat, and neighbours
+    shifted by a power of two, all pairs at once.  One flow to every terminal tells where a pair would ask for as many.
     """
     ports = sum(route[-1] == switch for route in routes)
-    for shift in (2**k for k in range(ports.bit_length())):
-        splitter = _Splitter(graph, dict(routes), units, switch, shift)
+    for shift in (0, *(2**k for k in range(ports.bit_length()))):
+        splitter = _Splitter(graph, routes, units, switch, shift)
         splitter.split(tests=False)
         if splitter.carries_enough():
             return splitter.routes
-    splitter = _Splitter(graph, dict(routes), units, switch)
+    splitter = _Splitter(graph, routes, units, switch)
     splitter.split()
     return splitter.routes
 
@@ -106,27 +106,77 @@ class _Splitter:
     def __init__(
         self, graph: CapacityGraph, routes: RouteCapacities, units: Mapping[int, int], switch: int, shift: int = 1
     ) -> None:
-        self._graph, self.routes, self._units, self._switch, self._shift = graph, routes, units, switch, shift
+        self._graph, self._units, self._switch, self._shift = graph, units, switch, shift
+        self._routes: dict[Pair, RouteCapacities] = {}
+        for route, capacity in routes.items():
+            self._routes.setdefault((route[0], route[-1]), {})[route] = capacity
         self._total = sum(units.values())
         self._arcs = merged(routes)
         self._before = sorted(tail for tail, head in self._arcs if head == switch)
         self._after = sorted(head for tail, head in self._arcs if tail == switch)
-        for pair in product(self._before, self._after):
+        for pair in itertools.product(self._before, self._after):
             self._arcs.setdefault(pair, 0)
         self._source, self._sink = graph.num_nodes, graph.num_nodes + 1
         nodes = range(graph.num_nodes)
         fed, drained = [(self._source, node) for node in nodes], [(node, self._sink) for node in nodes]
         self._network = FlowNetwork([*self._arcs, *fed, *drained])
 
+    @property
+    def routes(self) -> RouteCapacities:
+        """The routes that are left."""
+        return {route: capacity for routes in self._routes.values() for route, capacity in routes.items()}
+
     def split(self, *, tests: bool = True) -> None:
         """Split pairs off while there are any, each as much as `tests` of cuts allow, then drop what is left."""
+        if not self._shift:
+            self._spread()
         for pairs in self._groups():
             if tests:
                 self._split_tested(pairs)
             else:
                 self._move_all(pairs)
-        for route in [route for route in self.routes if self._switch in (route[0], route[-1])]:
-            del self.routes[route]
+        for ends in [ends for ends in self._routes if self._switch in ends]:
+            del self._routes[ends]
+
+    def _spread(self) -> None:
+        """Split the same off at all pairs, as long as one has something left; few units go to the first of them."""
+        groups = [[pair for pair in pairs if pair[0] != pair[1]] for pairs in self._offsets()]
+        while any(self._both(pair) for pairs in groups for pair in pairs):
+            left = [self._arcs[tail, self._switch] for tail in self._before]
+            part = max(min((amount for amount in left if amount), default=0) // len(groups), 1)
+            for pair in itertools.chain.from_iterable(groups):
+                self._move(*pair, min(part, self._both(pair)))
+
+    def _offsets(self) -> Iterator[list[Pair]]:
+        """Pairs of neighbours by their distance, only between parts of the graph that the switch alone joins well.
+
+        Neighbours in the same place of all other parts come before those in the next place.
+        """
+        parts = self._parts(0)
+        if len(parts) == 1:
+            parts = self._parts(max(c for ends, c in self._arcs.items() if self._switch in ends))
+        place = {node: (number, position) for number, part in enumerate(parts) for position, node in enumerate(part)}
+        steps = range(1, len(parts)) if len(parts) > 1 else range(1)
+        for shift, step in itertools.product(range(max(map(len, parts), default=0)), steps):
+            pairs = []
+            for tail in self._before:
+                number, position = place[tail]
+                part = parts[(number + step) % len(parts)]
+                if shift < len(part):
+                    pairs.append((tail, part[(position + shift) % len(part)]))
+            yield [pair for pair in pairs if (self._switch, pair[1]) in self._arcs]
+
+    def _parts(self, least: int) -> list[list[int]]:
+        """The neighbours of the switch by the parts that arcs of more than some capacity join without it."""
+        part = {node: {node} for node in range(self._graph.num_nodes)}
+        for (tail, head), capacity in self._arcs.items():
+            if capacity > least and self._switch not in (tail, head) and part[tail] is not part[head]:
+                part[tail] |= part[head]
+                part |= dict.fromkeys(part[head], part[tail])
+        parts: dict[int, list[int]] = {}
+        for node in sorted({*self._before, *self._after}):
+            parts.setdefault(id(part[node]), []).append(node)
+        return list(parts.values())
 
     def _groups(self) -> Iterator[list[Pair]]:
         """Pairs of neighbours before and after the switch by their distance in order.
@@ -148,11 +198,12 @@ class _Splitter:
         if len(pairs) == 1:
             self._move(*pairs[0], self._most(*pairs[0], self._both(pairs[0])))
         elif pairs:
-            before = self.routes, self._arcs
-            self.routes, self._arcs = dict(self.routes), dict(self._arcs)
+            before = self._routes, self._arcs
+            self._routes = {ends: dict(routes) for ends, routes in self._routes.items()}
+            self._arcs = dict(self._arcs)
             self._move_all(pairs)
             if not self.carries_enough():
-                self.routes, self._arcs = before
+                self._routes, self._arcs = before
                 self._split_tested(pairs[: len(pairs) // 2])
                 self._split_tested(pairs[len(pairs) // 2 :])
 
@@ -205,16 +256,19 @@ class _Splitter:
         if tail != head:
             self._arcs[tail, head] += amount
         while amount:
-            first = next(route for route in self.routes if (route[0], route[-1]) == (tail, self._switch))
-            second = next(route for route in self.routes if (route[0], route[-1]) == (self._switch, head))
-            part = min(amount, self.routes[first], self.routes[second])
+            (first, before), (second, after) = (
+                next(iter(self._routes[ends].items())) for ends in ((tail, self._switch), (self._switch, head))
+            )
+            part = min(amount, before, after)
             if tail != head:
-                self.routes[first + second[1:]] = self.routes.get(first + second[1:], 0) + part
+                joined = self._routes.setdefault((tail, head), {})
+                joined[first + second[1:]] = joined.get(first + second[1:], 0) + part
             self._take(first, part)
             self._take(second, part)
             amount -= part
 
     def _take(self, route: Route, part: int) -> None:
-        self.routes[route] -= part
-        if not self.routes[route]:
-            del self.routes[route]
+        routes = self._routes[route[0], route[-1]]
+        routes[route] -= part
+        if not routes[route]:
+            del routes[route]

@@ -20,11 +20,18 @@ Step
     from x and nothing limits from there to :math:`R_i`.  The :math:`m_1 - \mu` trees that do not grow over it become
     a batch of their parts.  Lovasz proves that some arc always has :math:`\mu \ge 1`.
 
-Arcs from shallow nodes are tried first, so that trees are flat, and of their routes those over the fewest switches.
+Arcs from shallow nodes are tried first, so that trees are flat, and of these the ones with most capacity left.  An
+arc that was refused is so for as long as its tree grows: F falls with capacities, and by no more than the other sum
+rises where a batch is divided.
+
+Method
+    Trees first grow without tests, many at once, which succeeds where capacity is not scarce.  Whether the others can
+    still be packed is one flow to every node; if not, half as many are tried, and single ones are tested arc by arc.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -66,43 +73,71 @@ class _Packing:
     def __init__(self, nodes: tuple[int, ...], routes: Mapping[Route, int], units: Mapping[int, int]) -> None:
         self._nodes, self._left = nodes, dict(routes)
         self._waiting = [OutTree(root, count) for root, count in sorted(units.items()) if count]
-        self._routes_of: dict[tuple[int, int], list[Route]] = {}
+        self._next: dict[int, list[Route]] = {node: [] for node in nodes}
         for route in sorted(routes, key=len):
-            self._routes_of.setdefault((route[0], route[-1]), []).append(route)
-        self._next: dict[int, list[int]] = {node: [] for node in nodes}
-        for tail, head in self._routes_of:
-            self._next[tail].append(head)
+            self._next[route[0]].append(route)
 
     def grow(self) -> Iterator[OutTree]:
-        """Let one batch after the other span all nodes."""
+        """Let one batch after the other span all nodes, at first as many as there are without tests."""
+        size = patience = len(self._waiting)
         while self._waiting:
-            tree = self._waiting.pop()
-            test = self._test()
-            while len(tree.routes) < len(self._nodes) - 1:
-                route, count = next(self._steps(tree, test), (None, 0))
-                if route is None:
-                    raise ArithmeticError("the capacities of the graph do not suffice for the trees")
-                if count < tree.count:
-                    self._waiting.append(replace(tree, count=tree.count - count))
-                    test = self._test()
-                tree = replace(tree, count=count, routes=(*tree.routes, route))
-                self._left[route] -= count
-                test.take(route, count)
-            yield tree
+            trees = self._try(min(size, len(self._waiting))) if size else []
+            yield from trees
+            if trees:
+                size *= 2
+            elif size > 1:
+                size //= 2
+            else:
+                for _ in range(min(patience, len(self._waiting))):
+                    yield self._span(self._waiting.pop(), self._test())
 
-    def _steps(self, tree: OutTree, test: "_GrowthTest") -> Iterator[tuple[Route, int]]:
-        """Routes over which some of the trees can grow, and how many of them, the shallow ones first."""
+    def _try(self, size: int) -> list[OutTree]:
+        """Some trees that grew without tests; none if the others cannot be packed after them."""
+        left, waiting = dict(self._left), list(self._waiting)
+        try:
+            trees = [self._span(self._waiting.pop(), None) for _ in range(size)]
+        except ArithmeticError:
+            trees = []
+        if trees and (not self._waiting or self._test().passes(self._nodes)):
+            return trees
+        self._left, self._waiting = left, waiting
+        return []
+
+    def _span(self, tree: OutTree, test: "_GrowthTest | None") -> OutTree:
+        """Let a batch span all nodes; what cannot grow over an arc with it goes on waiting."""
         depths = tree.depths
-        for tail in sorted(depths, key=lambda node: depths[node]):
-            for head in self._next[tail]:
-                routes = [route for route in self._routes_of[tail, head] if self._left[route]]
-                if head in depths or not routes:
-                    continue
-                route = max(routes, key=lambda route: (min(self._left[route], tree.count), -len(route)))
-                most = min(tree.count, self._left[route])
-                count = min(most, test.most(tail, head))
-                if count > 0:
-                    yield route, count
+        heap = [step for node in depths for step in self._steps(node, depths[node], tree.count)]
+        heapify(heap)
+        while len(depths) < len(self._nodes):
+            if not heap:
+                raise ArithmeticError("the capacities of the graph do not suffice for the trees")
+            route = heappop(heap)[-1]
+            if route[-1] in depths:
+                continue
+            count = min(tree.count, self._left[route])
+            count = min(count, test.most(route[0], route[-1])) if test else count
+            if count <= 0:
+                continue
+            if count < tree.count:
+                self._waiting.append(replace(tree, count=tree.count - count))
+                test = self._test() if test else None
+            tree = replace(tree, count=count, routes=(*tree.routes, route))
+            self._left[route] -= count
+            if test:
+                test.take(route, count)
+            depths[route[-1]] = depths[route[0]] + 1
+            for step in self._steps(route[-1], depths[route[-1]], count):
+                heappush(heap, step)
+        return tree
+
+    def _steps(self, tail: int, depth: int, count: int) -> list[tuple[int, int, int, int, Route]]:
+        """Routes from a node that have something left, and their ranks: the smallest first."""
+        left = self._left
+        return [
+            (depth, -min(left[route], count), len(route), -left[route], route)
+            for route in self._next[tail]
+            if left[route]
+        ]
 
     def _test(self) -> "_GrowthTest":
         return _GrowthTest(self._nodes, self._left, self._waiting)
@@ -129,6 +164,10 @@ class _GrowthTest:
     def take(self, route: Route, count: int) -> None:
         """Use a part of the capacity of a route."""
         self._capacities[self._place[route[0], route[-1]]] -= count
+
+    def passes(self, nodes: Iterable[int]) -> bool:
+        """Whether all batches can be packed."""
+        return all(self._network.max_flow(self._capacities, self._source, node) >= self._demand for node in nodes)
 
     def most(self, tail: int, head: int) -> int:
         """How many trees can grow over an arc, as far as the others are concerned."""

@@ -37,7 +37,7 @@ def test_a_schedule_is_read_as_it_was_written(tmp_path: Path, policy: str, chunk
         ("transfers", [{"piece": 0, "route": ["gpu0", "gpu9"]}], "transfers[0].route = 'gpu9': must be a node"),
         ("transfers", [{"piece": 0, "route": ["gpu0", "gpu5"]}], "no link goes from gpu0 to gpu5"),
         ("transfers", [{"piece": 0, "route": ["gpu0", "gpu1"], "after": [0]}], "must be earlier transfers"),
-        ("transfers", [], "must be 1 to 1000000 hops of all chunks"),
+        ("transfers", [], "must be 1 to 3000000 hops of all chunks"),
     ],
 )
 def test_what_a_file_must_not_say(tmp_path: Path, field: str, value: object, words: str) -> None:

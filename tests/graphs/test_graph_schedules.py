@@ -18,7 +18,7 @@ from themis_opt.graphs.comparison import GRAPH_POLICIES
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import demands, divide
 from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
-from themis_opt.graphs.trees import tree_plan
+from themis_opt.graphs.trees import gather_capacities, tree_plan
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.catalog import shipped_graphs
 
@@ -55,6 +55,19 @@ def test_routes_without_switches_carry_as_much(seed: int) -> None:
     alone = CapacityGraph(graph.num_nodes, graph.terminals, merged(routes))
     assert all({route[0], route[-1]} <= set(graph.terminals) for route in routes)
     assert worst_cut(alone).ratio >= ratio.numerator
+
+
+@pytest.mark.parametrize("name", ["a100_x3", "h100_8_8_8_4"])
+def test_trees_behind_switches_are_flat(name: str) -> None:
+    capacities, units = gather_capacities(shipped(name).network, None, False)
+    trees = pack_trees(capacities.terminals, split_switches(capacities, units), units)
+    assert max(max(tree.depths.values()) for tree in trees) == 2
+
+
+def test_nodes_do_not_all_send_to_the_same_one_at_once() -> None:
+    instance = changed(shipped("a100_x8", kind="all_gather"), "links", latency="0")
+    schedule = simulate_graph(tree_plan(instance), 2)
+    assert schedule.makespan <= 1.15 * best_bound(instance).picoseconds
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,7 +1,9 @@
 """What a plan on a graph takes: every link serves one message at a time, and nodes pass on what they have whole."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,15 +12,15 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.base.compiled import Compilable
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs import link_loop
+from themis_opt.graphs.link_loop import HopTable, LinkSpace
 from themis_opt.graphs.plan import GraphPlan, num_elements
 from themis_opt.schedules import event_loop
-from themis_opt.schedules.kernel import Operations, Workspace, workspace
 
 LINK_LOOP = Compilable(link_loop.serve_links, event_loop, patience=100_000)
 """The event loop; compiling pays as in :mod:`themis_opt.schedules.kernel`."""
 
-MAX_HOPS = 1_000_000
-"""Most hops of all chunks in one simulation: one or two seconds."""
+MAX_HOPS = 3_000_000
+"""Most hops of all chunks in one simulation: about a second."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,7 @@ class GraphSchedule:
 
 @dataclass(frozen=True)
 class Hops:
-    """The hops of one chunk of every piece: int64 arrays of shape (hops,), and successors as in `Operations`."""
+    """The hops of one chunk of every piece, in the order of transfers and their routes: int64 arrays, shape (hops,)."""
 
     plan: GraphPlan
 
@@ -60,136 +62,147 @@ class Hops:
         return {arc: number for number, arc in enumerate(self.plan.instance.network.arcs)}
 
     @cached_property
-    def rows(self) -> list[tuple[int, int, int]]:
-        """GraphTransfer, tail and head of each hop."""
-        return [
-            (number, tail, head)
-            for number, transfer in enumerate(self.plan.transfers)
-            for tail, head in zip(transfer.route, transfer.route[1:], strict=False)
-        ]
-
-    @cached_property
-    def link(self) -> IntArray:
-        """The link direction of each."""
-        return np.array([self.links[tail, head] for _, tail, head in self.rows], dtype=np.int64)
+    def first(self) -> IntArray:
+        """The first hop of each transfer, and the end; shape (transfers + 1,)."""
+        lengths = [len(transfer.route) - 1 for transfer in self.plan.transfers]
+        return np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
 
     @cached_property
     def transfer(self) -> IntArray:
         """The transfer of each."""
-        return np.array([number for number, _, _ in self.rows], dtype=np.int64)
+        return np.repeat(np.arange(len(self.plan.transfers)), np.diff(self.first))
 
     @cached_property
     def piece(self) -> IntArray:
         """The piece of each."""
-        return np.array([self.plan.transfers[number].piece for number, _, _ in self.rows], dtype=np.int64)
+        return np.array([transfer.piece for transfer in self.plan.transfers], dtype=np.int64)[self.transfer]
+
+    @cached_property
+    def ends(self) -> tuple[IntArray, IntArray]:
+        """Tail and head of each."""
+        routes = np.fromiter(chain.from_iterable(t.route for t in self.plan.transfers), dtype=np.int64)
+        places = np.arange(len(self.transfer)) + self.transfer  # a route has one node more than hops
+        return routes[places], routes[places + 1]
+
+    @cached_property
+    def rows(self) -> list[tuple[int, int, int]]:
+        """Transfer, tail and head of each."""
+        return list(zip(self.transfer.tolist(), *(side.tolist() for side in self.ends), strict=True))
+
+    @cached_property
+    def link(self) -> IntArray:
+        """The link direction of each."""
+        network = self.plan.instance.network
+        size = len(network.nodes)
+        links = np.array([tail * size + head for tail, head in network.arcs], dtype=np.int64)
+        order = np.argsort(links)
+        return order[np.searchsorted(links, self.ends[0] * size + self.ends[1], sorter=order)]
 
     @cached_property
     def lag(self) -> IntArray:
         """Picoseconds from the end of each to the arrival."""
-        latencies = self.plan.instance.network.latencies
-        return np.array([latencies[tail, head] for _, tail, head in self.rows], dtype=np.int64)
-
-    @cached_property
-    def first(self) -> list[int]:
-        """The first hop of each transfer, and the end."""
-        lengths = [len(transfer.route) - 1 for transfer in self.plan.transfers]
-        return [0, *np.cumsum(lengths).tolist()]
+        network = self.plan.instance.network
+        return np.array([network.latencies[arc] for arc in network.arcs], dtype=np.int64)[self.link]
 
     @cached_property
     def edges(self) -> tuple[IntArray, IntArray]:
         """Pairs of hops of which the second waits for the first, sorted."""
-        rows = self.rows
-        pairs = [(hop, hop + 1) for hop in range(len(rows) - 1) if rows[hop][0] == rows[hop + 1][0]]
-        pairs += [
-            (self.first[earlier + 1] - 1, self.first[number])
-            for number, transfer in enumerate(self.plan.transfers)
-            for earlier in transfer.after
-        ]
-        array = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-        return array[:, 0], array[:, 1]
+        within = np.flatnonzero(np.diff(self.transfer) == 0)
+        counts = [len(transfer.after) for transfer in self.plan.transfers]
+        earlier = np.fromiter(chain.from_iterable(t.after for t in self.plan.transfers), dtype=np.int64)
+        tails = np.concatenate((within, self.first[earlier + 1] - 1))
+        heads = np.concatenate((within + 1, np.repeat(self.first[:-1], counts)))
+        order = np.lexsort((heads, tails))
+        return tails[order], heads[order]
 
     @cached_property
     def height(self) -> IntArray:
         """Hops on the longest way from each to an end."""
-        height = np.ones(len(self.rows), dtype=np.int64)
-        followers: dict[int, list[int]] = {}
-        for tail, head in zip(*(side.tolist() for side in self.edges), strict=True):
-            followers.setdefault(tail, []).append(head)
-        waiting = np.bincount(self.edges[0], minlength=len(height))
-        before: dict[int, list[int]] = {}
-        for tail, heads in followers.items():
-            for head in heads:
-                before.setdefault(head, []).append(tail)
-        ready = np.flatnonzero(waiting == 0).tolist()
-        while ready:
-            hop = ready.pop()
-            for tail in before.get(hop, ()):
-                height[tail] = max(height[tail], height[hop] + 1)
-                waiting[tail] -= 1
-                if waiting[tail] == 0:
-                    ready.append(tail)
-        return height
+        behind = [0] * len(self.plan.transfers)
+        for number in range(len(behind) - 1, -1, -1):
+            transfer = self.plan.transfers[number]
+            height = behind[number] + len(transfer.route) - 1
+            for earlier in transfer.after:
+                behind[earlier] = max(behind[earlier], height)
+        return (
+            np.array(behind, dtype=np.int64)[self.transfer] + self.first[self.transfer + 1] - np.arange(len(self.link))
+        )
 
-    def durations(self, chunks: int) -> IntArray:
-        """Picoseconds of each hop of each chunk, rounded up; 0 for chunks without elements."""
+    @cached_property
+    def order(self) -> IntArray:
+        """Hops in the order in which links prefer them.
+
+        The one that most others follow goes first.  Of equal ones, every node begins with another tree and another
+        receiver, so that not all send to the same node at once.
+        """
+        if self.plan.ranked:
+            return np.arange(len(self.link))
+        size, pieces = len(self.plan.instance.network.nodes), len(self.plan.pieces)
+        routes = [transfer.route for transfer in self.plan.transfers]
+        receiver = np.array([route[-1] - route[0] for route in routes], dtype=np.int64)[self.transfer] % size
+        tree = (self.piece * size // pieces - self.ends[0]) % size
+        return np.lexsort((receiver, tree, -self.height))
+
+    def durations(self, chunks: int) -> tuple[IntArray, IntArray]:
+        """Picoseconds of each hop, of small and of large chunks, rounded up; shape (2, hops).
+
+        The second array is how many chunks are large: those of one element more.
+        """
         network, size = self.plan.instance.network, self.plan.instance.collective.element_bytes
-        pace = [PICOSECONDS_PER_SECOND * size / bandwidth for bandwidth in network.arcs.values()]
-        small = [self.plan.pieces[piece].elements // chunks for piece in self.piece.tolist()]
-        paces = [pace[link] for link in self.link.tolist()]
+        elements = np.array([piece.elements for piece in self.plan.pieces], dtype=np.int64)[self.piece]
+        small, larger = np.divmod(elements, chunks)
+        pairs, place = np.unique(np.stack((small, self.link)), axis=1, return_inverse=True)
+        rates = list(network.arcs.values())
         times = [
-            [-(-elements * p.numerator // p.denominator) for elements, p in zip(row, paces, strict=True)]
-            for row in (small, [elements + 1 for elements in small])
+            [_picoseconds((count + more) * size, rates[link]) for count, link in zip(*pairs.tolist(), strict=True)]
+            for more in (0, 1)
         ]
-        larger = np.array([self.plan.pieces[piece].elements % chunks for piece in self.piece.tolist()])
-        return np.where(np.arange(chunks)[:, None] < larger, np.array(times[1]), np.array(times[0])).astype(np.int64)
+        return np.array(times, dtype=np.int64)[:, place.reshape(-1)], larger
+
+
+def _picoseconds(size: int, rate: Fraction) -> int:
+    """How long so many bytes take, rounded up."""
+    return -(-size * PICOSECONDS_PER_SECOND * rate.denominator // rate.numerator)
 
 
 def simulate_graph(plan: GraphPlan, chunks: int = 1, hops: Hops | None = None) -> GraphSchedule:
-    """Time every hop of a plan in chunks.
-
-    A link serves the earliest chunk first, of it the hop that most others follow, and of these the one that came first.
-    """
+    """Time every hop of a plan in chunks; a link serves the earliest chunk first, of it hops as `Hops.order` says."""
     hops = hops or Hops(plan)
-    durations, count = hops.durations(chunks), len(hops.rows)
-    operations = _operations(hops, durations, chunks)
-    start = _run(operations).reshape(chunks, count)
-    end = start + durations
+    (small, large), larger = hops.durations(chunks)
+    start = _run(_table(hops, np.stack((small, large)), larger), len(plan.instance.network.arcs), chunks)
+    start = start.reshape(chunks, -1)[:, np.argsort(hops.order)]
+    end = start + np.where(np.arange(chunks)[:, None] < larger, large, small)
     return GraphSchedule(plan, chunks, start, end, int((end + hops.lag).max()))
 
 
-def _operations(hops: Hops, durations: IntArray, chunks: int) -> Operations:
-    count, total = len(hops.rows), len(hops.rows) * chunks
-    tails, heads = hops.edges
-    offsets = (np.arange(chunks) * count)[:, None]
-    successors = np.bincount(tails, minlength=count)
-    zeros = np.zeros(total, dtype=np.int64)
-    return Operations(
-        resource=np.tile(hops.link, chunks),
-        duration=durations.reshape(-1),
-        lag=np.tile(hops.lag, chunks),
-        release=zeros,
-        successor_start=np.concatenate(([0], np.cumsum(np.tile(successors, chunks)))).astype(np.int64),
-        successor=(heads + offsets).reshape(-1),
-        num_predecessors=np.tile(np.bincount(heads, minlength=count), chunks).astype(np.int64),
-        major=np.repeat(np.arange(chunks, dtype=np.float64), count) + (hops.transfer if hops.plan.ranked else 0),
-        minor=np.tile(-hops.height, chunks),
-        time_sign=zeros + 1,
-        enforced=np.zeros(len(hops.links), dtype=bool),
+def _table(hops: Hops, durations: IntArray, larger: IntArray) -> HopTable:
+    """The hops in order, and what waits for what."""
+    order, count = hops.order, len(hops.link)
+    rank = np.argsort(order)
+    tails, heads = (rank[side] for side in hops.edges)
+    sort = np.argsort(tails, kind="stable")
+    return HopTable(
+        link=hops.link[order],
+        lag=hops.lag[order],
+        duration=np.ascontiguousarray(durations[:, order]),
+        larger=larger[order],
+        successor_start=np.concatenate(([0], np.cumsum(np.bincount(tails, minlength=count)))).astype(np.int64),
+        successor=heads[sort],
+        num_predecessors=np.bincount(heads, minlength=count).astype(np.int64),
     )
 
 
-def _run(operations: Operations) -> IntArray:
+def _run(table: HopTable, num_links: int, chunks: int) -> IntArray:
     """The start of every operation."""
-    count, num_links = len(operations.resource), len(operations.enforced)
-    space = workspace(count, num_links)
-    calendar, planned = np.zeros(num_links, dtype=np.int64), np.zeros(num_links, dtype=np.int64)
-    if not LINK_LOOP.interprets(count):
-        LINK_LOOP.compiled(operations, space, calendar, planned)
+    total = len(table.link) * chunks
+    of_operations, of_links = np.zeros((4, total), dtype=np.int64), np.zeros((3, num_links), dtype=np.int64)
+    space = LinkSpace._make((*of_operations, np.zeros(num_links + 1, dtype=np.int64), *of_links))
+    if not LINK_LOOP.interprets(total):
+        LINK_LOOP.compiled(table, space)
         return space.start
-    lists: Any = Operations(*(array.tolist() for array in operations))
-    space_lists: Any = Workspace(*(array.tolist() for array in space))
-    link_loop.serve_links(lists, space_lists, calendar.tolist(), planned.tolist())  # type: ignore[arg-type]
-    return np.array(space_lists.start, dtype=np.int64)
+    lists: Any = LinkSpace(*(array.tolist() for array in space))
+    link_loop.serve_links(HopTable(*(array.tolist() for array in table)), lists)
+    return np.array(lists.start, dtype=np.int64)
 
 
 def in_best_chunks(plan: GraphPlan, enough: float = 0.0) -> GraphSchedule:
@@ -198,7 +211,7 @@ def in_best_chunks(plan: GraphPlan, enough: float = 0.0) -> GraphSchedule:
     `enough`: picoseconds with which no other number is tried.
     """
     hops = Hops(plan)
-    most = 1 if plan.ranked else max(min(MAX_HOPS // max(len(hops.rows), 1), num_elements(plan.instance)), 1)
+    most = 1 if plan.ranked else max(min(MAX_HOPS // max(len(hops.link), 1), num_elements(plan.instance)), 1)
     best, chunks = simulate_graph(plan, 1, hops), 2
     while chunks <= most and best.makespan > enough:
         schedule = simulate_graph(plan, chunks, hops)
