@@ -13,7 +13,7 @@ from themis_opt.reports.rendering.charts import specification
 from themis_opt.reports.rows import RunRow, RunRows
 
 COLUMNS = (
-    "key", "experiment", "block", "instance", "fingerprint", "network", "dimensions", "npus", "kind", "size_bytes",
+    "experiment", "block", "instance", "fingerprint", "network", "dimensions", "npus", "kind", "size_bytes",
     "chunks", "latency", "ag_order", "launch_overhead_ns", "packet", "policy", "seed", "time_limit", "workers",
     "gap_asked", "sizes", "status", "error", "makespan_ns", "utilisation", "algbw_bytes_per_s", "busbw_bytes_per_s",
     "bound_ns", "bound_equal_ns", "seconds", "simulate_seconds", "extra", "code_version", "started", "host",

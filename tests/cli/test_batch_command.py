@@ -191,7 +191,7 @@ def experiment_file(tmp_path):
 def test_parquet_holds_the_same_rows(finished):
     parquet = pytest.importorskip("pyarrow.parquet")
     rows = parquet.read_table(finished[0] / "rows.parquet").to_pylist()
-    assert [row["key"] for row in rows] == [row["key"] for row in read(finished[0] / "rows.csv")]
+    assert [row["policy"] for row in rows] == [row["policy"] for row in read(finished[0] / "rows.csv")]
     assert rows[0]["makespan_ns"] > 0
 
 

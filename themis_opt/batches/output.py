@@ -24,7 +24,6 @@ CellType = type[str] | type[int] | type[float]
 _CELL_TYPES: Mapping[str, CellType] = {"text": str, "count": int}
 
 ROW_COLUMNS: Mapping[str, CellType] = {
-    "key": str,
     "experiment": str,
     "block": str,
     "instance": str,
