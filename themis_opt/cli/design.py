@@ -38,7 +38,7 @@ DIMENSIONS: "ShownColumns" = {
     "provisioned": ("beside the one before", "text"),
 }
 
-DEVICES: "ShownColumns" = {
+DEVICE_SHARES: "ShownColumns" = {
     "device": ("device", "text"),
     "count": ("count", "count"),
     "parameters": ("parameters of each", "text"),
@@ -113,7 +113,7 @@ def _design_devices(path: Path, output: Path | None, *, as_json: bool) -> None:
         row | {"parameters": f"{row['parameters'] / 1e6:.4g} MB", "bandwidth": f"{row['bandwidth'] / 1e6:.4g} MB/s"}
         for row in answer.rows()
     ]
-    print_rows(answer.problem.name or "devices", rows, DEVICES)
+    print_rows(answer.problem.name or "devices", rows, DEVICE_SHARES)
     if output is not None:
         tell_files([output / "devices.json"])
 
