@@ -1,8 +1,11 @@
 """Results in a notebook: short texts, tables, and pictures on given axes."""
 
+from html import unescape
+
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pydantic import ValidationError
 
 import themis_opt
 from themis_opt.policies.baseline import Baseline
@@ -65,6 +68,23 @@ def test_notebooks_show_them_as_html(results, name):
     text = results[name]._repr_html_()
     assert text.startswith("<")
     assert "<table" in text
+
+
+def test_problems_are_shown_by_their_dimensions():
+    text = themis_opt.load(NAME)._repr_html_()
+    assert "<td>24 GB/s</td>" in text
+    assert "16 NPUs (4x4)" in text
+
+
+@pytest.mark.parametrize("name", ["comparison", "tuning"])
+def test_verdicts_stand_above_the_table(results, name):
+    assert results[name].verdict[0] in unescape(results[name]._repr_html_())
+
+
+def test_broken_rules_come_without_addresses():
+    with pytest.raises(ValidationError) as caught:
+        themis_opt.Dimension(kind="torus", size=4, bandwidth="1 GB/s")
+    assert "http" not in str(caught.value)
 
 
 def test_a_period_waits_as_long_as_it_is_exposed(results):

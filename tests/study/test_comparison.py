@@ -13,7 +13,7 @@ from themis_opt.schedules.validation import validate
 from themis_opt.search.annealed import Annealed
 from themis_opt.search.exact import Exact
 from themis_opt.study import comparison as module
-from themis_opt.study.comparison import compare, solve
+from themis_opt.study.comparison import compare, solve, status_of
 
 TOYS = (
     "fig5.all_reduce.256MB",
@@ -238,3 +238,14 @@ def test_searches_count_evaluations_where_equal_input_must_give_equal_output(sea
 def test_policies_with_a_clock_share_the_time_limit(searches, figure_5):
     compare(figure_5, ["search", "baseline", "search:seed=1"], **LIMITS)
     assert searches[0].seconds <= LIMITS["time_limit"] / 2 <= searches[1].seconds <= LIMITS["time_limit"]
+
+
+@pytest.mark.parametrize(("gap", "status"), [(0.0, "optimal"), (2e-4, "near-optimal"), (0.02, "feasible")])
+def test_gaps_have_names(gap, status):
+    assert status_of(gap) == status
+
+
+def test_nccl_stands_beside_the_fixed_order_where_it_would_run():
+    assert "nccl" in usual_policies(themis_opt.load("dgx_h100_superpod.all_reduce.1GiB"))
+    assert "nccl" not in usual_policies(themis_opt.load("3d-fc_ring_sw.all_reduce.100MiB"))
+    assert "nccl" not in usual_policies(themis_opt.load("tpu_v4-4x4x4.all_reduce.1GiB"))

@@ -9,6 +9,7 @@ import traceback
 import pytest
 from background import read_until
 from six_layers import iteration
+from small_iterations import two_layers
 
 import themis_opt
 from themis_opt.base import allowance
@@ -317,3 +318,12 @@ class TestStudies:
         with pytest.raises(StorageError, match="cannot be read"):
             tune(instance, trials=1, storage=f"journal:{path}")
         assert path.read_text(encoding="utf-8") == content
+
+
+@pytest.mark.parametrize(("kind", "is_offered"), [("all_reduce", True), ("reduce_scatter", False)])
+def test_lines_to_paste_are_for_gradients_in_buckets(kind, is_offered):
+    """Where gradients are reduced and scattered, there is no DistributedDataParallel with buckets."""
+    verdict = tune(
+        two_layers(40_000, 40_000, kind), launching=("ddp",), launch_overhead="9 ms", trials=12, max_chunks=1
+    ).verdict
+    assert any(sentence.startswith("Paste") for sentence in verdict) is is_offered

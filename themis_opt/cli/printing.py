@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from themis_opt.schedules.schedule import Schedule
     from themis_opt.schedules.verification import VerifyReport
-    from themis_opt.study.columns import ResultColumn
 
 
 ShownColumns = Mapping[str, tuple[str, Form]]  # title and form of what a table shows, by the names of columns
@@ -103,18 +102,9 @@ def print_rows(title: str, rows: Sequence[Mapping[str, Any]], shown: ShownColumn
 
 def print_results(title: str, rows: Sequence[Mapping[str, Any]], schedules: Sequence["Schedule"]) -> None:
     """Print the rows of schedules by policy; their columns are those of :mod:`themis_opt.study.columns`."""
-    from themis_opt.study.columns import RESULT_COLUMNS
+    from themis_opt.study.columns import result_table
 
-    columns = [column for column in RESULT_COLUMNS if column.title and all(column.name in row for row in rows)]
-    texts = [_noted(column, [row[column.name] for row in rows], schedules) for column in columns]
-    policies = [str(row["policy"]) for row in rows]
-    print_table(title, ["policy", *(column.title for column in columns)], list(zip(policies, *texts, strict=True)))
-
-
-def _noted(column: "ResultColumn", values: Sequence[Any], schedules: Sequence["Schedule"]) -> list[str]:
-    """The cells of a column with what is to be noted about them."""
-    notes = [column.note(schedule) for schedule in schedules]
-    return [f"{cell} ({note})" if note else cell for cell, note in zip(cells(column.form, values), notes, strict=True)]
+    print_table(title, *result_table(rows, schedules))
 
 
 def times_in_words(schedule: "Schedule") -> str:

@@ -138,17 +138,11 @@ def _write(folder: Path, tuned: "Tuned") -> None:
 
 
 def _print(tuned: "Tuned") -> None:
-    from themis_opt.base.units import format_percent
-    from themis_opt.cli.printing import print_rows, say
+    from themis_opt.cli.printing import print_rows, say_all
     from themis_opt.study.columns import busy_in_words
-    from themis_opt.tuning.buckets import settings as lines_to_paste
 
     space = tuned.space
-    shorter = f"{format_percent(tuned.gain)} shorter than with" if tuned.gain > 0 else "no shorter than with"
-    say(f"Best of {tuned.num_run} settings: {space.describe(tuned.choice)}.")
-    say(f"It is {shorter} what users do today: {space.describe(space.reference)}.")
-    for line in lines_to_paste(tuned.choice):
-        say(f"Paste: {line}")
+    say_all(tuned.verdict)
     pairs = zip(tuned.default_schedules, tuned.schedules, strict=True)
     busy = [busy_in_words(schedule) for pair in pairs for schedule in pair]
     settings = {"default": space.describe(space.reference), "best": space.describe(tuned.choice)}
@@ -179,11 +173,12 @@ def _print_buckets(tuned: "Tuned") -> None:
     from themis_opt.cli.printing import print_rows
     from themis_opt.tuning.buckets import MIB
 
+    differ = len({row["iteration_ns"] for row in tuned.buckets}) > 1
     rows = [
         row | {"mb": f"{row['bucket_bytes'] / MIB:.4g}", "note": "best" if row["is_best"] else ""}
         for row in tuned.buckets
     ]
-    if rows:
+    if rows and differ:
         title = f"size of buckets with {tuned.choice['launching']}, all else as it is best"
         times: ShownColumns = {"iteration_ns": ("iteration", "time"), "gap": ("gap", "share")}
         print_rows(title, rows, {"mb": ("bucket, MiB", "text"), **times, "note": ("", "text")})

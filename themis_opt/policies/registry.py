@@ -21,6 +21,7 @@ from themis_opt.base.registries import Registry, is_import_path
 from themis_opt.policies.planning import Combined
 from themis_opt.policies.planning import Policy as Policy
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Kind
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import has_launches
 
@@ -55,11 +56,12 @@ LAUNCHING = Registry(
 USUAL_LAUNCHING, USUAL_CHUNK_POLICY = "fused", "hourglass"
 
 HEURISTICS = ("baseline+fifo", "themis+fifo", "themis+scf", "hourglass")
-"""What the reference schedule is compared with by default; speedups are relative to the first."""
+"""What `exact` is compared with by default; speedups are relative to the first."""
 
 REFERENCE = "exact"  # the policy that proves how good it is
+NCCL_NODE = 72  # NPUs of the largest domain of NVLink
 LAUNCHED = (
-    "fused/baseline+fifo",
+    "ddp/baseline+fifo",
     "fused/themis+scf",
     "fused/hourglass",
     "wait_free/hourglass",
@@ -68,19 +70,28 @@ LAUNCHED = (
     "dear/hourglass",
     "priority/hourglass",
 )
-"""The same where there is compute."""
+"""The same where there is compute: the first is what most run today."""
 
 
 def usual_policies(instance: Instance) -> tuple[str, ...]:
-    """What the reference is compared with on an instance by default; speedups are relative to the first."""
-    return LAUNCHED if has_launches(instance) else HEURISTICS
+    """What `exact` is compared with on an instance by default; speedups are relative to the first."""
+    if has_launches(instance):
+        return LAUNCHED
+    return (HEURISTICS[0], "nccl", *HEURISTICS[1:]) if is_served_by_nccl(instance) else HEURISTICS
+
+
+def is_served_by_nccl(instance: Instance) -> bool:
+    """Whether NCCL, or RCCL, would run on such a network: a node, and perhaps a network of switches between nodes."""
+    node, *between = instance.network.dimensions
+    inside = node.kind in (Kind.SWITCH, Kind.FULLY_CONNECTED) and node.size <= NCCL_NODE
+    return inside and len(between) <= 1 and all(dimension.kind is Kind.SWITCH for dimension in between)
 
 
 def every_policy(instance: Instance) -> tuple[str, ...]:
-    """Specifications of all policies for an instance, the reference last.
+    """Specifications of all policies for an instance, `exact` last.
 
     They are all chunk policies, with all dispatch rules if they take one; where there is compute, all launching
-    policies with the usual chunks, and what the reference is usually compared with.
+    policies with the usual chunks, and what `exact` is usually compared with.
     """
     if has_launches(instance):
         launched = (f"{name}/{USUAL_CHUNK_POLICY}" for name in LAUNCHING)

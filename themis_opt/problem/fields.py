@@ -1,5 +1,6 @@
 """What the documents of a problem share: frozen models, whole numbers, limits, and errors that name their field."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from pydantic_core import PydanticSerializationError
 
 from formulations.interruption import TimeUp
 from themis_opt.base.errors import InputError, suggestion
+
+# Messages of pydantic are for people here, who gain nothing from an address for each of them.
+os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
 
 MAX_DIMENSIONS = 12
 MAX_RAILS = 16

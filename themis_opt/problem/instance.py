@@ -323,6 +323,13 @@ class Instance(Model):
 
     __str__ = __repr__
 
+    def _repr_html_(self) -> str:
+        from themis_opt.base.html import page
+        from themis_opt.problem.description import dimension_rows, headline
+
+        rows = dimension_rows(self)
+        return page(headline(self).split("\n"), list(rows[0]), [list(row.values()) for row in rows])
+
     @cached_property
     def _document(self) -> str:
         """Everything that was said: comparing it is faster than field by field, for caches whose key an instance is."""

@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray, read_only
-from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, PICOSECONDS_PER_SECOND, format_short_time
+from themis_opt.base.html import page
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, PICOSECONDS_PER_SECOND, format_percent, format_short_time
 from themis_opt.problem.cost import StageCosts, wire_bytes
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
@@ -64,10 +64,8 @@ class Schedule:
         return f"<Schedule of {what}: {format_short_time(self.makespan)}>"
 
     def _repr_html_(self) -> str:
-        import pandas
-
-        shares = pandas.DataFrame({"dimension": list(self.busy), "busy": list(self.busy.values())})
-        return f"<p>{escape(repr(self)[1:-1])}</p>{shares.to_html(index=False, float_format='{:.1%}'.format)}"
+        rows = [(name, format_percent(share)) for name, share in self.busy.items()]
+        return page([repr(self)[1:-1]], ["dimension", "busy"], rows)
 
     def stage_rows(self) -> list[dict[str, Any]]:
         """One row per stage, by collective, chunk and position along the path of the chunk.

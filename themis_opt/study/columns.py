@@ -3,12 +3,12 @@
 A new column is one entry of :data:`RESULT_COLUMNS`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from themis_opt.base.units import Form as Form
-from themis_opt.base.units import nanoseconds
+from themis_opt.base.units import cells, nanoseconds
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
 from themis_opt.schedules.schedule import Schedule
@@ -110,3 +110,20 @@ def result_row(result: Judged) -> dict[str, Value]:
     columns = columns_of([result.schedule], judged=True)
     values = {column.name: column.value(result if column.judged else result.schedule) for column in columns}
     return {"policy": result.policy} | values
+
+
+ShownTable = tuple[Sequence[str], Sequence[Sequence[str]]]  # headings, and the cells of rows, as people read them
+
+
+def result_table(rows: Sequence[Mapping[str, Any]], schedules: Sequence[Schedule]) -> ShownTable:
+    """Rows of schedules by policy as a table: the columns that have a title and that all rows have."""
+    columns = [column for column in RESULT_COLUMNS if column.title and all(column.name in row for row in rows)]
+    texts = [_noted(column, [row[column.name] for row in rows], schedules) for column in columns]
+    policies = [str(row["policy"]) for row in rows]
+    return ["policy", *(column.title for column in columns)], list(zip(policies, *texts, strict=True))
+
+
+def _noted(column: ResultColumn, values: Sequence[Any], schedules: Sequence[Schedule]) -> list[str]:
+    """The cells of a column with what is to be noted about them."""
+    notes = [column.note(schedule) for schedule in schedules]
+    return [f"{cell} ({note})" if note else cell for cell, note in zip(cells(column.form, values), notes, strict=True)]

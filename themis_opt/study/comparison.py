@@ -11,6 +11,7 @@ from formulations.interruption import INTERRUPTION, TimeUp
 from formulations.limits import MIN_SECONDS, PROVEN_GAP, Limits
 from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
+from themis_opt.base.html import page
 from themis_opt.base.units import format_short_time
 from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, seconds_of, within
 from themis_opt.policies.registry import (
@@ -30,7 +31,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Reference
 from themis_opt.solving.bounds import bounds_of
-from themis_opt.study.columns import Value, result_row
+from themis_opt.study.columns import Value, result_row, result_table
 from themis_opt.study.plan_cache import PlanCache, Recalled
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ Sizes = Literal["equal", "free"]
 SIZES: tuple[Sizes, ...] = ("equal", "free")
 
 CONTENT_GAP = 0.01  # gap up to which a recalled schedule is not searched again, if its search had as much time
+NEAR_OPTIMAL = 0.01  # gap up to which a schedule is called so: less than a change of the runtime is worth
 SECONDS_PER_STAGE: Mapping[str, float] = {"baseline": 1e-6, "themis": 3e-6}
 """What policies take to plan and simulate on a slow core, by name; others take :data:`SLOWEST`."""
 
@@ -64,7 +66,7 @@ class Result:
     speedup : float
         Baseline makespan over this one.
     status : str
-        ``optimal`` if the gap is within 1e-4, else ``feasible``.
+        ``optimal`` if the gap is within 1e-4, ``near-optimal`` within a hundredth, else ``feasible``.
     """
 
     policy: str
@@ -117,6 +119,13 @@ class Comparison:
         """The result that is preferred, else the one with the least makespan."""
         return min(self.results, key=lambda result: (result.policy != self.preferred, result.makespan))
 
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What it comes to, in one to three sentences."""
+        from themis_opt.study.verdict import on_comparison  # which knows comparisons
+
+        return on_comparison(self)
+
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The makespans as bars across, and the bound as a line; on axes of a new figure if none are given."""
         from themis_opt.formats.plot import plot_times
@@ -131,13 +140,23 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        return str(self.to_frame().to_html(index=False, float_format="{:.6g}".format))
+        return page(
+            self.verdict,
+            *result_table([result.row() for result in self.results], [result.schedule for result in self.results]),
+        )
 
     def to_frame(self) -> "pandas.DataFrame":
         """One row per policy, with the columns of :meth:`Result.row`."""
         import pandas
 
         return pandas.DataFrame([result.row() for result in self.results])
+
+
+def status_of(gap: float) -> str:
+    """What a gap is called."""
+    if gap <= PROVEN_GAP:
+        return "optimal"
+    return "near-optimal" if gap <= NEAR_OPTIMAL else "feasible"
 
 
 def checked_sizes(text: str) -> Sizes:
@@ -389,7 +408,7 @@ class _Run:
         results = []
         for specification in order:
             schedule = self.schedules[specification]
-            status = "optimal" if schedule.makespan <= bound * (1 + PROVEN_GAP) else "feasible"
+            status = status_of(schedule.makespan / bound - 1)
             results.append(Result(specification, schedule, bound, baseline.makespan / schedule.makespan, status))
         return Comparison(
             self.instance,

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from formulations.limits import PROVEN_GAP
 from themis_opt.base.units import format_duration, format_percent, format_short_time
 from themis_opt.graphs.comparison import trees_beside
-from themis_opt.policies.launching.common import fusible
+from themis_opt.policies.launching.common import has_buckets
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.explanation import Explanation, ResourceTime, resource_time
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
@@ -57,9 +56,7 @@ def on_step(instance: Instance) -> tuple[str, ...]:
     Gradients that can be fused are in the buckets of PyTorch DistributedDataParallel, all other tensors alone, and
     chunks pass the dimensions in the fixed order.
     """
-    buckets = [
-        tensors for tensors in fusible(instance) if instance.exchanges[tensors[0]].kind is CollectiveKind.ALL_REDUCE
-    ]
+    buckets = has_buckets(instance)
     launching = "ddp" if buckets else "wait_free"
     if not instance.exchanges or count_stages(instance) > MOST_SIMULATED_STAGES:
         return ()

@@ -6,7 +6,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.allowance import Allowance
-from themis_opt.base.units import nanoseconds
+from themis_opt.base.html import page
+from themis_opt.base.units import format_percent, nanoseconds
+from themis_opt.policies.launching.common import has_buckets
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.tuning.history import Objective, Trial, front_of, ratio_of
 from themis_opt.tuning.parameters import Choice
@@ -15,6 +17,9 @@ from themis_opt.tuning.space import CaseMeasurement, Space
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
+
+
+LEAST_GAIN = 0.001  # share of the time below which a setting is not worth a change
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +53,29 @@ class Tuned:
         return f"<Tuned {self.space.name}: {self.space.describe(self.choice)}, {self.gain:.2%} saved>"
 
     def _repr_html_(self) -> str:
-        return str(self.to_frame().to_html(index=False, float_format="{:.6g}".format))
+        frame = self.to_frame()
+        return page(
+            self.verdict,
+            list(frame),
+            [
+                [f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row]
+                for row in frame.itertuples(index=False)
+            ],
+        )
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """The best setting, what it wins, and lines to paste where they win something."""
+        from themis_opt.tuning.buckets import settings
+
+        space, is_better, instance = self.space, self.gain >= LEAST_GAIN, self.space.instances[0]
+        shorter = f"{format_percent(self.gain)} shorter than with" if is_better else "no shorter than with"
+        today = "the buckets of PyTorch" if "launching" in self.choice else "the default of the Themis paper"
+        return (
+            f"Best of {self.num_run} settings: {space.describe(self.choice)}.",
+            f"It is {shorter} {today}: {space.describe(space.reference)}.",
+            *(f"Paste: {line}" for line in (settings(self.choice) if is_better and has_buckets(instance) else ())),
+        )
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The times of the default and of the best setting in the dearest case, and the bound as a line."""

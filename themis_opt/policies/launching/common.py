@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.plan import Launch, LaunchedPart, Order, TaskOf
 
 Bucket = tuple[int, ...]
@@ -49,6 +50,11 @@ def fusible(instance: Instance) -> list[Bucket]:
             key = (tensor.kind, tensor.span, tensor.element_bytes, instance.tasks[tensor.needed_task].stage)
             groups.setdefault(key, []).append(number)
     return [tuple(sorted(group, key=lambda t: (instance.exchanges[t].ready_task, t))) for group in groups.values()]
+
+
+def has_buckets(instance: Instance) -> bool:
+    """Whether gradients are reduced as DistributedDataParallel does, which has buckets."""
+    return any(instance.exchanges[tensors[0]].kind is CollectiveKind.ALL_REDUCE for tensors in fusible(instance))
 
 
 def launches_alone(instance: Instance) -> list[Launch]:
