@@ -6,7 +6,7 @@ Examples
 >>> instance = themis_opt.load("fig5.all_reduce.256MB")
 >>> comparison = themis_opt.solve(instance, time_limit=10)
 >>> [result.policy for result in comparison.results]
-['baseline+fifo', 'themis+fifo', 'themis+scf', 'hourglass', 'exact']
+['baseline+fifo', 'nccl', 'themis+fifo', 'themis+scf', 'hourglass', 'exact']
 >>> comparison.best.status
 'optimal'
 """
