@@ -100,6 +100,81 @@ MATRIX = (
     "NIC0\tPXB\tPXB\tSYS\t X \n\nLegend:\n  X    = Self\n"
 )
 
+INFRAGRAPH = """name: two hosts
+devices:
+- name: host
+  components:
+  - {name: xpu, choice: xpu, count: 2}
+  - {name: nvsw, choice: switch, count: 1}
+  - {name: pciesw, choice: custom, custom: {type: pcie}, count: 1}
+  - {name: card, choice: device, count: 2}
+  - {name: cpu, choice: cpu, count: 1}
+  links:
+  - {name: nvlink, physical: {bandwidth: {choice: gigabytes_per_second, gigabytes_per_second: 200}}}
+  - {name: pcie, physical: {bandwidth: {choice: gigatransfers_per_second, gigatransfers_per_second: 16}}}
+  edges:
+  - {ep1: {component: xpu}, ep2: {component: nvsw}, scheme: many2many, link: nvlink}
+  - {ep1: {component: xpu}, ep2: {component: pciesw}, scheme: many2many, link: pcie}
+  - {ep1: {component: "cpu[0]"}, ep2: {component: "pciesw[0]"}, scheme: one2one, link: pcie}
+  - {ep1: {component: "card[0:2].nic[0]"}, ep2: {component: pciesw}, scheme: many2many, link: pcie}
+- name: card
+  components:
+  - {name: nic, choice: nic, count: 1}
+  - {name: port, choice: port, count: 1}
+  links:
+  - {name: inside}
+  edges:
+  - {ep1: {component: nic}, ep2: {component: port}, scheme: one2one, link: inside}
+- name: switch
+  components:
+  - {name: asic, choice: switch, count: 1}
+  - {name: port, choice: port, count: 4}
+  links:
+  - {name: inside}
+  edges:
+  - {ep1: {component: asic}, ep2: {component: port}, scheme: many2many, link: inside}
+links:
+- name: eth
+  physical:
+    bandwidth: {choice: gigabits_per_second, gigabits_per_second: 200}
+    latency: {choice: us, us: 2}
+instances:
+- {name: host, device: host, count: 2}
+- {name: leaf, device: switch, count: 1}
+edges:
+- ep1: {instance: "host[0]", component: "card[0:2].port[0]"}
+  ep2: {instance: "leaf[0]", component: "port[0:2]"}
+  scheme: one2one
+  link: eth
+- ep1: {instance: "host[1]", component: "card[:].port"}
+  ep2: {instance: leaf, component: "port[2:]"}
+  scheme: one2one
+  link: eth
+"""
+GRAPHML = """<?xml version="1.0" encoding="UTF-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+  <key id="d0" for="node" attr.name="kind" attr.type="string"><default>npu</default></key>
+  <key id="d1" for="edge" attr.name="bandwidth" attr.type="string"/>
+  <key id="d2" for="edge" attr.name="latency" attr.type="double"/>
+  <graph id="G" edgedefault="undirected">
+    <node id="a"/><node id="b"/><node id="sw"><data key="d0">switch</data></node>
+    <edge source="a" target="sw"><data key="d1">50 GB/s</data><data key="d2">1e-6</data></edge>
+    <edge source="b" target="sw"><data key="d1">400 Gbps</data></edge>
+    <edge source="b" target="sw"><data key="d1">10000000000</data></edge>
+  </graph>
+</graphml>
+"""
+NODE_LINK = {
+    "directed": True, "multigraph": False, "graph": {"name": "one way"},
+    "nodes": [{"id": "a", "type": "xpu"}, {"id": "b"}, {"id": "c"}],
+    "links": [
+        {"source": "a", "target": "b", "bandwidth": "10 GB/s", "latency": "2 us"},
+        {"source": "b", "target": "a", "bandwidth": 5e9},
+        {"source": "b", "target": "c", "bandwidth": "10 GB/s"},
+        {"source": "c", "target": "a", "bandwidth": "10 GB/s"},
+    ],
+}  # fmt: skip
+
 DDP = {
     "world_size": 16, "backend_name": "nccl", "bucket_sizes": "41984000",
     "rebuilt_bucket_sizes": "8396800, 8396800, 8396800, 16793600", "has_rebuilt_buckets": 1,
@@ -195,6 +270,9 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
     "hugging-face": {"config.json": json.dumps(CONFIG)},
     "pytorch-trace": {"trace.json": pytorch_trace(OVERLAPPED)},
     "nccl-topology": {"topology.xml": TOPOLOGY, "graph.xml": GRAPH},
+    "infragraph": {"clos.yaml": INFRAGRAPH},
+    "graphml": {"ring.graphml": GRAPHML},
+    "node-link": {"triangle.json": json.dumps(NODE_LINK)},
     "nvidia-smi": {"topo.txt": MATRIX},
     "chakra": {"trace.0.et": chakra_trace()},
     "fjsp": {"shop.fjs": "2 3 1.5\n2 2 1 5 3 4 1 2 6\n1 1 1 7\n"},

@@ -3,9 +3,10 @@
 import json
 
 import pytest
-from reader_samples import RING_16, SYSTEM
+from reader_samples import INFRAGRAPH, RING_16, SYSTEM
 
 from themis_opt.formats.readers.registry import READERS, load
+from themis_opt.graphs.network import load_graph
 
 
 @pytest.fixture
@@ -48,3 +49,12 @@ def test_every_format_is_listed_with_its_files_and_meaning(succeed):
     rows = [row for row in json.loads(succeed("list", "formats", "--json")) if row["way"] == "in"]
     assert [row["name"] for row in rows] == list(READERS)
     assert all(row["files"].startswith("*") and row["meaning"] for row in rows)
+
+
+def test_a_graph_is_written_as_an_instance(succeed, save, tmp_path):
+    path = save(INFRAGRAPH, "hosts.yaml")
+    output = tmp_path / "hosts.json"
+    given = ("--collective", "all_gather", "--size", "1 MB", "--bandwidths", "inside=1TB/s")
+    printed = succeed("import", path, *given, "-o", output)
+    assert "two_hosts all_gather: 4 NPUs" in printed
+    assert load_graph(output).network.num_npus == 4

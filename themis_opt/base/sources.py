@@ -166,6 +166,7 @@ class Source:
             raise self.error("must not declare a document type or entities")
 
         parser.StartElementHandler, parser.EndElementHandler = start, end
+        parser.CharacterDataHandler = builder.data
         parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
         try:
             parser.Parse(self.data, True)

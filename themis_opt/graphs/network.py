@@ -14,12 +14,13 @@ from pydantic import Field, StrictBool, ValidationError, model_validator
 from formulations.flow_network import CapacityGraph
 from themis_opt.base.documents import schema_text
 from themis_opt.base.errors import InputError, suggestion
-from themis_opt.base.units import BytesPerSecond, Picoseconds
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, BytesPerSecond, Picoseconds
 from themis_opt.problem.catalog import read_model
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located
 from themis_opt.problem.instance import INSTANCE_FORMAT
 from themis_opt.problem.phases import CollectiveKind
+from themis_opt.workloads.files import laid_out
 
 Name = Annotated[str, Field(min_length=1, pattern=r"^[^,=\s]+$")]
 """What ``--lost`` and ``--slow`` name: without commas, equals signs and blanks."""
@@ -106,13 +107,15 @@ class GraphNetwork(Model):
 
     @cached_property
     def graph(self) -> "nx.DiGraph[str]":
-        """The network for algorithms of one's own: `bandwidth`, `latency` and `link` of edges, what nodes are."""
+        """The network for other algorithms: what nodes are, `bandwidth`, `latency` (seconds) and `link` of edges."""
         graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
         for node in self.nodes:
             graph.add_node(node.name, kind=node.kind, sums=node.sums, multicasts=node.multicasts)
         for link in self.links:
             for (tail, head), bandwidth in link.bandwidths.items():
-                graph.add_edge(tail, head, bandwidth=bandwidth, latency=link.latency, link=link.label)
+                graph.add_edge(
+                    tail, head, bandwidth=bandwidth, latency=link.latency / PICOSECONDS_PER_SECOND, link=link.label
+                )
         return graph
 
     @cached_property
@@ -283,6 +286,11 @@ class GraphInstance(Model):
         if self.collective.dimensions is not None:
             raise FieldError("a graph has no dimensions", "collectives[0].dimensions")
         return self
+
+
+def graph_text(instance: GraphInstance) -> str:
+    """The document of an instance, with the fields that are not as usual."""
+    return laid_out({"format": instance.format} | instance.model_dump(mode="json", exclude_defaults=True)) + "\n"
 
 
 def graph_schema() -> str:

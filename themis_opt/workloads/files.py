@@ -11,7 +11,7 @@ from themis_opt.problem.instance import Instance
 def instance_text(instance: Instance) -> str:
     """The JSON document of an instance, with the fields that were given."""
     document = {"format": instance.format} | instance.model_dump(mode="json", exclude_unset=True)
-    return _laid_out(document, "") + "\n"
+    return laid_out(document) + "\n"
 
 
 def write_instance(instance: Instance, path: Path) -> None:
@@ -19,15 +19,15 @@ def write_instance(instance: Instance, path: Path) -> None:
     write_atomically(path, instance_text(instance))
 
 
-def _laid_out(value: Any, indent: str) -> str:
+def laid_out(value: Any, indent: str = "") -> str:
     """JSON with objects that hold no objects on one line, and everything around them indented."""
     if not _holds_objects(value):
         return _on_one_line(value)
     deeper = indent + "  "
     if isinstance(value, dict):
-        lines = [f"{deeper}{json.dumps(key)}: {_laid_out(part, deeper)}" for key, part in value.items()]
+        lines = [f"{deeper}{json.dumps(key)}: {laid_out(part, deeper)}" for key, part in value.items()]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
-    return "[\n" + ",\n".join(deeper + _laid_out(part, deeper) for part in value) + f"\n{indent}]"
+    return "[\n" + ",\n".join(deeper + laid_out(part, deeper) for part in value) + f"\n{indent}]"
 
 
 def _holds_objects(value: Any) -> bool:

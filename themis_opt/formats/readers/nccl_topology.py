@@ -1,5 +1,7 @@
 """Topology (``NCCL_TOPO_DUMP_FILE``) and graph (``NCCL_GRAPH_DUMP_FILE``) files of NCCL, in XML: two dimensions.
 
+GPUs that are not wired alike, and the files of several nodes, are a graph (:mod:`~.nccl_box`).
+
 A topology describes one node: GPUs with their NVLinks, and network adapters.  A graph file says the bandwidth that NCCL
 listed on channels within a node and between nodes.  Neither says how many nodes there are: two, unless a file is named
 after their number, as in ``topology.16nodes.xml``.
@@ -14,8 +16,9 @@ import re
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
+from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
-from themis_opt.formats.readers.parts import Part, Reader, only
+from themis_opt.formats.readers.parts import Part, Reader
 from themis_opt.problem.network import Dimension, Kind, Network
 
 NVLINK_BANDWIDTH = {7: 20.0, 8: 20.0, 9: 20.6, 10: 40.1}
@@ -28,6 +31,7 @@ PCI_BANDWIDTH_PER_LANE = {"2.5": 0.25, "5": 0.5, "8": 1.0, "16": 2.0, "32": 4.0}
 
 STEP_LATENCIES = {"nvlink": "3.4 us", "pci": "5.7 us", "net": "14 us"}
 USUAL_NODES = 2
+UNITS_IN_WORDS = "GB/s are 10^9 bytes per second; latencies are those of NCCL's model"
 CHANNEL_PATTERNS = {
     "4": "ring",
     "1": "balanced tree",
@@ -42,15 +46,41 @@ def _recognizes(source: Source) -> bool:
     return bool(re.search(r"<(system|graphs)\b", source.head))
 
 
+class NoProduct(InputError):
+    """A network that is no product of dimensions."""
+
+
 def _read(sources: Sequence[Source]) -> Part:
-    source = only(sources, "topology")
-    root = source.xml()
-    readers = {"system": _topology, "graphs": _graph}
-    read = source.choice(root.tag, readers, "root element")
+    roots = [(source, source.xml()) for source in sources]
+    for source, root in roots if len(roots) > 1 else ():
+        source.choice(root.tag, {"system": None}, "root element")
+        _check_version(source, root)
+    if len(roots) > 1:
+        return _graph_of_boxes("boxes", roots, f"NCCL: {len(roots)} nodes, one for each file; {UNITS_IN_WORDS}.")
+    return _read_one(*roots[0])
+
+
+def _check_version(source: Source, root: Element) -> None:
     if root.get("version") not in ("1", "2"):
         raise source.error("must be 1 or 2", f"{root.tag}.version", root.get("version"))
+
+
+def _graph_of_boxes(name: str, roots: Sequence[tuple[Source, Element]], note: str) -> Part:
+    from themis_opt.formats.readers.nccl_box import boxes  # it needs what is here
+
+    network = boxes(name, roots)
+    return Part(graph=lambda _: network, notes=(note,))
+
+
+def _read_one(source: Source, root: Element) -> Part:
+    readers = {"system": _topology, "graphs": _graph}
+    read = source.choice(root.tag, readers, "root element")
+    _check_version(source, root)
     nodes, note = nodes_of(source)
-    dimensions = [dimension for dimension in read(source, root, nodes) if dimension]
+    try:
+        dimensions = [dimension for dimension in read(source, root, nodes) if dimension]
+    except NoProduct as error:
+        return _graph_of_boxes(source.path.stem, [(source, root)] * nodes, f"{note[:-1]}; a graph, since {error}.")
     if not dimensions:
         raise source.error("has one GPU and one node: nothing is exchanged")
     return Part(network=Network(name=source.path.stem, dimensions=tuple(dimensions)), notes=(note,))
@@ -63,7 +93,7 @@ def nodes_of(source: Source) -> tuple[int, str]:
     if nodes < 1:
         raise source.error("must be 1 or more", "nodes in the name", nodes)
     said = "" if match else ", since its name says no number such as 16nodes"
-    return nodes, f"NCCL: {nodes} nodes{said}; GB/s are 10^9 bytes per second; latencies are those of NCCL's model."
+    return nodes, f"NCCL: {nodes} nodes{said}; {UNITS_IN_WORDS}."
 
 
 def _topology(source: Source, root: Element, nodes: int) -> tuple[Dimension | None, Dimension | None]:
@@ -100,8 +130,7 @@ def _inside(source: Source, root: Element, gpus: Sequence[Element]) -> Dimension
         return None
     bandwidths = [_nvlinks(source, gpu) for gpu in gpus]
     if len(set(bandwidths)) > 1:
-        rule = "must be the same for all GPUs: a network whose NPUs differ is no product of dimensions"
-        raise source.error(rule, "nvlink GB/s", sorted(set(bandwidths)))
+        raise NoProduct(f"GPUs have {min(bandwidths):g} to {max(bandwidths):g} GB/s of NVLinks")
     if bandwidths[0]:
         targets = {link.get("tclass") for gpu in gpus for link in gpu.iter("nvlink")}
         switched = targets == {"0x068000"}
@@ -117,13 +146,13 @@ def _nvlinks(source: Source, gpu: Element) -> float:
     links = list(gpu.iter("nvlink"))
     if not links:
         return 0.0
-    capability = _whole(source, gpu, "sm") // 10
+    capability = whole_attribute(source, gpu, "sm") // 10
     if capability not in NVLINK_BANDWIDTH:
         known = ", ".join(f"{generation}x" for generation in NVLINK_BANDWIDTH)
         raise source.error(
             f"must be one of {known}: the bandwidth of other NVLinks is not known", "gpu.sm", gpu.get("sm")
         )
-    return sum(_whole(source, link, "count") for link in links) * NVLINK_BANDWIDTH[capability]
+    return sum(whole_attribute(source, link, "count") for link in links) * NVLINK_BANDWIDTH[capability]
 
 
 def _check_pairs(source: Source, gpus: Sequence[Element]) -> None:
@@ -132,27 +161,27 @@ def _check_pairs(source: Source, gpus: Sequence[Element]) -> None:
         counts: dict[str, int] = {}
         for link in gpu.iter("nvlink"):
             target = link.get("target", "")
-            counts[target] = counts.get(target, 0) + _whole(source, link, "count")
+            counts[target] = counts.get(target, 0) + whole_attribute(source, link, "count")
         if len(counts) != len(gpus) - 1 or len(set(counts.values())) > 1:
-            rule = "must be as many to each other GPU: pairs that differ are no product of dimensions"
-            raise source.error(rule, f"nvlinks of gpu {gpu.get('dev')}", sorted(counts.values()))
+            raise NoProduct("pairs of GPUs have different numbers of NVLinks")
 
 
 def _pci(source: Source, root: Element, gpu: Element) -> float:
     for pci in root.iter("pci"):
         if gpu in list(pci):
             speed = (pci.get("link_speed") or "").split(" ")[0].removesuffix(".0")
-            lanes = _whole(source, pci, "link_width")
+            lanes = whole_attribute(source, pci, "link_width")
             return float(source.choice(speed, PCI_BANDWIDTH_PER_LANE, "pci.link_speed")) * max(lanes, 1)
     raise source.error("stands in no pci element, so that its bandwidth is not known", "gpu", gpu.get("dev"))
 
 
 def _speed(source: Source, net: Element) -> float:
-    speed = _whole(source, net, "speed", usual="0")
+    speed = whole_attribute(source, net, "speed", usual="0")
     return speed / MEGABITS_PER_GIGABYTE if speed > 0 else NO_SPEED
 
 
-def _whole(source: Source, element: Element, name: str, usual: str | None = None) -> int:
+def whole_attribute(source: Source, element: Element, name: str, usual: str | None = None) -> int:
+    """A whole number. Raises InputError if it is none."""
     text = element.get(name, usual)
     if text is None or not re.fullmatch(r"-?[0-9]{1,9}", text):
         raise source.error("must be a whole number", f"{element.tag}.{name}", text)

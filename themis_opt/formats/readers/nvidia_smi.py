@@ -1,17 +1,26 @@
 """Output of ``nvidia-smi topo -m``: which link lies between every two GPUs of a node.
 
-The matrix says ``NVn`` for n NVLinks, else the way through PCI and CPUs.  It says neither the generation of the links
-nor the speed of adapters: bandwidths are of NVLinks of 25 GB/s, and of PCI 4.0 with 16 lanes; of the network between
-nodes nothing is read.
+GPUs with different numbers of NVLinks are a graph: of these alone where they join all GPUs, else with the PCI switches
+that the ways through them tell apart.
+
+The matrix says ``NVn`` for n NVLinks, else the way through PCI and CPUs.  It says neither the generation of links nor
+the speed of adapters: bandwidths are of NVLinks of 25 GB/s, and of PCI 4.0 with 16 lanes; of the network between nodes
+nothing is read.
 Source: https://docs.nvidia.com/deploy/nvidia-smi, ``topo``; legend of the output itself.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+import networkx as nx
 
 from themis_opt.base.sources import Source
+from themis_opt.formats.readers.cables import ReadCable, cabled, plain_name, reached, simplified
+from themis_opt.formats.readers.nccl_box import GIGA, NVLINK_LATENCY, PCI_LATENCY
 from themis_opt.formats.readers.nccl_topology import within
 from themis_opt.formats.readers.parts import Part, Reader, only
+from themis_opt.graphs.network import GraphNetwork
 from themis_opt.problem.network import Kind, Network
 
 NVLINK = 25.0  # GB/s of one NVLink in one direction, by its data sheets since Volta
@@ -31,8 +40,14 @@ def _read(sources: Sequence[Source]) -> Part:
     size = len(matrix)
     pairs = {matrix[i][j] for i in range(size) for j in range(size) if i != j}
     if len(pairs) > 1:
-        rule = "must be one kind of link between all GPUs: pairs that differ are no product of dimensions"
-        raise source.error(rule, "links", ", ".join(sorted(pairs)))
+        for i, j in combinations(range(size), 2):
+            if matrix[i][j] != matrix[j][i]:
+                raise source.error(
+                    "must be the same both ways", f"GPU{i} and GPU{j}", f"{matrix[i][j]}, {matrix[j][i]}"
+                )
+        network = _graph(source.path.stem, matrix)
+        note = "nvidia-smi: a graph, since links differ; 25 GB/s per NVLink and direction, 32 GB/s of PCI are assumed."
+        return Part(graph=lambda _: network, notes=(note,))
     (link,) = pairs
     match = LINK.fullmatch(link)
     bandwidth = int(match[1]) * NVLINK if match else PCI
@@ -40,6 +55,37 @@ def _read(sources: Sequence[Source]) -> Part:
     each = "25 GB/s per NVLink and direction" if match else "32 GB/s, PCI 4.0 with 16 lanes"
     note = f"nvidia-smi: {link} between all GPUs; bandwidth {each} is an assumption, latency that of NCCL's model."
     return Part(network=Network(name=source.path.stem, dimensions=(dimension,)), notes=(note,))
+
+
+def _graph(name: str, matrix: Sequence[Sequence[str]]) -> GraphNetwork:
+    """GPUs with their NVLinks, and PCI switches where those do not join all."""
+    npus = [f"gpu{number}" for number in range(len(matrix))]
+    cables = [
+        ReadCable.both_ways(npus[i], npus[j], int(match[1]) * NVLINK * GIGA, NVLINK_LATENCY)
+        for i, j in combinations(range(len(matrix)), 2)
+        if (match := LINK.fullmatch(matrix[i][j]))
+    ]
+    joined = nx.Graph([(cable.tail, cable.head) for cable in cables])
+    if len(joined) < len(npus) or not nx.is_connected(joined):
+        cables += simplified(npus, _pci_tree(npus, matrix))
+    return cabled(plain_name(name), reached(npus, cables), cables)
+
+
+def _pci_tree(npus: Sequence[str], matrix: Sequence[Sequence[str]]) -> Iterator[ReadCable]:
+    """A switch for every group of GPUs whose ways are so short, below the switch of the larger group around it."""
+    tops = {name: name for name in npus}
+    for level, path in enumerate(PATHS):
+        near: nx.Graph[str] = nx.Graph()
+        near.add_nodes_from(tops[name] for name in npus)
+        for i, j in combinations(range(len(npus)), 2):
+            if matrix[i][j] in PATHS[: level + 1]:
+                near.add_edge(tops[npus[i]], tops[npus[j]])
+        for number, group in enumerate(sorted(map(sorted, nx.connected_components(near)))):
+            if len(group) > 1:
+                switch = f"{path.lower()}{number}"
+                for top in group:
+                    yield ReadCable.both_ways(top, switch, PCI * GIGA, PCI_LATENCY // 2 if top in npus else 0)
+                tops |= {name: switch for name, top in tops.items() if top in group}
 
 
 def _matrix(source: Source) -> list[list[str]]:

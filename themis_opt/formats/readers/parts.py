@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
+from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import located
@@ -33,6 +34,7 @@ class Machine:
 class Part:
     """The part of a problem that the files of one format describe.
 
+    `graph`: the network where it is no product of dimensions, from bandwidths of links that files leave out.
     `change`: adds to a machine what the files say of it.
     `workload`: makes the problem on a machine; on None, where no file describes one, it must bring one or refuse.
     `notes`: how units were read, and what was assumed or left out: one sentence each.
@@ -44,6 +46,7 @@ class Part:
     """
 
     network: Network | None = None
+    graph: Callable[[Mapping[str, float]], GraphNetwork] | None = None
     change: Callable[[Machine], Machine] | None = None
     workload: Callable[[Machine | None], Instance] | None = None
     notes: tuple[str, ...] = ()
@@ -72,11 +75,15 @@ class Reader(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """The collective where files describe a network alone; as many chunks as files say, if not given."""
+    """The collective where files describe a network alone; as many chunks as files say, if not given.
+
+    `bandwidths`: bytes per second of links by name, where a graph leaves them out.
+    """
 
     kind: str = "all_reduce"
     size: str | int = "100 MB"
     chunks: int | None = None
+    bandwidths: Mapping[str, float] = field(default_factory=dict)
 
 
 def only(sources: Sequence[Source], what: str) -> Source:
@@ -116,6 +123,31 @@ def assemble(parts: Sequence[Part], request: Request | None = None) -> tuple[Ins
     if notes:
         instance = instance.replace(description=" ".join([instance.description, *notes]).strip())
     return instance, tuple(notes)
+
+
+def assemble_graph(parts: Sequence[Part], request: Request) -> GraphInstance | None:
+    """The problem on a graph; None where no part is one.
+
+    Raises InputError if it stands beside other files, or the graph breaks a rule.
+    """
+    graphs = [part for part in parts if part.graph]
+    if not graphs:
+        return None
+    if len(parts) > 1:
+        raise InputError("is a graph, which stands alone", source=graphs[0].source)
+    (part,) = graphs
+    if request.chunks is not None:
+        raise InputError("is not for graphs, whose chunks are chosen", field="--chunks", value=request.chunks)
+    try:
+        network = part.graph(request.bandwidths) if part.graph else None
+        name = f"{network.name or 'graph'} {request.kind}" if network else ""
+        what = [{"kind": request.kind, "size": request.size}]
+        notes = " ".join(part.notes)
+        return GraphInstance.model_validate(
+            {"name": name, "description": notes, "network": network, "collectives": what}
+        )
+    except ValidationError as error:
+        raise located(error).within(part.source) from None
 
 
 def _names(parts: Sequence[Part]) -> str:

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from themis_opt.base.errors import InputError
 from themis_opt.base.registries import Registry
 from themis_opt.base.sources import Source
-from themis_opt.formats.readers.parts import Machine, Part, Reader, Request, assemble
+from themis_opt.formats.readers.parts import Machine, Part, Reader, Request, assemble, assemble_graph
+from themis_opt.graphs.network import GraphInstance
 from themis_opt.problem import catalog
 from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
@@ -21,6 +22,7 @@ READERS = Registry(
     "themis_opt.readers",
     {
         OWN_FORMAT: "themis_opt.problem.catalog:read_instance",
+        "infragraph": "themis_opt.formats.readers.infragraph:READER",
         "astra-sim-network": "themis_opt.formats.readers.astra_sim_network:READER",
         "astra-sim-system": "themis_opt.formats.readers.astra_sim_system:READER",
         "astra-sim-groups": "themis_opt.formats.readers.astra_sim_groups:READER",
@@ -30,6 +32,8 @@ READERS = Registry(
         "nccl-tests": "themis_opt.formats.readers.nccl_tests:READER",
         "nccl-inspector": "themis_opt.formats.readers.nccl_inspector:READER",
         "nccl-topology": "themis_opt.formats.readers.nccl_topology:READER",
+        "graphml": "themis_opt.formats.readers.graph_files:GRAPHML",
+        "node-link": "themis_opt.formats.readers.graph_files:NODE_LINK",
         "nvidia-smi": "themis_opt.formats.readers.nvidia_smi:READER",
         "pytorch-ddp": "themis_opt.formats.readers.ddp_logging:READER",
         "pytorch-shapes": "themis_opt.formats.readers.models:LISTING",
@@ -56,7 +60,10 @@ def load(source: str | Path) -> Instance:
     _, reader, path = _recognized(source)
     if not isinstance(reader, Reader):
         return reader(path)
-    return assemble([_part(reader, [Source(path)])])[0]
+    part = _part(reader, [Source(path)])
+    if part.graph:
+        raise InputError("is a graph: 'themis-opt import' makes a document of it", source=str(path))
+    return assemble([part])[0]
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class Import:
     `pictures`: each draws into a file of the given name.
     """
 
-    instance: Instance
+    instance: Instance | GraphInstance
     formats: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     tables: Mapping[str, Sequence[Mapping[str, str]]]
@@ -112,6 +119,10 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
         file_formats.append((str(file), name))
     parts = [part for reader, paths in readers.values() for part in _parts(reader, paths, alone=len(readers) == 1)]
     needs_request = not any(part.workload for part in parts)
+    graph = assemble_graph(parts, request or Request())
+    if graph is not None:
+        notes = tuple(note for part in parts for note in part.notes)
+        return Import(graph, tuple(file_formats), notes, {}, ())
     instance, notes = assemble(parts, request or (Request() if needs_request else None))
     judged = [part.judge(instance) for part in parts if part.judge]
     return Import(
