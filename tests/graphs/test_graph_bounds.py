@@ -194,3 +194,15 @@ def test_the_cut_is_named_by_boxes() -> None:
 def test_latency_is_the_longest_distance() -> None:
     instance = shipped("mesh_4x4")
     assert graph_bounds(instance)["latency"].picoseconds == 6 * 500_000
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
+def test_latency_and_bandwidth_are_bounded_at_once(kind: str) -> None:
+    bounds = graph_bounds(shipped("h100_8_8_8_4", kind=kind, size="1 MiB"))
+    assert bounds["arrival"].picoseconds > 1.2 * max(bounds["cut"].picoseconds, bounds["latency"].picoseconds)
+
+
+def test_arrivals_are_no_earlier_than_the_farthest_npu_or_the_least_cut() -> None:
+    for kind in ("broadcast", "reduce", "all_gather", "all_to_all"):
+        bounds = graph_bounds(shipped("torus_8x8", kind=kind, size="64 KiB"))
+        assert bounds["arrival"].picoseconds >= bounds["latency"].picoseconds

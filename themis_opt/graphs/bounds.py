@@ -1,19 +1,21 @@
 """What no schedule on a graph beats: one row for each reason, and in words what decides."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import inf
 from typing import Literal
 
-from formulations.concurrent_flow import concurrent_flow, distances, length_bound
-from formulations.flow_network import CapacityGraph
+from formulations.concurrent_flow import concurrent_flow, distances, length_bound, node_classes
+from formulations.flow_network import CapacityGraph, reversed_arcs
+from formulations.quickest_flow import quickest_arrival
 from formulations.shared_roots import partition_bound, share_roots
 from formulations.worst_cut import WorstCut, worst_broadcast, worst_cut
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_link
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
+from themis_opt.graphs.plan import num_elements, shares
 from themis_opt.problem.phases import CollectiveKind
 
 Reach = Literal["any algorithm", "trees"]
@@ -47,7 +49,8 @@ class GraphBound:
 
 def graph_bounds(instance: GraphInstance) -> dict[str, GraphBound]:
     """All bounds of an instance by name, those of any algorithm first."""
-    return {bound.name: bound for bound in (*_volume_bounds(instance), _latency_bound(instance))}
+    bounds = (*_volume_bounds(instance), _latency_bound(instance), *_arrival_bounds(instance))
+    return {bound.name: bound for bound in bounds}
 
 
 def best_bound(instance: GraphInstance, *, trees: bool = False) -> GraphBound:
@@ -116,13 +119,14 @@ def _all_reduce_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
     network = instance.network
     sides = [_root_cut(instance, turned=turned) for turned in (False, True)]
     yield max(sides, key=lambda bound: bound.picoseconds)
+    least = min(network.latencies.values())  # after the last byte
     if not network.switches_that("sums") and not network.switches_that("multicasts"):
         units = partition_bound(network.capacities)
         words = "messages between parts of the graph: two for each part but one"
-        yield GraphBound("partition", _picoseconds(instance, units), "any algorithm", words)
+        yield GraphBound("partition", _picoseconds(instance, units) + least, "any algorithm", words)
     rate = Fraction(_tree_rate(network)) * Fraction(1 + SOLVER_TOLERANCE)
     words = "linear programme of trees whose roots share the data freely"
-    yield GraphBound("trees", _picoseconds(instance, rate), "trees", words)
+    yield GraphBound("trees", _picoseconds(instance, rate) + least, "trees", words)
 
 
 @lru_cache(maxsize=64)
@@ -153,6 +157,76 @@ def _latency_bound(instance: GraphInstance) -> GraphBound:
     distance, source, sink = max(reach)
     words = f"distance between {network.nodes[source].name} and {network.nodes[sink].name}"
     return GraphBound("latency", Fraction(distance), "any algorithm", words)
+
+
+def _arrival_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
+    """When some NPU can have what it needs of others, by latencies and bandwidths at once."""
+    network = instance.network
+    if not any(network.latencies.values()) or len(network.arcs) > MOST_ARRIVAL_LINKS:
+        return
+    size = instance.collective.element_bytes * PICOSECONDS_PER_SECOND / network.unit
+    arrivals = []
+    for is_turned in _arrival_sides(instance.kind):
+        graph, latencies = network.capacities, network.latencies
+        if is_turned:
+            graph, latencies = graph.reversed, reversed_arcs(latencies)
+        for sources, sink in _meetings(instance, graph, latencies):
+            elements = _elements_between(instance, sources, sink)
+            time = quickest_arrival(graph, latencies, sources, sink, elements * size)
+            ends = [words_of(network, sources), network.nodes[sink].name]
+            arrivals.append((time, f"data on the way from {ends[is_turned]} to {ends[not is_turned]}"))
+    time, words = max(arrivals)
+    yield GraphBound("arrival", Fraction(time), "any algorithm", words)
+
+
+MOST_ARRIVAL_LINKS, MOST_SINKS = 600, 6
+"""Link directions up to which arrivals are computed, and NPUs for which they are: a tenth of a second."""
+
+
+def _arrival_sides(kind: CollectiveKind) -> tuple[bool, ...]:
+    """Whether data are followed to one NPU (False), or from one NPU on the graph turned around (True)."""
+    match kind:
+        case CollectiveKind.REDUCE_SCATTER | CollectiveKind.REDUCE:
+            return (True,)
+        case CollectiveKind.ALL_TO_ALL:
+            return (False, True)
+    return (False,)
+
+
+def _meetings(
+    instance: GraphInstance, graph: CapacityGraph, latencies: Mapping[tuple[int, int], int]
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Sources and sinks that may decide: all others of a sink, and those far off; single ones for whole buffers."""
+    npus, divided = graph.terminals, instance.kind in DIVIDED_KINDS
+    classes = node_classes(graph)
+    sinks = list({classes[npu]: npu for npu in reversed(npus)}.values())[:MOST_SINKS]
+    if divided:
+        for sink in sinks:
+            reach = distances(graph.num_nodes, reversed_arcs(latencies), sink)
+            ranges = sorted({reach[npu] for npu in npus if npu != sink}, reverse=True)
+            for least in ranges[:: -(-len(ranges) // MOST_SINKS)] + ranges[-1:]:
+                yield tuple(npu for npu in npus if npu != sink and reach[npu] >= least), sink
+        return
+    rooted = instance.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
+    for source in (instance.root,) if rooted else sinks:
+        reach = distances(graph.num_nodes, latencies, source)
+        others = sorted((npu for npu in npus if npu != source), key=lambda npu: -reach[npu])
+        for sink in dict.fromkeys((others[0], *(npu for npu in sinks if npu != source))):
+            yield (source,), sink
+
+
+DIVIDED_KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL)
+"""Kinds in which every NPU has a share of the buffer."""
+
+
+def _elements_between(instance: GraphInstance, sources: tuple[int, ...], sink: int) -> int:
+    """Elements that one NPU needs of others, or others need of it."""
+    if instance.kind not in DIVIDED_KINDS:
+        return num_elements(instance)
+    parts = shares(instance)
+    if instance.kind is CollectiveKind.ALL_TO_ALL:
+        return len(sources) * min(parts.values())
+    return sum(parts[source] for source in sources)
 
 
 def words_of(network: GraphNetwork, nodes: Iterable[int]) -> str:

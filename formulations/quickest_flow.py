@@ -1,0 +1,81 @@
+r"""Quickest flow: when a terminal can have data of others, with latencies and bandwidths in one bound.
+
+Sets and data
+    Nodes V, arcs e = (u, w) of capacity :math:`b_e` and latency :math:`a_e`, a set of sources that together have an
+    amount D at time 0, and a sink that needs all of it.
+
+Variables
+    :math:`l_e \ge 0`, how long arc e counts; :math:`p_u`, a time for each node.
+
+Objective
+    maximise :math:`p_t` for the sink t
+
+Constraints
+    1. :math:`p_s = 0` for every source s;
+    2. :math:`p_w \le p_u + a_e + l_e` for every arc;
+    3. :math:`\sum_e b_e l_e \le D`.
+
+Bound
+    No algorithm is over before :math:`p_t`.  Suppose one is, at T < :math:`p_t`.  Call (u, :math:`\tau`), node u at a
+    time, early if :math:`\tau < p_u`.  Sources are never early, and the sink always is until T.  A node that keeps
+    data does not become early.  So the sink's knowledge of the data is a function of what arcs carried from nodes that
+    were not early to nodes that were: sent from u at :math:`\tau \ge p_u`, and received at
+    :math:`\tau + a_e < p_w`.  By (2) that is less than :math:`l_e` of time, so that by (3) less than D was carried
+    (the bound is that of cuts, in the network over time: L. Ford, D. Fulkerson, 1958,
+    https://doi.org/10.1287/opre.6.3.419).  Without capacities it is the distance, without latencies the least cut.
+
+    With sources and sink in exchange, and arcs turned around, it holds as well: one node has independent data for
+    several others, and the bound is the time at which none of them can have all of its own.
+
+Method
+    GLOP solves it.  Its :math:`l_e` are rounded down to whole units of time, so that (3) holds in exact arithmetic;
+    :math:`p` are the distances under :math:`a_e + l_e`, which are best for given :math:`l`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+from ortools.linear_solver import pywraplp
+
+from formulations.concurrent_flow import distances
+from formulations.flow_network import CapacityGraph
+
+Latencies = Mapping[tuple[int, int], int]
+
+USED_AMOUNT = 1 - 1e-9
+"""Share of the amount that is used, since the solver may exceed (3) by a little."""
+
+
+def quickest_arrival(
+    graph: CapacityGraph, latencies: Latencies, sources: Iterable[int], sink: int, amount: Fraction
+) -> int:
+    """The bound, in the unit of latencies; `amount` in that unit of time for a unit of capacity."""
+    starts = sorted(sources)
+    counted = _counted_times(graph, latencies, starts, sink, amount)
+    if sum(graph.arcs[arc] * time for arc, time in counted.items()) > amount:
+        counted = dict.fromkeys(graph.arcs, 0)
+    lengths = {arc: latencies[arc] + time for arc, time in counted.items()}
+    source = graph.num_nodes
+    lengths |= {(source, start): 0 for start in starts}
+    return distances(graph.num_nodes + 1, lengths, source)[sink]
+
+
+def _counted_times(
+    graph: CapacityGraph, latencies: Latencies, sources: list[int], sink: int, amount: Fraction
+) -> dict[tuple[int, int], int]:
+    """How long each arc counts, rounded down."""
+    unit = float(amount) / max(graph.arcs.values()) + max(latencies.values())
+    largest = max(graph.arcs.values())
+    solver = pywraplp.Solver.CreateSolver("GLOP")
+    infinity = solver.infinity()
+    counted = {arc: solver.NumVar(0, infinity, "") for arc in graph.arcs}
+    times = [solver.NumVar(0, 0 if node in sources else infinity, "") for node in range(graph.num_nodes)]
+    for (tail, head), length in counted.items():
+        solver.Add(times[head] <= times[tail] + latencies[tail, head] / unit + length)  # (2)
+    used = solver.Sum([capacity / largest * counted[arc] for arc, capacity in graph.arcs.items()])
+    solver.Add(used <= float(amount) / largest / unit)  # (3)
+    solver.Maximize(times[sink])
+    if solver.Solve() != pywraplp.Solver.OPTIMAL:
+        return dict.fromkeys(graph.arcs, 0)
+    return {arc: math.floor(max(length.solution_value(), 0.0) * unit * USED_AMOUNT) for arc, length in counted.items()}
