@@ -1,6 +1,6 @@
 """Checks of the runtime beside the table of measure.py: each writes its figures into reports/execution/checks.json.
 
-python tests/benchmarks/execution/checks.py random|faults|iterations|overhead|calibration|hook
+python reports/execution/checks.py random|faults|iterations|overhead|calibration|hook
 """
 
 import json
@@ -39,11 +39,11 @@ from themis_opt.runtime.program import RunOptions, compile_program
 from themis_opt.runtime.worker import FAULT_VARIABLE
 from themis_opt.workloads.files import write_instance
 
-sys.path.append(str(Path(__file__).parents[2] / "runtime"))
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "runtime"))
 
 from in_threads import first_fault
 
-FILE = Path(__file__).parents[3] / "reports" / "execution" / "checks.json"
+FILE = Path(__file__).with_name("checks.json")
 ALGORITHMS = ("ring", "direct", "halving_doubling")
 KINDS = [kind for kind in CollectiveKind if kind is not CollectiveKind.SEND]
 

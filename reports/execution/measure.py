@@ -1,7 +1,7 @@
 """Measures predicted beside measured times of schedules on this machine; rows go to reports/execution as they arrive.
 
-python tests/benchmarks/execution/measure.py --seconds 270    # until all cases have rows
-python tests/benchmarks/execution/draw.py                     # README.md and pictures from the rows
+python reports/execution/measure.py --seconds 270    # until all cases have rows
+python reports/execution/draw.py                     # README.md and pictures from the rows
 """
 
 import argparse
@@ -18,7 +18,7 @@ from themis_opt.runtime.coordinator import Coordinator, local
 from themis_opt.runtime.execution import execute
 from themis_opt.runtime.program import RunOptions
 
-ROWS = Path(__file__).parents[3] / "reports" / "execution" / "rows.csv"
+ROWS = Path(__file__).with_name("rows.csv")
 
 POLICIES = ("baseline+fifo", "baseline+scf", "themis+fifo", "themis+scf", "hourglass", "search:evaluations=2000")
 

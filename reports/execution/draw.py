@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from themis_opt.formats.gantt import save_figure
 from themis_opt.formats.palette import INK, LINE, QUIET
 
-HERE = Path(__file__).parents[3] / "reports" / "execution"
-TEXT = Path(__file__).with_name("text.md")
+HERE = Path(__file__).parent
+TEXT = HERE / "text.md"
 LARGE = 100 * 2**10  # bytes that the smallest stage of a case sends, from which the model is expected to hold
 RECENT_RUNS = 5  # rows of fewer runs were measured with an earlier version of the runtime
 COLOURS = {"tcp": "#1d4e89", "mpi": "#c8553d", "torch": "#588157"}
