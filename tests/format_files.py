@@ -8,11 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-import best_known
 import iteration_schedules
 from report_rows import bound, row
 
 import themis_opt
+from themis_opt.base.documents import read_json
 from themis_opt.base.errors import ThemisError
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.store import RunStore
@@ -21,13 +21,14 @@ from themis_opt.pipelines.bounds import bound as lower_bound
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.schedule import simulate as simulate_pipeline
 from themis_opt.policies.registry import make_policy
-from themis_opt.problem.catalog import shipped, shipped_pipelines
+from themis_opt.problem.catalog import LIBRARY, shipped, shipped_pipelines
 from themis_opt.reports import experiment as head_of_experiment
 from themis_opt.reports.rows import read_rows
 from themis_opt.reports.table import table
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
+from themis_opt.study.best_known import Library
 from themis_opt.workloads.models import find_model
 from themis_opt.workloads.timing import read_times
 
@@ -77,7 +78,6 @@ def format_files() -> dict[str, FormatFile]:
     layers = find_model("resnet-50").layers(None)
     passes = dict.fromkeys(("forward", "weight_gradient", "input_gradient"), "10 us")
     times = {"layers": {layer.name: passes for layer in layers[:3]}}
-    best = b"".join(best_known.TABLE.read_bytes().splitlines(keepends=True)[:6])
     return {
         "instance": FormatFile("a.json", shipped()[SMALL].read_bytes(), themis_opt.load),
         "iteration": FormatFile("b.json", _json(iteration_schedules.layers().model_dump(mode="json")), themis_opt.load),
@@ -88,9 +88,14 @@ def format_files() -> dict[str, FormatFile]:
         "pipeline": FormatFile("e.json", shipped_pipelines()["p4_m8"].read_bytes(), _order_pipeline),
         "pipeline schedule": FormatFile("f.json", _pipeline_schedule(), pipelines.read_schedule),
         "times": FormatFile("times.json", _json(times), lambda path: read_times(path, layers[:3])),
-        "best known": FormatFile("best.csv", best, best_known.read),
+        "index of the library": FormatFile("index.json", _index(), lambda path: Library(path.parent).rows),
         "store": FormatFile("runs.sqlite", _store(), _read_store),
     }
+
+
+def _index() -> bytes:
+    """The first rows of the library."""
+    return _json({"instances": read_json(LIBRARY / "index.json")["instances"][:3]})
 
 
 def _order_pipeline(path: Path) -> None:

@@ -686,6 +686,7 @@ def _windows(
     """
     visits, few = _visits(problem, exchanges, equal=equal), part.get("few") or [0] * len(exchanges)
     value, total = Fraction(0), 0
+    require(bool(part["windows"]), "a bound has no windows")
     costs = [[dict.fromkeys(_arcs(e.span), Fraction(0)) for _ in PHASES[e.kind]] for e in exchanges]
     for window in part["windows"]:
         weight = window["weight"]

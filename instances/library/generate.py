@@ -213,6 +213,27 @@ def _graph(draws: Draws, number: int) -> Document:
     return {"network": network, "collectives": [{"kind": kind, "size": size}]}
 
 
+PAPER = (
+    (("switch", 16, 150, 700), ("switch", 64, 100, 1700)),
+    (("fully_connected", 8, 175, 700), ("ring", 16, 100, 700), ("switch", 8, 50, 1700)),
+    (("switch", 16, 200, 700), ("switch", 8, 100, 700), ("switch", 8, 50, 1700)),
+    (("switch", 16, 100, 700), ("switch", 8, 100, 700), ("switch", 8, 100, 1700)),
+    (("ring", 4, 375, 20), ("fully_connected", 8, 175, 700), ("ring", 4, 150, 700), ("switch", 8, 100, 1700)),
+    (("ring", 4, 250, 20), ("switch", 4, 200, 700), ("switch", 8, 100, 700), ("switch", 8, 50, 1700)),
+)
+"""Networks of the Themis paper (ISCA 2022, table 2): kind, size, GiB/s, ns."""
+
+
+def _paper(draws: Draws, number: int) -> Document:
+    """Nothing is drawn: each network with 100 and 1000 MiB, in 8, 16 and 64 chunks."""
+    case, place = divmod(number - 1, len(PAPER))
+    fields = ("kind", "size", "bandwidth", "latency")
+    rows = [(kind, size, f"{bandwidth} GiB/s", f"{latency} ns") for kind, size, bandwidth, latency in PAPER[place]]
+    size, chunks = (100, 1000)[case % 2], (8, 16, 64)[case // 2]
+    chosen = {"kind": "all_reduce", "size": f"{size} MiB", "chunks": chunks}
+    return {"network": {"dimensions": [dict(zip(fields, row, strict=True)) for row in rows]}, "collectives": [chosen]}
+
+
 FAMILIES: dict[str, tuple[int, Callable[[Draws, int], Document]]] = {
     "all_reduce": (60, _all_reduce),
     "equal": (30, _equal),
@@ -221,6 +242,7 @@ FAMILIES: dict[str, tuple[int, Callable[[Draws, int], Document]]] = {
     "several": (20, _several),
     "iteration": (15, _iteration),
     "graph": (10, _graph),
+    "paper": (36, _paper),
 }
 """How many instances there are of each family, and who draws them."""
 
@@ -235,7 +257,8 @@ def generate(seed: int = SEED) -> dict[str, Document]:
 
 
 def _document(name: str, draw: Callable[[Draws, int], Document], number: int, seed: int) -> Document:
-    rule = "Chunks are equal." if name.startswith("equal") else "Chunks have any sizes."
+    rules = {"equal": "Chunks are equal.", "paper": "Chunks are equal, or have any sizes."}
+    rule = rules.get(name.rpartition("-")[0], "Chunks have any sizes.")
     head = {"format": "themis-opt/instance/1", "name": name}
     origin = f"{rule} Version {VERSION} of instances/library/generate.py, seed {seed}."
     return head | {"description": origin} | draw(Draws(name, seed), number)

@@ -76,6 +76,7 @@ def arguments(solution, trained, trained_solution, batched, tmp_path_factory):
         "import": ("import", NAME, "-o", tmp_path / "instance.json"),
         "sweep": ("sweep", NAME, "--over", "size=4MB,8MB", "--policies", "baseline"),
         "list": ("list",),
+        "best-known": ("best-known", "list"),
         "schema": ("schema",),
     }
     return {"collectives": for_both(NAME, solution) | others, "iteration": for_both(trained, trained_solution, *SOME)}

@@ -137,6 +137,7 @@ def _compare(
 ) -> None:
     from themis_opt.base.documents import make_folder
     from themis_opt.cli.printing import print_json, say_all, tell_files
+    from themis_opt.study.best_known import beside_best_known
     from themis_opt.study.comparison import checked_sizes
     from themis_opt.study.verdict import on_choice, on_comparison
 
@@ -146,7 +147,8 @@ def _compare(
     seconds = search.time_limit if search.deterministic else _seconds_to_search(instance, search, folder)
     compared, choice = _searched(instance, policies, search, seconds, robust=robust)
     with undisturbed():
-        verdict = (*(on_choice(choice) if choice else ()), *on_comparison(compared))
+        known = beside_best_known(compared.best.schedule, search.sizes)
+        verdict = (*(on_choice(choice) if choice else ()), *on_comparison(compared), *([known] if known else []))
         files = [] if folder is None else _write(folder, compared, verdict, search)
         if as_json:
             print_json([result.row() for result in compared.results])

@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, str] = {
     "design": "themis_opt.cli.design:design",
     "sweep": "themis_opt.cli.sweep:sweep",
     "workload": "themis_opt.cli.workload:workload",
+    "best-known": "themis_opt.cli.best_known:best_known",
     "scaling": "themis_opt.cli.scaling:scaling",
     "list": "themis_opt.cli.listing:list_names",
     "show": "themis_opt.cli.show:show",

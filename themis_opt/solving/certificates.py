@@ -76,7 +76,8 @@ def _counts(instance: Instance) -> Iterable[CertifiedBound]:
     if any(few):
         proof = counts.proof(tuple(count + 1 for count in few))
         windows = {LoadWindow(f.machine, f.threshold + f.head, f.tail): weight for f, weight in proof.items()}
-        yield {"kind": "counts", "few": list(few), "windows": _rows(instance, windows)}
+        if rows := _rows(instance, windows):
+            yield {"kind": "counts", "few": list(few), "windows": rows}
 
 
 def _cut(instance: Instance) -> CertifiedBound:

@@ -1,0 +1,87 @@
+"""``themis-opt best-known``: the best schedules known of the instances of the library, and better ones."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from typer import Argument, Option
+
+from themis_opt.base.errors import InputError
+from themis_opt.cli import graph_schedules, options
+
+if TYPE_CHECKING:
+    from themis_opt.study.best_known import AnySchedule, BestKnown, Library
+
+
+def best_known(
+    action: Annotated[Literal["list", "show", "submit"], Argument(help="What to do.")],
+    target: Annotated[str, Argument(help="show: an instance; submit: a schedule.json of yours.")] = "",
+    *,
+    solver: Annotated[str, Option("--solver", help="What made the schedule that is submitted.")] = "unknown",
+    only_open: Annotated[bool, Option("--open", help="list: those that are not proven, largest gaps first.")] = False,
+    library: Annotated[Path | None, Option(help="Folder of the library; the shipped one by default.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """List the best known schedules of the library, show one, or submit a better one.
+
+    A schedule that is submitted is checked by check.py, and stored with its row, if it is better.
+    """
+    from themis_opt.study.best_known import Library
+
+    shelf = Library(library) if library else Library()
+    if bool(target) == (action == "list"):
+        needed = {"list": "takes none", "show": "must be an instance", "submit": "must be a schedule file"}
+        raise InputError(needed[action], field="TARGET", value=target)
+    if action == "submit":
+        _submit(shelf, Path(target), solver, as_json=as_json)
+        return
+    rows = shelf.named(target) if action == "show" else shelf.rows
+    chosen = [row for row in rows if not only_open or row.status == "open"]
+    _print(sorted(chosen, key=lambda row: -row.gap) if only_open else chosen, whole=action == "show", as_json=as_json)
+
+
+def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> None:
+    from themis_opt.base.units import format_percent
+    from themis_opt.cli.printing import print_json, say
+
+    before = {row.key: row for row in library.rows}
+    rows = library.submit(_load(path), solver)
+    if as_json:
+        print_json([row.model_dump(mode="json") for row in rows])
+        return
+    for row in rows:
+        gain = format_percent(1 - row.makespan_ps / before[row.key].makespan_ps)
+        say(f"{row.name}, chunk sizes {row.sizes}: {gain} shorter than what was known, gap {format_percent(row.gap)}")
+
+
+def _load(path: Path) -> "AnySchedule":
+    """The schedule of a file, on dimensions or on a graph."""
+    if graph_schedules.is_graph_schedule(path):
+        from themis_opt.graphs.schedule_file import read_graph_schedule
+
+        return read_graph_schedule(path)
+    return options.load_schedule(path)
+
+
+def _print(rows: "list[BestKnown]", *, whole: bool, as_json: bool) -> None:
+    from themis_opt.base.units import format_duration, format_percent
+    from themis_opt.cli.printing import print_json, print_rows, say
+
+    documents = [row.model_dump(mode="json") | {"gap": row.gap} for row in rows]
+    if as_json:
+        print_json(documents)
+        return
+    if whole:
+        for row in rows:
+            gap, proven = format_percent(row.gap), format_percent(row.makespan_ps / row.proven_ps - 1)
+            say(f"{row.name}, chunk sizes {row.sizes}: {row.status}, proven in: {row.proven_in}")
+            say(f"makespan {format_duration(row.makespan_ps)} by {row.solver}, {row.seconds} s, {row.date}")
+            say(f"bound {format_duration(row.bound_ps)} ({row.bound}), gap {gap}, {proven} certified")
+            say(f"files {row.file}, {row.solution}, {row.certificate}")
+        return
+    shown = {name: (name.replace("_", " "), "text") for name in ("name", "sizes", "status", "proven_in")}
+    closed = sum(row.status == "closed" for row in rows)
+    print_rows(
+        f"{len(rows)} rows, {closed} closed",
+        [row | {"makespan_ns": row["makespan_ps"] / 1000} for row in documents],
+        shown | {"makespan_ns": ("makespan", "time"), "gap": ("gap", "share")},  # type: ignore[arg-type]
+    )

@@ -1,0 +1,77 @@
+"""What somebody needs to verify schedules and bounds on graphs without this package."""
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from formulations.concurrent_flow import concurrent_flow
+from formulations.worst_cut import worst_broadcast, worst_cut
+from themis_opt.base.documents import digest
+from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.simulation import GraphSchedule, Hops
+from themis_opt.problem.phases import CollectiveKind
+
+GRAPH_ORDER_FORMAT = "themis-opt/graph-order/1"
+INTO = {  # whether what enters a set of nodes is counted
+    CollectiveKind.ALL_GATHER: (False,),
+    CollectiveKind.REDUCE_SCATTER: (True,),
+    CollectiveKind.BROADCAST: (False,),
+    CollectiveKind.REDUCE: (True,),
+    CollectiveKind.ALL_REDUCE: (False, True),
+}
+
+
+def graph_fingerprint(instance: GraphInstance) -> str:
+    """Hash of everything that decides how long schedules take."""
+    collective = instance.collective.model_dump(mode="json", exclude={"name", "chunks"})
+    network = instance.network.model_dump(mode="json", exclude={"name", "source"})
+    return digest([instance.format, "graph", network, collective])
+
+
+def graph_order(schedule: GraphSchedule) -> dict[str, Any]:
+    """Pieces and transfers, with nodes by their names, and per link direction the order of chunks and hops.
+
+    Hops are numbered through, transfer by transfer along their routes.
+    """
+    plan, hops = schedule.plan, Hops(schedule.plan)
+    names = [node.name for node in plan.instance.network.nodes]
+    order: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    first = np.lexsort((schedule.end.ravel(), schedule.start.ravel()))  # of equal starts what takes no time goes first
+    for chunk, hop in zip(*(part.tolist() for part in np.unravel_index(first, schedule.start.shape)), strict=True):
+        order[hops.rows[hop][1:]].append((chunk, hop))
+    return {
+        "format": GRAPH_ORDER_FORMAT,
+        "fingerprint": graph_fingerprint(plan.instance),
+        "chunks": schedule.chunks,
+        "pieces": [
+            {"elements": piece.elements}
+            | {
+                side: None if end is None else names[end]
+                for side, end in zip(("source", "target"), piece[1:], strict=True)
+            }
+            for piece in plan.pieces
+        ],
+        "transfers": [
+            {"piece": t.piece, "route": [names[node] for node in t.route], "adds": t.adds, "after": list(t.after)}
+            for t in plan.transfers
+        ],
+        "links": [{"ends": [names[a], names[b]], "order": turns} for (a, b), turns in sorted(order.items())],
+    }
+
+
+def graph_certificate(instance: GraphInstance) -> dict[str, Any]:
+    """The worst cut in each direction that counts, or lengths of links for an all-to-all."""
+    network, kind = instance.network, instance.kind
+    graph, names = network.capacities, [node.name for node in network.nodes]
+    parts: list[dict[str, Any]] = []
+    if kind is CollectiveKind.ALL_TO_ALL:
+        lengths = concurrent_flow(graph, fold=False).lengths
+        rows = [[names[tail], names[head], length] for (tail, head), length in lengths.items() if length]
+        parts.append({"kind": "lengths", "lengths": rows})
+    for into in INTO.get(kind, ()):
+        turned = graph.reversed if into else graph
+        is_even = kind in (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
+        cut = worst_cut(turned) if is_even else worst_broadcast(turned, instance.root)
+        parts.append({"kind": "cut", "nodes": sorted(names[node] for node in cut.nodes), "into": into})
+    return {"format": "themis-opt/bounds/1", "fingerprint": graph_fingerprint(instance), "bounds": parts}

@@ -1,0 +1,243 @@
+"""The best schedules and bounds that are known of the instances of the library, each with what confirms it.
+
+Rows stand in ``index.json``; solutions and certificates are files beside it.  ``check.py`` there, which shares no code
+with this package, has the last word about both.
+"""
+
+import gzip
+import importlib.util
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from formulations.limits import PROVEN_GAP
+from themis_opt.base.documents import read_json, write_atomically
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_duration, format_percent
+from themis_opt.formats.order_table import order_table
+from themis_opt.graphs.certificates import graph_certificate, graph_fingerprint, graph_order
+from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.simulation import GraphSchedule
+from themis_opt.problem.catalog import LIBRARY
+from themis_opt.problem.fields import Model, located
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.solving.certificates import certificate
+
+INDEX_FORMAT = "themis-opt/library/1"
+SizesOfRow = Literal["equal", "free"]
+ProofClass = Literal["rule", "10 s", "10 min", "open"]
+Positive = Annotated[int, Field(gt=0)]
+ListedInstance = Instance | GraphInstance
+AnySchedule = Schedule | GraphSchedule
+
+
+class BestKnown(Model):
+    """A row of the index: what is known of one instance where chunks are equal, or of any sizes.
+
+    `makespan_ps`: of the solution; with compute, of one iteration.
+    `bound_ps`, `bound`: the best bound, and its kind; `proven_ps` the best one that needs no trust in a solver.
+    `proven_in`: what it takes to prove the solution within 0.01 %, in seconds of one core for the reference.
+    `solver`, `seconds`, `date`: where the solution comes from, and processor time.
+    """
+
+    name: str
+    file: str
+    sha256: str
+    fingerprint: str
+    sizes: SizesOfRow
+    dimensions: int
+    npus: Positive
+    status: Literal["closed", "open"]
+    proven_in: ProofClass
+    makespan_ps: Positive
+    bound_ps: Positive
+    bound: str
+    proven_ps: Positive
+    solver: str
+    seconds: float
+    date: date
+    solution: str
+    certificate: str
+
+    @property
+    def gap(self) -> float:
+        """Makespan over bound, minus 1."""
+        return self.makespan_ps / self.bound_ps - 1
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What no two rows have in common."""
+        return self.fingerprint, self.sizes
+
+
+@dataclass(frozen=True)
+class Library:
+    """A folder with instances, index, solutions and certificates."""
+
+    folder: Path = LIBRARY
+
+    @cached_property
+    def rows(self) -> tuple[BestKnown, ...]:
+        """The index.  Raises InputError if it cannot be read, or holds a wrong row."""
+        path = self.folder / "index.json"
+        try:
+            return TypeAdapter(tuple[BestKnown, ...]).validate_python(read_json(path).get("instances"))
+        except ValidationError as error:
+            raise located(error).within(str(path)) from None
+
+    def row(self, fingerprint: str, sizes: str) -> BestKnown | None:
+        """The row of an instance."""
+        return next((row for row in self.rows if row.key == (fingerprint, sizes)), None)
+
+    def named(self, name: str) -> tuple[BestKnown, ...]:
+        """The rows of an instance. Raises InputError if it is not in the library."""
+        rows = tuple(row for row in self.rows if row.name == name)
+        if not rows:
+            raise InputError("the library has no such instance; best-known list names all", field="name", value=name)
+        return rows
+
+    @cached_property
+    def checker(self) -> ModuleType:
+        """``check.py``."""
+        spec = importlib.util.spec_from_file_location("themis_opt_library_check", self.folder / "check.py")
+        if spec is None or spec.loader is None:
+            raise InputError("has no check.py", source=str(self.folder))
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module  # its dataclasses look their module up
+        spec.loader.exec_module(module)
+        return module
+
+    def submit(self, schedule: AnySchedule, solver: str, seconds: float = 0.0) -> tuple[BestKnown, ...]:
+        """Check a schedule, and store it in every row that it improves, which are returned.
+
+        Raises InputError if there is no row for its instance, it is no better than what is known, or the checker
+        refuses it.
+
+        `solver`, `seconds`: where it comes from, and processor time.
+        """
+        instance = _instance_of(schedule)
+        sizes = ["free", *(["equal"] if isinstance(schedule, Schedule) and schedule.has_equal_sizes else [])]
+        rows = [row for size in sizes if (row := self.row(fingerprint_of(instance), size))]
+        if not rows:
+            rule = "the library has no such instance"
+            raise InputError(rule, field="fingerprint", value=fingerprint_of(instance))
+        improved = [row for row in rows if schedule.makespan < row.makespan_ps]
+        if not improved:
+            best = min(rows, key=lambda row: row.makespan_ps)
+            loss = format_percent(schedule.makespan / best.makespan_ps - 1)
+            raise InputError(
+                f"takes {format_duration(schedule.makespan)}, and the best known schedule of {best.name} is "
+                f"{'as fast' if schedule.makespan == best.makespan_ps else f'{loss} faster'}",
+                field="makespan",
+                value=f"{schedule.makespan} ps",
+            )
+        changed = []
+        for row in improved:
+            document = read_json(self.folder / row.certificate)
+            changed.append(self.store(row.file, schedule, document, row.sizes, row.proven_in, solver, seconds))
+        return tuple(changed)
+
+    def store(
+        self,
+        file: str,
+        schedule: AnySchedule,
+        proof: dict[str, Any],
+        sizes: SizesOfRow,
+        proven_in: ProofClass,
+        solver: str,
+        seconds: float,
+    ) -> BestKnown:
+        """Write a solution and a certificate of the instance in a file, and put their row into the index.
+
+        Raises InputError if the checker refuses them.
+        """
+        instance, table = _instance_of(schedule), solution_of(schedule)
+        key = f"{fingerprint_of(instance)}.{sizes}"
+        raw = (self.folder / file).read_bytes()
+        try:
+            exact = self.checker.json.loads(raw, parse_float=self.checker.Fraction)
+            verdict = self.checker.judge(exact, table, proof, equal=sizes == "equal")
+        except self.checker.Refused as error:
+            raise InputError(f"check.py refuses it: {error}", source=file) from None
+        best = max(verdict.bounds, key=lambda bound: bound.picoseconds)
+        is_closed = verdict.makespan <= best.picoseconds * (1 + PROVEN_GAP)
+        row = BestKnown(
+            name=Path(file).name.removesuffix(".json"),
+            file=file,
+            sha256=sha256(raw).hexdigest(),
+            fingerprint=fingerprint_of(instance),
+            sizes=sizes,
+            dimensions=0 if isinstance(instance, GraphInstance) else len(instance.network.dimensions),
+            npus=instance.network.num_npus,
+            status="closed" if is_closed else "open",
+            proven_in="10 min" if is_closed and proven_in == "open" else proven_in if is_closed else "open",
+            makespan_ps=verdict.makespan,
+            bound_ps=math.floor(best.picoseconds),
+            bound=best.kind,
+            proven_ps=math.floor(verdict.best(trusted=False)),
+            solver=solver,
+            seconds=round(seconds, 2),
+            date=date.today(),
+            solution=f"solutions/{key}.json.gz",
+            certificate=f"certificates/{key}.json",
+        )
+        for name in ("solutions", "certificates"):
+            (self.folder / name).mkdir(exist_ok=True)
+        packed = gzip.compress(json.dumps(table, separators=(",", ":")).encode(), mtime=0)
+        (self.folder / row.solution).write_bytes(packed)
+        write_atomically(self.folder / row.certificate, json.dumps(proof) + "\n")
+        self.write([*(old for old in self.rows if old.key != row.key), row])
+        return row
+
+    def write(self, rows: Sequence[BestKnown]) -> None:
+        """Write the index, one row per line, by name."""
+        texts = [row.model_dump_json() for row in sorted(rows, key=lambda row: (row.file, row.sizes))]
+        head = f'{{"format": "{INDEX_FORMAT}", "licence": "CC-BY-4.0", "instances": ['
+        write_atomically(self.folder / "index.json", "\n".join([head, ",\n".join(texts), "]}\n"]))
+        self.__dict__.pop("rows", None)
+
+
+def _instance_of(schedule: AnySchedule) -> ListedInstance:
+    return schedule.instance if isinstance(schedule, Schedule) else schedule.plan.instance
+
+
+def fingerprint_of(instance: ListedInstance) -> str:
+    """The key of an instance."""
+    return graph_fingerprint(instance) if isinstance(instance, GraphInstance) else instance.fingerprint
+
+
+def solution_of(schedule: AnySchedule) -> dict[str, Any]:
+    """The file of a solution: an order table, or the transfers on a graph and the order of each link."""
+    return order_table(schedule) if isinstance(schedule, Schedule) else graph_order(schedule)
+
+
+def certificate_of(instance: ListedInstance, *, equal: bool = False, trusted: float = 0.0) -> dict[str, Any]:
+    """The certificate of the bounds of an instance; `trusted` are picoseconds that CP-SAT proved."""
+    if isinstance(instance, GraphInstance):
+        return graph_certificate(instance)
+    return certificate(instance, equal=equal, trusted=trusted)
+
+
+def beside_best_known(schedule: Schedule, sizes: str, library: Library | None = None) -> str | None:
+    """How a schedule compares with the best one known of its instance, in a sentence; None if none is known."""
+    row = (library or Library()).row(schedule.instance.fingerprint, sizes)
+    if row is None:
+        return None
+    known = f"the best schedule known of {row.name} ({format_duration(row.makespan_ps)}, {row.date})"
+    if schedule.makespan < row.makespan_ps:
+        gain = format_percent(1 - schedule.makespan / row.makespan_ps)
+        return f"It beats {known} by {gain}: themis-opt best-known submit takes its schedule.json."
+    if schedule.makespan == row.makespan_ps:
+        return f"It is as fast as {known}."
+    return f"It takes {format_percent(schedule.makespan / row.makespan_ps - 1)} longer than {known}."
