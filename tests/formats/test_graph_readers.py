@@ -79,7 +79,7 @@ def test_gpus_with_different_nvlinks_are_a_graph(write):
     assert imported.instance.network.num_npus == 4
     assert links(imported)["box0.gpu0-box0.gpu1"] == (160, 160, 3.4)
     assert links(imported)["box0.gpu0-box0.pci0000:0b:00.0"] == (32, 32, 2.85)
-    assert "a graph, since GPUs have 160 to 240 GB/s of NVLinks" in imported.notes[0]
+    assert "a graph, since GPUs have 160 to 240 GB/s of links" in imported.notes[0]
 
 
 def test_files_of_several_nodes_are_boxes(write):

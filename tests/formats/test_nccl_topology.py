@@ -1,5 +1,7 @@
 """Topologies and graphs of NCCL, and the matrix of nvidia-smi."""
 
+import re
+
 import pytest
 from reader_samples import GRAPH, MATRIX, TOPOLOGY
 
@@ -40,6 +42,13 @@ def test_hopper_and_blackwell_have_faster_links(write):
     assert first_rows == pytest.approx([247.2, 481.2])
 
 
+@pytest.mark.parametrize(("gcn", "gigabytes"), [("gfx942", 48), ("940", 48), ("gfx90a", 36), ("910", 36), ("906", 24)])
+def test_links_of_rccl_are_read(write, gcn, gigabytes):
+    links = TOPOLOGY.replace("nvlink", "xgmi").replace('sm="80"', f'sm="304" gcn="{gcn}"')
+    counts = [int(count) for count in re.findall(r'xgmi [^>]*count="(\d+)"', links)]
+    assert rows(import_files(write(t__xml=links)))[0][3] == gigabytes * counts[0]
+
+
 def test_a_graph_has_channels_times_their_speed(write):
     assert rows(import_files(write(graph__4nodes__xml=GRAPH))) == [
         ("node", "ring", 2, 40, 3400),
@@ -55,6 +64,11 @@ def test_a_matrix_of_equal_links_is_a_node(write):
 BROKEN = [
     ("x__xml", TOPOLOGY.replace('sm="80"', 'sm="61"'), "gpu.sm = '61': must be one of 7x"),
     ("x__xml", TOPOLOGY.replace('version="1"', 'version="9"'), "system.version = '9': must be 1 or 2"),
+    (
+        "x__xml",
+        re.sub(r' speed="[0-9]+"', ' speed="200000000"', TOPOLOGY),
+        "net.speed = 200000000: must be at most 10000000",
+    ),
     ("x__xml", TOPOLOGY.replace("<net ", "<nett "), "must describe a network adapter"),
     ("x__xml", "<!DOCTYPE system [<!ENTITY a 'b'>]>" + TOPOLOGY, "must not declare a document type or entities"),
     ("x__xml", TOPOLOGY[:-12], "not XML: unclosed token at line"),

@@ -12,10 +12,9 @@ from xml.etree.ElementTree import Element
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.cables import ReadCable, cabled, plain_name, reached, simplified
 from themis_opt.formats.readers.nccl_topology import (
-    MEGABITS_PER_GIGABYTE,
-    NO_SPEED,
-    NVLINK_BANDWIDTH,
     PCI_BANDWIDTH_PER_LANE,
+    adapter_speed,
+    gpu_links,
     whole_attribute,
 )
 from themis_opt.graphs.network import GraphNetwork
@@ -62,7 +61,7 @@ class _Box:
             rate = BETWEEN_CPUS_BY_ARCHITECTURE.get(cpu.get("arch", ""), by_vendor)
             self.cables.append(ReadCable.both_ways(first, second, rate * GIGA))
         for name, gpu in self.gpus.items():
-            self.cables += self._nvlinks(name, gpu)
+            self.cables += self._links(name, gpu)
 
     def _walk(self, element: Element, parent: str) -> None:
         """The cables below a CPU or a PCI switch."""
@@ -92,8 +91,7 @@ class _Box:
         name = plain_name(f"{self.prefix}{net.get('name') or f'nic{len(self.adapters)}'}")
         if name in self.adapters:
             name = f"{name}.{net.get('port', number)}"
-        speed = whole_attribute(self.source, net, "speed", usual="0")
-        rate = (speed / MEGABITS_PER_GIGABYTE if speed > 0 else NO_SPEED) * GIGA
+        rate = adapter_speed(self.source, net) * GIGA
         self.adapters[name] = rate
         self.cables.append(ReadCable.both_ways(parent, name, rate))
 
@@ -103,19 +101,18 @@ class _Box:
         per_lane = float(self.source.choice(speed, PCI_BANDWIDTH_PER_LANE, "pci.link_speed"))
         return per_lane * max(lanes, 1) * GIGA
 
-    def _nvlinks(self, name: str, gpu: Element) -> Iterator[ReadCable]:
-        """What a GPU sends over NVLinks; links between GPUs stand at both of them."""
-        for link in gpu.iter("nvlink"):
-            generation = whole_attribute(self.source, gpu, "sm") // 10
-            known = {str(number): rate for number, rate in NVLINK_BANDWIDTH.items()}
-            rate = float(self.source.choice(str(generation), known, "gpu.sm")) * GIGA
-            rate *= whole_attribute(self.source, link, "count")
+    def _links(self, name: str, gpu: Element) -> Iterator[ReadCable]:
+        """What a GPU sends over NVLinks or XGMI; links between GPUs stand at both of them."""
+        for link, gigabytes in gpu_links(self.source, gpu):
+            rate = gigabytes * GIGA
             if link.get("tclass") == SWITCH_CLASS:
                 yield ReadCable.both_ways(name, f"{self.prefix}nvswitch", rate, NVLINK_LATENCY // 2)
             elif link.get("tclass") != CPU_CLASS:
                 target = self.by_address.get(link.get("target", ""))
                 if target not in self.gpus or target == name:
-                    raise self.source.error("must be the address of another GPU", "nvlink.target", link.get("target"))
+                    raise self.source.error(
+                        "must be the address of another GPU", f"{link.tag}.target", link.get("target")
+                    )
                 yield ReadCable(name, target, rate, 0.0, NVLINK_LATENCY)
 
     def outside(self) -> Iterator[ReadCable]:

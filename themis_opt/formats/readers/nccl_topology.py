@@ -7,9 +7,11 @@ listed on channels within a node and between nodes.  Neither says how many nodes
 after their number, as in ``topology.16nodes.xml``.
 
 GB/s are 10^9 bytes per second: of an NVLink 20.0 (compute capability 7 and 8), 20.6 (9) or 40.1 (10) in each direction,
-of an adapter its speed (Mbit/s) over 8000, 10 if it has none.  Latencies of a step are those of NCCL's model, ring,
-Simple: 3.4 us over NVLink, 5.7 us over PCI, 14 us between nodes.
-Source: https://github.com/NVIDIA/nccl, ``src/graph/topo.cc``, ``xml.cc`` and ``tuning.cc`` (2.30).
+of an XGMI link those of RCCL, 24, 36 (gfx90a) or 48 (gfx94x), of an adapter its speed (Mbit/s) over 8000, 10 if it has
+none.  Latencies of a step are those of NCCL's model, ring, Simple: 3.4 us over NVLink, 5.7 us over PCI, 14 us between
+nodes.
+Source: https://github.com/NVIDIA/nccl, ``src/graph/topo.cc``, ``xml.cc`` and ``tuning.cc`` (2.30);
+https://github.com/ROCm/rccl, ``src/graph/topo.h``.
 """
 
 import re
@@ -24,6 +26,11 @@ from themis_opt.problem.network import Dimension, Kind, Network
 NVLINK_BANDWIDTH = {7: 20.0, 8: 20.0, 9: 20.6, 10: 40.1}
 """GB/s of one NVLink in one direction, by the first digits of the compute capability."""
 
+XGMI_BANDWIDTH = {"90a": 36.0, "910": 36.0, "94": 48.0}
+"""GB/s of one XGMI link in one direction, by how the name of the architecture begins; files write gfx90a as 910."""
+
+OLD_XGMI_BANDWIDTH = 24.0
+FASTEST_ADAPTER = 10_000_000  # Mbit/s; faster ones are mistakes
 MEGABITS_PER_GIGABYTE = 8000
 NO_SPEED = 10_000 / MEGABITS_PER_GIGABYTE
 PCI_BANDWIDTH_PER_LANE = {"2.5": 0.25, "5": 0.5, "8": 1.0, "16": 2.0, "32": 4.0}
@@ -101,7 +108,7 @@ def _topology(source: Source, root: Element, nodes: int) -> tuple[Dimension | No
     gpus = list(root.iter("gpu"))
     if not gpus:
         raise source.error("must describe a GPU", "gpu")
-    adapters = [_speed(source, net) for net in root.iter("net")]
+    adapters = [adapter_speed(source, net) for net in root.iter("net")]
     if nodes > 1 and not adapters:
         raise source.error("must describe a network adapter, since there are several nodes", "net")
     share = sum(adapters) / len(gpus)
@@ -128,42 +135,52 @@ def between(nodes: int, gigabytes: float, description: str) -> Dimension | None:
 def _inside(source: Source, root: Element, gpus: Sequence[Element]) -> Dimension | None:
     if len(gpus) == 1:
         return None
-    bandwidths = [_nvlinks(source, gpu) for gpu in gpus]
+    links = [gpu_links(source, gpu) for gpu in gpus]
+    bandwidths = [sum(rate for _, rate in links_of_gpu) for links_of_gpu in links]
     if len(set(bandwidths)) > 1:
-        raise NoProduct(f"GPUs have {min(bandwidths):g} to {max(bandwidths):g} GB/s of NVLinks")
+        raise NoProduct(f"GPUs have {min(bandwidths):g} to {max(bandwidths):g} GB/s of links")
     if bandwidths[0]:
-        targets = {link.get("tclass") for gpu in gpus for link in gpu.iter("nvlink")}
+        targets = {link.get("tclass") for links_of_gpu in links for link, _ in links_of_gpu}
         switched = targets == {"0x068000"}
         if not switched:
             _check_pairs(source, gpus)
         kind, bandwidth = Kind.SWITCH if switched else Kind.FULLY_CONNECTED, bandwidths[0]
-        return within(kind, len(gpus), bandwidth, "nvlink", f"NVLinks, {bandwidth:g} GB/s per GPU")
+        return within(kind, len(gpus), bandwidth, "nvlink", f"links of {bandwidth:g} GB/s per GPU")
     bandwidth = min(_pci(source, root, gpu) for gpu in gpus)
     return within(Kind.SWITCH, len(gpus), bandwidth, "pci", f"PCI links of the GPUs, {bandwidth:g} GB/s per GPU")
 
 
-def _nvlinks(source: Source, gpu: Element) -> float:
-    links = list(gpu.iter("nvlink"))
-    if not links:
-        return 0.0
+def gpu_links(source: Source, gpu: Element) -> list[tuple[Element, float]]:
+    """The NVLinks and XGMI links of a GPU, with their GB/s in one direction."""
+    links = [(link, _nvlink(source, gpu)) for link in gpu.iter("nvlink")]
+    links += [(link, _xgmi(gpu)) for link in gpu.iter("xgmi")]
+    return [(link, rate * whole_attribute(source, link, "count")) for link, rate in links]
+
+
+def _nvlink(source: Source, gpu: Element) -> float:
     capability = whole_attribute(source, gpu, "sm") // 10
     if capability not in NVLINK_BANDWIDTH:
         known = ", ".join(f"{generation}x" for generation in NVLINK_BANDWIDTH)
         raise source.error(
             f"must be one of {known}: the bandwidth of other NVLinks is not known", "gpu.sm", gpu.get("sm")
         )
-    return sum(whole_attribute(source, link, "count") for link in links) * NVLINK_BANDWIDTH[capability]
+    return NVLINK_BANDWIDTH[capability]
+
+
+def _xgmi(gpu: Element) -> float:
+    name = gpu.get("gcn", "").removeprefix("gfx")
+    return next((rate for start, rate in XGMI_BANDWIDTH.items() if name.startswith(start)), OLD_XGMI_BANDWIDTH)
 
 
 def _check_pairs(source: Source, gpus: Sequence[Element]) -> None:
-    """Without a switch, every GPU must have as many NVLinks to each of the others."""
+    """Without a switch, every GPU must have as many links to each of the others."""
     for gpu in gpus:
-        counts: dict[str, int] = {}
-        for link in gpu.iter("nvlink"):
+        counts: dict[str, float] = {}
+        for link, rate in gpu_links(source, gpu):
             target = link.get("target", "")
-            counts[target] = counts.get(target, 0) + whole_attribute(source, link, "count")
+            counts[target] = counts.get(target, 0) + rate
         if len(counts) != len(gpus) - 1 or len(set(counts.values())) > 1:
-            raise NoProduct("pairs of GPUs have different numbers of NVLinks")
+            raise NoProduct("pairs of GPUs have different numbers of links")
 
 
 def _pci(source: Source, root: Element, gpu: Element) -> float:
@@ -175,8 +192,11 @@ def _pci(source: Source, root: Element, gpu: Element) -> float:
     raise source.error("stands in no pci element, so that its bandwidth is not known", "gpu", gpu.get("dev"))
 
 
-def _speed(source: Source, net: Element) -> float:
+def adapter_speed(source: Source, net: Element) -> float:
+    """GB/s of an adapter. Raises InputError if none can be so fast."""
     speed = whole_attribute(source, net, "speed", usual="0")
+    if speed > FASTEST_ADAPTER:
+        raise source.error(f"must be at most {FASTEST_ADAPTER} Mbit/s", "net.speed", speed)
     return speed / MEGABITS_PER_GIGABYTE if speed > 0 else NO_SPEED
 
 
