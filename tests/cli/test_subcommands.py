@@ -183,7 +183,7 @@ def test_tables_keep_words_whole_within_80_columns(succeed, printed, arguments, 
 
 def test_the_table_has_one_line_per_policy(printed):
     title, header, *lines = table(printed("iteration", "solve"))
-    assert title.startswith("# layers, chunk sizes equal: best bound ")
+    assert title.startswith("# layers, chunk sizes equal, start-up latency lags: best bound ")
     assert " within the model, " in title
     assert title.endswith(" (cut) against any algorithm")
     assert header.split("\t")[0] == "policy"

@@ -44,6 +44,29 @@ def test_network_may_come_from_a_training_iteration(succeed):
     assert summary["npus"] == 256
 
 
+@pytest.mark.parametrize(
+    ("network", "options", "rule", "chunks"),
+    [
+        ("v100-256.resnet-50", (), "occupy", 4),
+        ("v100-256.resnet-50", ("--latency", "lag"), "lag", 64),
+        (NETWORK, (), "lag", 64),
+        (NETWORK, ("--device", "H100", "--chunks", 8), "occupy", 8),
+    ],
+)
+def test_start_ups_occupy_on_known_devices(succeed, tmp_path, network, options, rule, chunks):
+    text = succeed("workload", "gnmt", "--network", network, *options, "-o", tmp_path / "made.json")
+    made = load(tmp_path / "made.json")
+    assert (made.latency, made.chunks) == (rule, chunks)
+    assert f"start-up latency\t{'lags' if rule == 'lag' else 'occupies its dimension'}" in text
+
+
+def test_training_that_exceeds_the_memory_of_the_device_is_refused(refuse):
+    words = ("llama-3-8b", "--network", "v100-256.resnet-50", "--batch", 1)
+    message = refuse("workload", *words)
+    assert "--memory = '16 GB of a V100': parameters, gradients and Adam states of one NPU take 128.5 GB" in message
+    assert "--parallelism fsdp" in message
+
+
 def test_times_come_from_a_file(succeed, tmp_path):
     times = {"forward": "1 us", "weight_gradient": "2 us", "input_gradient": "3 us"}
     layers = {layer.name: times for layer in MODELS["vgg-16"].layers()}
@@ -68,6 +91,9 @@ def test_times_come_from_a_file(succeed, tmp_path):
         (("gnmt", "--network", NETWORK, "--efficiency", 2), ("--efficiency = 2.0",)),
         (("gnmt", "--network", NETWORK, "--update", "soon"), ("--update = 'soon'",)),
         (("gnmt", "--network", NETWORK, "--chunks", 0), ("chunks = 0",)),
+        (("gnmt", "--network", NETWORK, "--latency", "none"), ("latency = 'none'",)),
+        (("gnmt", "--network", NETWORK, "--device", "H10"), ("--device = 'H10'", "H100")),
+        (("gnmt", "--network", NETWORK, "--stages", 0), ("--stages = 0",)),
         (("gnmt", "--network", NETWORK, "--zero", 3), ("--zero = 3", "0, 1 or 2")),
         (("gnmt", "--network", NETWORK, "--sequence", 0), ("--sequence = 0",)),
         (("gnmt", "--network", NETWORK, "--layer-times", "nowhere.json"), ("nowhere.json",)),

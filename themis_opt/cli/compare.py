@@ -213,9 +213,9 @@ def _print_choice(choice: "RobustChoice | None") -> None:
 
 
 def _print(compared: "Comparison", choice: "RobustChoice | None", sizes: str) -> None:
-    from themis_opt.cli.printing import note_free_cuts, print_results, tell_note
+    from themis_opt.cli.printing import assumptions, note_free_cuts, print_results, tell_note
 
-    title = f"{compared.instance.name or 'instance'}, chunk sizes {sizes}: {_bounds_in_words(compared)}"
+    title = f"{assumptions(compared.instance, sizes)}: {_bounds_in_words(compared)}"
     results = compared.results
     print_results(title, [result.row() for result in results], [result.schedule for result in results])
     _print_choice(choice)

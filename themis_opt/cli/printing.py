@@ -16,6 +16,7 @@ from themis_opt.base.units import Form, cells
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from themis_opt.problem.instance import Instance
     from themis_opt.schedules.schedule import Schedule
     from themis_opt.schedules.verification import VerifyReport
 
@@ -118,6 +119,13 @@ def times_in_words(schedule: "Schedule") -> str:
 def sizes_in_words(schedule: "Schedule") -> str:
     """How the chunks of a schedule are cut, in the words of ``--chunk-sizes``."""
     return "equal" if schedule.has_equal_sizes else "free"
+
+
+def assumptions(instance: "Instance", sizes: str) -> str:
+    """The name of an instance, and under what its schedules are compared; of an iteration what a start-up costs too."""
+    latency = {"occupy": "occupies", "lag": "lags"}[instance.latency]
+    rules = f", start-up latency {latency}" if instance.tasks else ""
+    return f"{instance.name or 'instance'}, chunk sizes {sizes}{rules}"
 
 
 def note_free_cuts(schedules: Sequence["Schedule"]) -> None:

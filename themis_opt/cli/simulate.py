@@ -20,7 +20,7 @@ def simulate(
     instance = options.load_instance(source, changes)
 
     from themis_opt.base.documents import file_name
-    from themis_opt.cli.printing import note_free_cuts, print_json, print_results, tell_files
+    from themis_opt.cli.printing import assumptions, note_free_cuts, print_json, print_results, tell_files
     from themis_opt.formats.bundle import write_schedule
     from themis_opt.policies.registry import usual_policies
     from themis_opt.schedules.simulator import simulate as run
@@ -38,5 +38,5 @@ def simulate(
     if as_json:
         print_json(rows)
     else:
-        print_results(f"{instance.name or 'instance'}, chunk sizes {sizes}", rows, list(schedules.values()))
+        print_results(assumptions(instance, sizes), rows, list(schedules.values()))
         note_free_cuts(list(schedules.values()))

@@ -23,6 +23,10 @@ PARALLELISM_NAMES = (
 """Those of :data:`themis_opt.workloads.parallelisms.PARALLELISMS`, without loading what makes them."""
 
 
+USUAL_CHUNKS = {"lag": 64, "occupy": 4}
+"""Chunks of a collective by the rule for latency: where each takes a start-up of the dimension, few are usual."""
+
+
 @dataclass(frozen=True)
 class Choices(OptionGroup):
     """What is divided among NPUs, and what is exchanged."""
@@ -90,7 +94,13 @@ def workload(
         bool, Option("--layer-times-template", help="Print such a file for the model, with the times of --flops.")
     ] = False,
     choices: Choices,
-    chunks: Annotated[int, Option(help="Chunks of each collective.")] = 64,
+    chunks: Annotated[
+        int | None, Option(help="Chunks of each collective: 64 by default, 4 where latency occupies.")
+    ] = None,
+    latency: Annotated[
+        str | None,
+        Option(help="lag or occupy: by default start-ups occupy on known devices, else as the network's file says."),
+    ] = None,
     output: Annotated[Path | None, options.output("Write the instance to this file.")] = None,
     pipeline: Annotated[
         Path | None, Option("--pipeline", help="With --stages: write the order of microbatches as a problem for solve.")
@@ -126,12 +136,14 @@ def workload(
     timing = training.rate() if times is None else read_times(times, layers)
     given = {"batch": training.batch, "dtype": training.dtype, **choices.by_name()}
     try:
-        taken = load(network).network
-        given["device"] = choices.device or device_in(taken.name)
-        setup = read_setup(taken, timing, **given)
+        source = load(network)
+        given["device"] = choices.device or device_in(source.network.name)
+        rule = latency or ("occupy" if given["device"] else source.latency)  # kernels of NCCL and the like queue up
+        setup = read_setup(source.network, timing, **given)
         if pipeline is not None:
             write_pipeline(pipeline, pipeline_of(model, layers, setup))
-        instance = make_workload(trained, layers, setup, parallelism=parallelism, chunks=chunks)
+        number = chunks if chunks is not None else USUAL_CHUNKS.get(rule, 4)
+        instance = make_workload(trained, layers, setup, parallelism=parallelism, chunks=number, latency=rule)
         check_clock(instance)
     except ValidationError as error:
         raise located(error).within("command line") from None
@@ -173,6 +185,7 @@ def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | No
         ("steps", str(summary["steps"])),
         ("tasks", str(summary["tasks"])),
         ("compute", format_short_time(instance.compute)),
+        ("start-up latency", "occupies its dimension" if instance.latency == "occupy" else "lags"),
         ("parameters of one NPU", f"{instance.parameter_bytes:,} B"),
         ("tensors", str(summary["tensors"])),
     ]

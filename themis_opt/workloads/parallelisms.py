@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
@@ -59,7 +59,13 @@ PARALLELISMS: Mapping[str, Maker] = {
 
 
 def make_workload(
-    model: TrainingModel, layers: tuple[Layer, ...], setup: Setup, *, parallelism: str = "data", chunks: int = 64
+    model: TrainingModel,
+    layers: tuple[Layer, ...],
+    setup: Setup,
+    *,
+    parallelism: str = "data",
+    chunks: int = 64,
+    latency: str = "lag",
 ) -> Instance:
     """The training iteration of a model on a network.
 
@@ -67,6 +73,7 @@ def make_workload(
 
     `model`: what is trained; gives the name of the instance.
     `setup`: network, times, batch and the other choices.
+    `latency`: what the start-up of a stage does, ``lag`` or ``occupy``.
     """
     if parallelism not in PARALLELISMS:
         rule = f"unknown parallelism; use one of {', '.join(PARALLELISMS)}{suggestion(parallelism, PARALLELISMS)}"
@@ -75,6 +82,7 @@ def make_workload(
     setup.check_only(parallelism, chosen.options)
     iteration = chosen.make(layers, setup)
     check_memory(layers, setup, parallelism, partial(_iteration, layers))
+    start_up: dict[str, Any] = {} if latency == "lag" else {"latency": latency}  # documents hold what was chosen
     instance = Instance(
         format=INSTANCE_FORMAT,
         name=f"{setup.network.name or 'network'} {model.title} {parallelism}",
@@ -82,6 +90,7 @@ def make_workload(
         network=setup.network,
         iteration=transformed(iteration, setup.compression, setup.refresh, setup.tolerance),
         chunks=chunks,
+        **start_up,
     )
     return instance if setup.adaptive == 1 else adapted(instance, setup.adaptive)
 
