@@ -107,8 +107,8 @@ class Incumbent:
         return self.limits.seed, self._num_searches - 1
 
     def offer(self, schedule: Schedule) -> bool:
-        """Keep a schedule of the instance if it is the best; whether it is."""
-        if schedule.makespan >= self.best.makespan:
+        """Keep a schedule of the instance if it is the best of those that fit in memory; whether it is."""
+        if (schedule.makespan >= self.best.makespan and self.best.fits) or not schedule.fits:
             return False
         self.best, self.launch_bound = schedule, self.bound
         self._report(self.best.makespan, self.bound)

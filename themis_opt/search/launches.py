@@ -7,7 +7,8 @@ from typing import ClassVar, NamedTuple
 
 from themis_opt.base.errors import CyclicPlan, InvalidSchedule
 from themis_opt.policies.hourglass.policy import Hourglass
-from themis_opt.policies.launching.common import Bucket, fusible, launches_alone, whole
+from themis_opt.policies.launching.common import Bucket, may_fuse, of_runs, runs
+from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets
 from themis_opt.policies.planning import plan_launches
 from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.exchanges import Exchange
@@ -45,11 +46,16 @@ class Launches:
 
 
 class Candidate(NamedTuple):
-    """Launches and their order; `buckets` is None where launches are not whole buckets."""
+    """Launches and their order.
+
+    `buckets` is None where launches are not whole buckets; `budget` is what an NPU may hold for gathers to be launched
+    as early as that allows.
+    """
 
     launches: tuple[Launch, ...]
     order: Order
     buckets: Buckets | None = None
+    budget: int = 0
 
     @property
     def content(self) -> object:
@@ -96,7 +102,7 @@ class Trials:
         return (10 * planned + sum(map(num_stages, launched))) / SIMULATED_PER_SECOND
 
     def _simulated(self, candidate: Candidate) -> Schedule | None:
-        """The schedule of a candidate; None if it is illegal, as launches of policies of others may be."""
+        """The schedule of a candidate; None if it is illegal, as launches of others may be, or does not fit."""
         try:
             plan = plan_launches(self.instance, candidate.launches, candidate.order, self._chunks)
             schedule = simulate(self.instance, plan)
@@ -104,7 +110,7 @@ class Trials:
                 validate(schedule)
         except (CyclicPlan, InvalidSchedule):
             return None
-        return schedule
+        return schedule if schedule.fits else None
 
     def _chunks(self, group: Instance) -> Plan:
         """The plan of a group of launches; equal groups are planned once."""
@@ -131,46 +137,67 @@ def content(exchange: Exchange) -> object:
 
 
 def candidates(instance: Instance) -> Iterator[Candidate]:
-    """More and more evenly cut buckets, which take longer and longer, and the launches of all policies."""
-    most = max((len(tensors) for tensors in fusible(instance)), default=0)
-    for power in range(most.bit_length()):
-        yield with_buckets(instance, even_buckets(instance, 2**power))
+    """More and more evenly cut buckets, which take longer and longer, and the launches of all policies.
+
+    Where gathers may leave at different times, buckets are fewer and fewer, and the smallest ones have less memory too.
+    """
+    most = max((len(tensors) for tensors in runs(instance)), default=0)
+    powers, amounts = range(most.bit_length()), list(budgets(instance))
+    if amounts[0]:
+        smallest = tuple((tensor,) for run in runs(instance) for tensor in run)
+        yield from (with_buckets(instance, smallest, amount) for amount in amounts)
+        powers = powers[::-1]
+    yield from (with_buckets(instance, even_buckets(instance, 2**power), amounts[0]) for power in powers)
     for name in LAUNCHING:
         policy = LAUNCHING.load(name)()
         yield Candidate(policy(instance), policy.order)
 
 
-def with_buckets(instance: Instance, buckets: Buckets) -> Candidate:
-    """One launch per bucket, released by the last of its tensors; the one that is needed first is served first."""
-    launches = (*launches_alone(instance), *(whole(instance, bucket) for bucket in buckets))
-    return Candidate(launches, "layer", buckets)
+def with_buckets(instance: Instance, buckets: Buckets, budget: int) -> Candidate:
+    """One launch per bucket, released by the last of its tensors; the one that is needed first is served first.
+
+    Gathers that are given up after their use leave as early as the budget of memory allows.
+    """
+    launches = as_early_as_fits(instance, of_runs(instance, buckets), budget)
+    return Candidate(launches, "layer", buckets, budget)
 
 
 def even_buckets(instance: Instance, count: int) -> Buckets:
     """Tensors of each kind and span in at most `count` buckets, which hold about equally many bytes."""
     buckets: dict[tuple[int, int], list[int]] = {}
-    for group, tensors in enumerate(fusible(instance)):
+    for group, tensors in enumerate(runs(instance)):
         before, total = 0, sum(instance.exchanges[tensor].size for tensor in tensors)
         for tensor in tensors:
             size = instance.exchanges[tensor].size
             buckets.setdefault((group, (2 * before + size) * count // (2 * total)), []).append(tensor)
             before += size
-    return tuple(map(tuple, buckets.values()))
+    return tuple(part for bucket in buckets.values() for part in legal_parts(instance, tuple(bucket)))
+
+
+def legal_parts(instance: Instance, bucket: Bucket) -> Buckets:
+    """A bucket, halved until no tensor is needed before another one is ready."""
+    if len(bucket) == 1 or may_fuse(instance, bucket):
+        return (bucket,)
+    half = len(bucket) // 2
+    return legal_parts(instance, bucket[:half]) + legal_parts(instance, bucket[half:])
 
 
 def neighbours(instance: Instance, candidate: Candidate) -> Iterator[Candidate]:
     """Candidates with two neighbouring buckets merged, one tensor shifted, or one bucket halved.
 
-    Buckets stay runs of tensors in the order they become ready.
+    Buckets stay parts of runs.  Or with more or less memory for gathers.
     """
+    for budget in budgets(instance, near=candidate.budget):
+        yield with_buckets(instance, candidate.buckets or (), budget)
     buckets = candidate.buckets or ()
-    groups = {tensor: number for number, tensors in enumerate(fusible(instance)) for tensor in tensors}
+    groups = {tensor: number for number, tensors in enumerate(runs(instance)) for tensor in tensors}
     for place, bucket in enumerate(buckets):
         following = buckets[place + 1] if place + 1 < len(buckets) else ()
         joined = bool(following) and groups[bucket[0]] == groups[following[0]]
         for parts in _changes(bucket, following if joined else ()):
             changed = (*buckets[:place], *parts, *buckets[place + 1 + joined :])
-            yield with_buckets(instance, changed)
+            if all(may_fuse(instance, part) for part in parts):
+                yield with_buckets(instance, changed, candidate.budget)
 
 
 def _changes(bucket: tuple[int, ...], following: tuple[int, ...]) -> Iterator[Buckets]:

@@ -6,7 +6,13 @@ busiest one, with the bytes split over orders as well as can be, is a bound; ste
 *critical path*: between the end of task a and the start of task b lies at least the time :math:`W(a, b)` that a network
 otherwise idle needs for all tensors made by a or later and needed before b or earlier.  It is the fluid bound of one
 collective per kind and span, or the one with heads and tails, neither of which knows how tensors are fused or cut.
-The longest path through tasks and windows from one start of a task to its next start is a bound.  In a pipeline tasks
+The longest path through tasks and windows from one start of a task to its next start is a bound.
+
+*memory*: what an NPU holds at the end of task a limits the gathers that were launched before.  Of those that later
+tasks need and give up, at most :math:`M - H(a)` bytes have left by then, where :math:`H(a)` is what is held whatever is
+launched when; the others lie in each window that begins there and ends where they are needed.
+
+In a pipeline tasks
 are serial within a stage: a window holds the tensors of one stage, and the longest path through all stages counts every
 tensor as if it were alone.
 """
@@ -153,7 +159,14 @@ def _windows(instance: Instance, measure: WindowMeasure) -> _Windows:
     )
     clock = np.cumsum([0.0, *(float(task.duration) for task in instance.tasks * 2)])
     parts = []
-    for end, start, held in (_grid(ready, needed, sizes, tasks), _around_tensors(ready, needed, sizes, tasks)):
+    room = _room(instance)
+    events = ready if room is None else np.concatenate([ready, (needed - 1) % tasks])
+    grid_end, grid_start, inside = _grid(events, ready, needed, sizes, tasks)
+    if room is not None:
+        given_up = sizes * np.array([exchange.freed_task >= 0 for exchange in instance.exchanges])[:, None]
+        _, _, surely = _grid(events, ready, needed, given_up, tasks)
+        inside = inside + _beyond(room, grid_end, grid_start, surely, needed % tasks, given_up)
+    for end, start, held in ((grid_end, grid_start, inside), _around_tensors(ready, needed, sizes, tasks)):
         covered = clock[start] - clock[end + 1]
         is_window = (start > end) & (start - end <= tasks)
         gain = np.where(is_window, (held * pace).max(axis=-1) - covered, -np.inf)
@@ -167,12 +180,57 @@ def _windows(instance: Instance, measure: WindowMeasure) -> _Windows:
     return _Windows(tasks, groups, *(column[order] for column in columns))
 
 
-def _grid(ready: IntArray, needed: IntArray, sizes: IntArray, tasks: int) -> tuple[IntArray, IntArray, IntArray]:
-    """All windows between some events: their ends (ends, 1), their starts (1, starts), and the bytes inside.
+def _room(instance: Instance) -> IntArray | None:
+    """Bytes that are left at the end of every task to gathers that later ones need, shape (tasks,).
+
+    None where nothing limits them, or where the uses of a gather take no time, in which it may not be seen.
+    """
+    if instance.memory is None:
+        return None
+    tasks, durations = len(instance.tasks), [task.duration for task in instance.tasks]
+    clock = np.cumsum([0, *durations, *durations, *durations])
+    room = np.full(tasks, instance.memory - instance.parameter_bytes, dtype=np.int64)
+    holdings = [
+        (number, instance.task_index[task.freed_after], task.activation_bytes)
+        for number, task in enumerate(instance.tasks)
+        if task.freed_after is not None and task.activation_bytes
+    ]
+    for exchange in instance.exchanges:
+        if exchange.freed_task >= 0:
+            holdings.append((exchange.needed_task, exchange.freed_task, exchange.size))
+            later = exchange.freed_task + tasks * (exchange.freed_task < exchange.needed_task)
+            if clock[later + 1] == clock[exchange.needed_task]:
+                return None
+    for begin, freed, size in holdings:
+        last = freed + tasks * (freed < begin)
+        over = np.arange(begin, last)  # tasks at whose end it is still held, if what follows takes time
+        room[over[clock[last + 1] > clock[over + 1]] % tasks] -= size
+    return room
+
+
+def _beyond(
+    room: IntArray, end: IntArray, start: IntArray, surely: IntArray, needed: IntArray, given_up: IntArray
+) -> IntArray:
+    """Bytes of gathers in windows that memory keeps from leaving before these begin, beside those ready later.
+
+    `surely`: those that are ready later, shape (ends, starts, groups); `given_up`: all, shape (tensors, groups).
+    """
+    by_task = np.zeros((len(room), given_up.shape[1]), dtype=np.int64)
+    np.add.at(by_task, needed, given_up)
+    until = np.concatenate([by_task, by_task]).cumsum(axis=0)
+    wanted = until[start] - until[end]
+    beyond: IntArray = np.maximum(wanted - surely - np.maximum(room[end], 0)[..., None], 0)
+    return beyond
+
+
+def _grid(
+    events: IntArray, ready: IntArray, needed: IntArray, sizes: IntArray, tasks: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    """All windows that begin at some events: their ends (ends, 1), their starts (1, starts), and the bytes inside.
 
     Bytes are counted once at their events, and summed over later ends and earlier starts.
     """
-    ends = _thinned(np.unique(ready))
+    ends = _thinned(np.unique(events))
     starts = _thinned(np.unique(needed % tasks))
     starts = np.concatenate([starts, starts + tasks])
     held = np.zeros((len(ends) + 1, len(starts) + 1, sizes.shape[1]), dtype=np.int64)

@@ -2,13 +2,24 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.plan import Launch, LaunchedPart, Order, TaskOf
+from themis_opt.schedules.plan import (
+    Chunks,
+    Launch,
+    LaunchedPart,
+    Order,
+    Plan,
+    TaskOf,
+    default_launches,
+    fixed_path,
+)
 
 Bucket = tuple[int, ...]
 
@@ -55,6 +66,50 @@ def fusible(instance: Instance) -> list[Bucket]:
 def has_buckets(instance: Instance) -> bool:
     """Whether gradients are reduced as DistributedDataParallel does, which has buckets."""
     return any(instance.exchanges[tensors[0]].kind is CollectiveKind.ALL_REDUCE for tensors in fusible(instance))
+
+
+def runs(instance: Instance) -> list[Bucket]:
+    """All data-parallel tensors in groups of which neighbours may be fused.
+
+    Those of a group have the same kind, span and element, are made and needed in iterations equally far apart, and in
+    the same stage.  Those that are given up after their use stand in the order they are needed, others in the order
+    they become ready.
+    """
+    groups: dict[object, list[int]] = {}
+    for number, tensor in enumerate(instance.exchanges):
+        if tensor.parallelism == "data":
+            stage = instance.tasks[tensor.needed_task].stage
+            apart = tensor.needed_later, tensor.freed_task >= 0, bool(tensor.after)
+            groups.setdefault((tensor.kind, tensor.span, tensor.element_bytes, stage, apart), []).append(number)
+
+    def place(number: int) -> tuple[int, int]:
+        tensor = instance.exchanges[number]
+        return (tensor.needed_task if tensor.freed_task >= 0 else tensor.ready_task), number
+
+    return [tuple(sorted(group, key=place)) for group in groups.values()]
+
+
+def of_runs(instance: Instance, buckets: Iterable[Bucket]) -> list[Launch]:
+    """One launch for each bucket of tensors of :func:`runs`, after one for each tensor that is in none of them.
+
+    A launch waits for those that carry what its tensors come after.
+    """
+    buckets = tuple(buckets)
+    fused = {tensor for bucket in buckets for tensor in bucket}
+    alone = [(number,) for number in range(len(instance.exchanges)) if number not in fused]
+    carrier = {tensor: place for place, bucket in enumerate((*alone, *buckets)) for tensor in bucket}
+    launches = []
+    for bucket in (*alone, *buckets):
+        sources = {carrier[source] for tensor in bucket for source in instance.exchanges[tensor].after}
+        launches.append(replace(whole(instance, bucket), after_launches=tuple(sorted(sources))))
+    return launches
+
+
+def may_fuse(instance: Instance, bucket: Bucket) -> bool:
+    """Whether the last of some tensors is ready before the first of them is needed."""
+    ready = max(instance.exchanges[tensor].ready_task for tensor in bucket)
+    need = first_need(instance, bucket)
+    return ready < need.task + need.later * len(instance.tasks)
 
 
 def launches_alone(instance: Instance) -> list[Launch]:
@@ -154,3 +209,12 @@ def next_iteration(instance: Instance, tensors: Sequence[int]) -> TaskOf:
     """The first task of the stage that needs some tensors, which ends the iteration where it waits for them."""
     stage = instance.tasks[instance.exchanges[tensors[0]].needed_task].stage
     return TaskOf(instance.chains[stage][0], 1)
+
+
+@lru_cache(maxsize=16)
+def times_alone(instance: Instance) -> tuple[float, ...]:
+    """Picoseconds of every exchange alone on the network, in one chunk and the fixed order."""
+    chunks = tuple(Chunks(np.array([e.size]), np.array([fixed_path(e)])) for e in instance.exchanges)
+    plan = Plan(chunks, launches=default_launches(instance))
+    costs = plan.costs(instance)
+    return tuple(np.bincount(plan.launch_of_stage, costs.occupancy + costs.lag).tolist())
