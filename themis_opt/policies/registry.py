@@ -50,7 +50,7 @@ LAUNCHING = Registry(
         "horovod": "themis_opt.policies.launching.horovod:Horovod",
         "dear": "themis_opt.policies.launching.dear:Dear",
         "priority": "themis_opt.policies.launching.priority:Priority",
-        "blocks": "themis_opt.policies.launching.blocks:Blocks",
+        "blocks": "themis_opt.policies.launching.blocks:BlockBuckets",
         "fsdp2": "themis_opt.policies.launching.blocks:Fsdp2",
         "one_stream": "themis_opt.policies.launching.blocks:OneStream",
         "stream_per_domain": "themis_opt.policies.launching.blocks:StreamPerDomain",

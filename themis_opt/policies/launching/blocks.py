@@ -14,7 +14,7 @@ BLOCK = re.compile(r"^.*?\d+")
 
 
 @dataclass(frozen=True)
-class Blocks(Launching):
+class BlockBuckets(Launching):
     """Fuse what belongs to one block of layers, and launch it when the last part is ready.
 
     A block is what the names of tensors say up to their first number; tensors without one are blocks of their own.
@@ -27,7 +27,7 @@ class Blocks(Launching):
 
 
 @dataclass(frozen=True)
-class Fsdp2(Blocks):
+class Fsdp2(BlockBuckets):
     """PyTorch's ``fully_shard`` on every block: one stream for each kind of collective.
 
     Each gather is launched `ahead` blocks before its use, 1 by default, as implicit prefetching does, or
@@ -40,7 +40,7 @@ class Fsdp2(Blocks):
 
 
 @dataclass(frozen=True)
-class OneStream(Blocks):
+class OneStream(BlockBuckets):
     """All data-parallel collectives one after the other, as Megatron-LM launches them by default.
 
     https://github.com/NVIDIA/Megatron-LM, distributed optimizer with overlapped gathers and reductions.
@@ -52,7 +52,7 @@ class OneStream(Blocks):
 
 
 @dataclass(frozen=True)
-class StreamPerDomain(Blocks):
+class StreamPerDomain(BlockBuckets):
     """A stream for each group of dimensions, such as those inside of nodes and those between them."""
 
     def __call__(self, instance: Instance) -> tuple[Launch, ...]:
