@@ -95,6 +95,35 @@ def test_an_exception_that_is_lost_comes_again(monkeypatch: pytest.MonkeyPatch) 
     assert lost == ["the first"]
 
 
+def test_an_exception_that_python_drops_while_it_frees_memory_comes_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wall time alone would let it come again in an hour."""
+    monkeypatch.setattr(allowance, "AGAIN_SECONDS", 3600.0)
+    rings: list[str] = []
+    with suppress(TimeUp), cut_off(Allowance(0.01)):
+        with suppress(TimeUp):
+            endless()
+        rings.append("the first")
+        endless()
+    assert rings == ["the first"]
+
+
+def test_a_timer_that_rings_before_the_time_is_up_rings_again(clock: Clock) -> None:
+    early = Allowance(0.01)
+    rings: list[float] = []
+
+    def tell(which: int, seconds: float, interval: float = 0.0) -> tuple[float, float]:
+        rings.append(seconds)
+        if len(rings) == 3:
+            clock.now += 1.0
+        return setitimer(which, seconds, interval)
+
+    setitimer = signal.setitimer
+    with pytest.MonkeyPatch.context() as patch, suppress(TimeUp), cut_off(early):
+        patch.setattr(signal, "setitimer", tell)
+        endless()
+    assert rings[:2] == pytest.approx([0.01, 0.01])
+
+
 def test_overtime_is_for_all_work_together() -> None:
     late = Allowance(0.0)
     with pytest.raises(TimeUp), cut_off(late, 0.05):

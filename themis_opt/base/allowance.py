@@ -12,8 +12,9 @@ from types import FrameType
 from formulations.interruption import INTERRUPTION, METER, TimeUp
 
 LEAST_TIMER = 1e-3  # seconds of a timer that is to ring at once: 0 would stop it
-# After which a timer rings again, as its exception may have been lost, or had to wait for the compiler
-AGAIN_SECONDS = 1.0
+# Wall time, and time of the processor, after which a timer rings again: its exception may have been lost, as in what
+# Python calls while it frees memory, or had to wait for the compiler
+AGAIN_SECONDS, AGAIN_PROCESSOR_SECONDS = 1.0, 0.1
 # Packages that are left to end what they do: what they compile is kept for the next time
 COMPILERS = ("numba", "llvmlite")
 
@@ -88,12 +89,17 @@ def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
     ended: list[float] = []  # the time of the processor when time was up
 
     def end(number: int, frame: FrameType | None) -> None:
+        if not ended and allowance.left > 0:
+            signal.setitimer(signal.ITIMER_REAL, max(allowance.left, LEAST_TIMER), AGAIN_SECONDS)
+            return
         if not ended:
             ended.append(process_time())
-        if (left := overtime - allowance.overtime - (process_time() - ended[0])) > 0:
+        left = overtime - allowance.overtime - (process_time() - ended[0])
+        if left > 0:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.setitimer(signal.ITIMER_PROF, max(left, LEAST_TIMER), AGAIN_SECONDS)
-        elif not _compiles(frame):
+        first = max(left, LEAST_TIMER) if left > 0 else AGAIN_PROCESSOR_SECONDS
+        signal.setitimer(signal.ITIMER_PROF, first, AGAIN_PROCESSOR_SECONDS)
+        if left <= 0 and not _compiles(frame):
             raise TimeUp
 
     numbers = (signal.SIGALRM, signal.SIGPROF)
