@@ -21,6 +21,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import validate
 from themis_opt.search import anneal, exact, start
 from themis_opt.search.exact import Exact, Reference
+from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.start import starting_schedule, usual_schedule
 from themis_opt.solving.makespan_bounds import fluid
 from themis_opt.solving.sizing import granule
@@ -41,6 +42,18 @@ for sizes in ("equal", "free"):
     print(schedule.makespan, [c.sizes.tolist() for c in plan.chunks], [c.paths.tolist() for c in plan.chunks])
     print([s.tolist() for s in plan.sequences], schedule.start.tolist())
 """
+
+
+class Idle:
+    """A step that finds nothing."""
+
+    engine = ""
+
+    def applies(self, incumbent: Incumbent) -> bool:
+        return False
+
+    def run(self, incumbent: Incumbent) -> None:
+        raise AssertionError
 
 
 @pytest.fixture
@@ -135,6 +148,25 @@ def test_a_tiny_budget_leaves_a_valid_schedule(every_kind: Instance, sizes: str,
     schedule = policy.solve(every_kind).schedule
     validate(schedule)
     assert schedule.makespan <= usual_schedule(every_kind).makespan
+
+
+def test_a_schedule_at_hand_starts_a_search_that_has_no_time_for_another(
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a core plans and simulates in the time that is left is counted in stages."""
+    start_schedule = usual_schedule(hetero)
+    monkeypatch.setattr(exact, "starting_schedule", never_used)
+    stages = start_schedule.plan.num_stages
+    late = 0.9 * stages / exact.STARTED_PER_SECOND
+    assert Exact(seconds=late, workers=1).solve(hetero, start=start_schedule, steps=[Idle()]).schedule == start_schedule
+    with pytest.raises(AssertionError):
+        Exact(seconds=LONG, workers=1).solve(hetero, start=start_schedule, steps=[Idle()])
+
+
+def test_hourglass_is_not_begun_where_it_has_no_time(hetero: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tables have a duration for each of 8 sets of dimensions, 3 dimensions and 2 phases."""
+    monkeypatch.setattr(start, "balanced", never_used)
+    assert starting_schedule(hetero, 0.99 * 2 * 8 * 3 * start.SECONDS_PER_DURATION) == usual_schedule(hetero)
 
 
 @pytest.mark.parametrize(

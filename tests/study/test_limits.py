@@ -44,6 +44,14 @@ def test_a_policy_that_does_not_end_is_cut_off_and_left_out():
     assert [result.policy for result in compared.results] == ["baseline"]
 
 
+def test_a_reference_that_is_a_schedule_at_hand_is_checked_once(monkeypatch):
+    checked = []
+    monkeypatch.setattr(comparison, "validate", checked.append)
+    compared = compare(themis_opt.load("fig5.all_reduce.256MB"), ("hourglass", "exact"), time_limit=1e-6)
+    assert compared.results[1].schedule is compared.results[0].schedule
+    assert checked == [compared.results[0].schedule]
+
+
 def test_a_bound_that_does_not_end_is_cut_off(monkeypatch):
     kinds = {"ideal": makespan_bounds.MAKESPAN_BOUNDS["ideal"], "slow": makespan_bounds.Bound(endless, False, "")}
     monkeypatch.setattr(comparison, "bounds_of", lambda instance: kinds)

@@ -15,12 +15,12 @@ from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.incumbent import Incumbent, Progress, Reference, ignore
-from themis_opt.search.launches import SIMULATED_PER_SECOND
 from themis_opt.search.start import starting_schedule
 from themis_opt.search.steps import Step, take_turns
 from themis_opt.search.table import PERIOD_STEPS, STEPS
 from themis_opt.solving.lowering import chunk_overhead
 
+STARTED_PER_SECOND = 70_000  # stages that the fast policies plan and simulate in a second on a slow core
 OVERTIME = 0.25
 """Seconds of processor after the end of its time in which a step may end what it does, before it is cut off."""
 
@@ -84,7 +84,7 @@ class Exact(Limits):
 
     def _start(self, instance: Instance, allowance: Allowance, given: Schedule | None) -> Schedule:
         """The best of the schedule that is given and those of the fast policies, if there is time for these."""
-        is_late = count_stages(instance) > SIMULATED_PER_SECOND * (max(allowance.left, 0.0) + 1)
+        is_late = count_stages(instance) > STARTED_PER_SECOND * allowance.left
         if given is not None and (has_launches(instance) or (is_late and not self.deterministic)):
             return given
         if has_launches(instance):

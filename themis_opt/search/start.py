@@ -13,6 +13,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
 MAX_DURATIONS = 2**22  # durations in the tables of hourglass, above which it is left out; they take 32 MiB
+SECONDS_PER_DURATION = 5e-6  # of hourglass, which looks at each for every candidate and batch of chunks
 
 
 def starting_schedule(instance: Instance, seconds: float | None = None, *, free_sizes: bool = False) -> Schedule:
@@ -41,7 +42,8 @@ def _hourglass_schedules(instance: Instance, seconds: float | None, free_sizes: 
     schedules: list[Schedule] = []
     hourglass = with_free_sizes if free_sizes else balanced
     widest = max(len(exchange.span) for exchange in instance.exchanges)
-    if len(instance.exchanges) * 2 * 2**widest * widest <= MAX_DURATIONS:
+    durations = len(instance.exchanges) * 2 * 2**widest * widest
+    if durations <= MAX_DURATIONS and (seconds is None or SECONDS_PER_DURATION * durations <= seconds):
         thread = Thread(target=lambda: schedules.append(hourglass(instance)), daemon=True)
         thread.start()
         is_over(thread, seconds)
