@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from layered_iterations import layers
 from pydantic import ValidationError
 from strategies import instances
 
 import themis_opt
+from themis_opt.problem.cost_overrides import with_costs
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
@@ -144,6 +146,13 @@ def test_overriding_size_and_chunks_reaches_every_collective() -> None:
 def test_overriding_is_checked(bad: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         FULL.overridden(**bad)
+
+
+def test_what_changes_nothing_gives_the_instance_itself() -> None:
+    """It need not be checked, compared or costed anew."""
+    instance = layers(3)
+    assert instance.overridden(chunks=instance.chunks, latency=instance.latency) is instance
+    assert with_costs(instance) is instance
 
 
 def test_replacing_keeps_quantities_to_the_last_bit() -> None:

@@ -19,7 +19,7 @@ from themis_opt.policies.registry import make_policy, specify
 from themis_opt.problem.cost_overrides import with_costs
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.tuning import tune, tuner
+from themis_opt.tuning import trials, tune, tuner
 from themis_opt.tuning.history import Trial, best_of, fresh, front_of, key_of, value_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.space import CaseMeasurement, Space
@@ -198,6 +198,37 @@ class TestTune:
         assert len(begun) == 2
         assert tuned.num_run == 1
         assert [trial.number for trial in tuned.trials] == [0]
+
+    def test_a_first_trial_that_does_not_end_is_cut_off(self, instance, monkeypatch):
+        def endless(*arguments):
+            while True:
+                pass
+
+        monkeypatch.setattr(trials, "FIRST_OVERTIME", 0.05)
+        monkeypatch.setattr(Space, "measure", endless)
+        with pytest.raises(InputError, match="no trial was finished within the time limit"):
+            tune(instance, trials=5, time_limit=0.05)
+
+    def test_choices_are_only_listed_and_compared_once_the_first_is_measured(self, instance, monkeypatch):
+        events = []
+        measure, every = Space.measure, trials.every_choice
+        monkeypatch.setattr(Space, "measure", lambda *of: events.append("measured") or measure(*of))
+        monkeypatch.setattr(trials, "every_choice", lambda of: events.append("listed") or every(of))
+        tune(instance, trials=2, **COSTLY)
+        assert events == ["measured", "listed", "measured"]
+
+    def test_as_long_as_the_first_trial_took_is_left_for_what_follows(self, instance, monkeypatch):
+        measure, clock = Space.measure, [time.monotonic()]
+
+        def slow(space, choice, case):
+            clock[0] += 3.0
+            return measure(space, choice, case)
+
+        monkeypatch.setattr(allowance, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(Space, "measure", slow)
+        tuned = tune(instance, trials=50, time_limit=10.0, **COSTLY)
+        assert tuned.num_run == 3  # the next would begin at 9 s
+        assert tuned.allowance.left == pytest.approx(1.0)
 
     @pytest.mark.parametrize(("field", "value"), [("trials", 0), ("objective", "beauty")])
     def test_bad_arguments_are_refused(self, instance, field, value):

@@ -1,5 +1,6 @@
 """Options that subcommands share, in groups, and the instance or schedule that they make together."""
 
+import gc
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -269,6 +270,7 @@ def load_instance(source: str, changes: Changes = Changes()) -> "Instance":
             rule = "is a pipeline: 'solve', 'compare', 'bound' and 'sweep' take it"
             raise InputError(rule, field="instance", value=source) from None
         raise
+    gc.freeze()  # it stays until the end, as what is imported does: no need to look through them again and again
     given = changes.given()
     costs = {name: given.pop(name) for name in COST_TERMS if name in given}
     try:

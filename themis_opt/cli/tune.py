@@ -1,5 +1,6 @@
 """``themis-opt tune``: the chunks and the policy that suit collectives, or a training iteration, best."""
 
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,7 +44,7 @@ def tune(
     trials: Annotated[int, Option(help="Settings to try, those of a resumed study included.", min=1)] = 100,
     time_limit: Annotated[
         float | None,
-        Option(help="Seconds for all trials but the first, counted from the start; the last is cut off.", min=0.1),
+        Option(help="Seconds for all trials, counted from the start; the last is cut off.", min=0.1),
     ] = None,
     memory: Annotated[
         float, Option(help="GiB; settings whose schedules need more are not tried.", min=0.001, max=1e6)
@@ -95,25 +96,24 @@ def _run(
     time_limit: float | None,
     as_json: bool,
 ) -> None:
+    from themis_opt.base.allowance import Allowance
     from themis_opt.base.documents import make_folder
     from themis_opt.cli.printing import print_json, tell, tell_note
     from themis_opt.cli.progress import trial_progress
     from themis_opt.problem.cost_overrides import is_free_to_cut
     from themis_opt.tuning.options import make_space
     from themis_opt.tuning.storage import sqlite_url
-    from themis_opt.tuning.tuner import StorageLost
-    from themis_opt.tuning.tuner import tune as search_for_best
+    from themis_opt.tuning.tuner import StorageLost, tune_in
 
     space = make_space(instance, **settings)  # refuses bad options before anything is written
     if is_free_to_cut(space.instances[0]):
         tell_note("nothing makes small chunks costly; state --launch-overhead, --packet or --latency occupy")
     make_folder(folder)
     search["storage"] = search["storage"] or sqlite_url(folder / "study.db")
-    if time_limit is not None:
-        search["time_limit"] = remaining(time_limit)
+    allowance = Allowance(math.inf if time_limit is None else remaining(time_limit))
     try:
         with trial_progress(space.describe) as progress:
-            tuned = search_for_best(instance, progress=progress, **search, **settings)
+            tuned = tune_in(space, allowance, progress=progress, **search)
     except StorageLost as error:
         if error.tuned is not None:
             with suppress(InputError):  # the disk may be full

@@ -100,15 +100,14 @@ def _chunk_texts(schedule: Schedule, number: int) -> list[str]:
     chunks, phases = schedule.plan.chunks[number], schedule.launched[number].kind.rule.phases
     keys = [f"{phase.rule.label.lower()}_order" for phase in phases]
     names = np.array(schedule.instance.fabric.dimension_names)
-    paths, path_of_chunk = np.unique(chunks.paths, axis=0, return_inverse=True)
-    orders = [
-        ", ".join(
-            f'"{key}": {json.dumps(part.tolist())}' for key, part in zip(keys, np.split(path, len(keys)), strict=True)
-        )
-        for path in names[paths]
-    ]
-    pairs = zip(chunks.sizes.tolist(), path_of_chunk.ravel().tolist(), strict=True)
-    return [f'{{"index": {index}, "bytes": {size}, {orders[path]}}}' for index, (size, path) in enumerate(pairs)]
+    orders = dict[tuple[int, ...], str]()
+    texts = []
+    for index, (size, path) in enumerate(zip(chunks.sizes.tolist(), map(tuple, chunks.paths.tolist()), strict=True)):
+        if path not in orders:
+            parts = zip(keys, np.split(names[list(path)], len(keys)), strict=True)
+            orders[path] = ", ".join(f'"{key}": {json.dumps(part.tolist())}' for key, part in parts)
+        texts.append(f'{{"index": {index}, "bytes": {size}, {orders[path]}}}')
+    return texts
 
 
 def _issue_orders(schedule: Schedule) -> list[str]:

@@ -23,7 +23,8 @@ def with_costs(instance: Instance, *, latency: str | None = None, **costs: str |
     """
     given = {name: _read(name, value) for name, value in costs.items() if value is not None}
     result: Instance = _checked("--latency", latency, lambda: instance.overridden(latency=latency))
-    result = result.replace(network=instance.network.with_costs(given))
+    if given:
+        result = result.replace(network=instance.network.with_costs(given))
     check_clock(result)
     return result
 

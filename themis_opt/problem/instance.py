@@ -355,6 +355,7 @@ class Instance(Model):
         if self.iteration is not None:
             if size is not None:
                 raise InputError("an iteration has none: its tensors state their sizes", field="size", value=size)
+            changes = {name: value for name, value in changes.items() if value != getattr(self, name)}
             return self.replace(**changes) if changes else self
         each = {
             name: value

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from formulations.interruption import TimeUp
+from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.units import nanoseconds
 from themis_opt.tuning.launching import USUAL_KNOBS
 
@@ -41,7 +44,7 @@ def settings(choice: Choice) -> tuple[str, ...]:
 def bucket_rows(tuned: Tuned) -> list[dict[str, Any]]:
     """The time of an iteration over the size of buckets, all else as it is best; none where there are no buckets.
 
-    The best size and the usual one are always measured, others while there is time.
+    The best size is always among them, others while there is time.
 
     Returns ``bucket_bytes`` ascending, ``iteration_ns``, ``bound_ns`` and ``gap``; ``is_best`` where the choice has it.
     """
@@ -52,9 +55,12 @@ def bucket_rows(tuned: Tuned) -> list[dict[str, Any]]:
     best, usual = int(tuned.choice[knob]), int(USUAL_KNOBS[knob])
     rows = []
     for size in _points(tuned, knob, {best, usual}):
-        if tuned.allowance.left <= 0 and size not in (best, usual):
+        limit = Allowance(math.inf) if size == best else tuned.allowance
+        try:
+            with cut_off(limit):
+                time = tuned.space.measure({**tuned.choice, knob: size}, 0).makespan
+        except TimeUp:
             continue
-        time = tuned.space.measure({**tuned.choice, knob: size}, 0).makespan
         figures = {"iteration_ns": nanoseconds(time), "bound_ns": nanoseconds(bound), "gap": time / bound - 1}
         rows.append({"bucket_bytes": size} | figures | {"is_best": size == best})
     return rows

@@ -15,11 +15,9 @@ from themis_opt.formats.gantt import save_figure
 from themis_opt.formats.tables import to_csv
 from themis_opt.problem.instance import Instance
 from themis_opt.reports.rendering.charts import Axis, Chart, lines, save
-from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import Summary, schedule_document
 from themis_opt.tuning.buckets import MIB, settings
 from themis_opt.tuning.outcome import Tuned
-from themis_opt.tuning.space import judges
 
 SIZE = Axis("mebibytes", "size of a bucket, MiB", log=True)
 TIME = Axis("iteration_ns", "time of an iteration", log=True, format="duration")
@@ -37,11 +35,11 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
         _write(folder / "trials.csv", to_csv(tuned.trial_rows())),
         _write(folder / "best.json", json.dumps(best_setting(tuned), indent=2) + "\n"),
         _write(folder / "instance.json", instance_text(schedule.instance, tuned)),
-        *write_schedule(folder, schedule, title, _summary(tuned, schedule)),
+        *write_schedule(folder, schedule, title, _summary(tuned, -1)),
     ]
     if len(tuned.schedules) > 1:
-        for case, schedule in zip(tuned.space.cases, tuned.schedules, strict=True):
-            document = schedule_document(schedule, _summary(tuned, schedule))
+        for number, (case, schedule) in enumerate(zip(tuned.space.cases, tuned.schedules, strict=True)):
+            document = schedule_document(schedule, _summary(tuned, number))
             files += [
                 _write(folder / case / "instance.json", instance_text(schedule.instance, tuned)),
                 _write(folder / case / "schedule.json", json.dumps(document) + "\n"),
@@ -74,15 +72,17 @@ def best_setting(tuned: Tuned) -> dict[str, Any]:
 
 def instance_text(instance: Instance, tuned: Tuned) -> str:
     """A tuned instance as a file; its description says how it is best run."""
-    described = instance.replace(description=f"Tuned by themis-opt: {tuned.space.describe(tuned.choice)}.")
+    described = instance.model_copy(
+        update={"description": f"Tuned by themis-opt: {tuned.space.describe(tuned.choice)}."}
+    )
     document = {"format": instance.format} | described.model_dump(mode="json", exclude_defaults=True)
     return json.dumps(document, indent=2) + "\n"
 
 
-def _summary(tuned: Tuned, schedule: Schedule) -> Summary:
+def _summary(tuned: Tuned, case: int) -> Summary:
     return Summary(
         policy=tuned.policy,
-        bounds_ns={name: nanoseconds(value) for name, value in judges(schedule.instance).items()},
+        bounds_ns={name: nanoseconds(value) for name, value in tuned.space.judges[case].items()},
         status="feasible",
         settings={name: value for name, value in tuned.choice.items() if name != "policy"},
     )

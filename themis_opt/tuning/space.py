@@ -67,9 +67,20 @@ class Space:
         return "makespan" if self.launching is None else "iteration"
 
     @cached_property
+    def judges(self) -> tuple[dict[str, float], ...]:
+        """Bounds that schedules of each case are judged by, in picoseconds by name, however the chunks are cut.
+
+        They are those of a period, or the ideal makespan.
+        """
+        return tuple(
+            bounds(one) if has_launches(one) else {"ideal": bounds_of(one)["ideal"].compute(one)}
+            for one in self.instances
+        )
+
+    @cached_property
     def ideals(self) -> tuple[float, ...]:
         """What nothing can beat in each case, in picoseconds."""
-        return tuple(max(judges(instance).values()) for instance in self.instances)
+        return tuple(max(values.values()) for values in self.judges)
 
     @cached_property
     def proven(self) -> tuple[float, ...]:
@@ -205,13 +216,6 @@ class Space:
         if least:
             parts.append(f"at least {format_size(int(least))} each")
         return ", ".join((*parts, self.specification(choice)))
-
-
-def judges(instance: Instance) -> dict[str, float]:
-    """Bounds that a tuned schedule is judged by, in picoseconds by name: those of a period, or the ideal makespan."""
-    if has_launches(instance):
-        return bounds(instance)
-    return {"ideal": bounds_of(instance)["ideal"].compute(instance)}
 
 
 def _effective_profile(choice: Choice, counts: Sequence[tuple[int, ...]]) -> str:

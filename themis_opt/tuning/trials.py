@@ -4,7 +4,7 @@ import math
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from themis_opt.tuning.storage import sampler, storage_errors
 if TYPE_CHECKING:
     import optuna
 
+FIRST_OVERTIME = 0.5  # seconds of processor past the limit for what users do today, so that there is a result
 TrialProgress = Callable[[int, int, Trial], None]
 """Called with the number of trials run, the number to run, and the latest."""
 
@@ -31,8 +32,7 @@ class Search:
 
     def __init__(self, study: "optuna.Study", space: Space, objective: Objective, seed: int, url: str | None) -> None:
         self.study, self.space, self.objective, self.seed, self.url = study, space, objective, seed, url
-        first = nearest_choice(space.parameters, space.reference)
-        self._candidates = [first, *every_choice(space.parameters)][::-1]
+        self._first, self._is_small = nearest_choice(space.parameters, space.reference), False
         self._listed: dict[str, dict[str, ParameterValue]] = {}
         with storage_errors(url):
             self.history = History(study)
@@ -45,34 +45,43 @@ class Search:
     def run(self, trials: int, allowance: Allowance, progress: TrialProgress) -> None:
         """Try choices until `trials` were run, all are known, or the allowance is used up.
 
-        The first one, nearest to what users do today, is tried whatever the clock says; the one at work when time is up
-        is cut off.
+        The one at work when time is up is cut off.  The first one, nearest to what users do today, may take some
+        overtime; as long as it took is left for what follows the search.
         """
-        few = self._few(trials, Allowance(0.3 * allowance.left))  # counting leaves time to try
-        total = few or trials
-        while self._num_known() < total and (allowance.left > 0 or not self.history.known):
-            INTERRUPTION.check()
-            limit = allowance if self.history.known else Allowance(math.inf)
-            try:
-                with cut_off(limit):
-                    choice = self._next_choice(is_small=few is not None)
+        total, is_late = self._total(trials, allowance) if self._num_known() else trials, False
+        with suppress(TimeUp), ExitStack() as turns:
+            while self._num_known() < total and not is_late:
+                INTERRUPTION.check()
+                is_first, begin = not self.history.known, allowance.left
+                with cut_off(allowance, self._overtime):
+                    choice = self._next_choice()
                 if choice is not None:
                     self._enqueue(choice)
-                trial = self._try_next(limit)
-            except TimeUp:
-                return
-            progress(len(self.history.known), total, trial)
+                trial = self._try_next(allowance)
+                if is_first and begin < math.inf:
+                    turns.enter_context(allowance.turn(2 * allowance.left - begin))
+                if is_first:
+                    total = self._total(trials, allowance)
+                progress(len(self.history.known), total, trial)
+                is_late = allowance.left <= 0
 
-    def _few(self, most: int, allowance: Allowance) -> int | None:
-        """How many different choices there are, if they are few enough and counted in time."""
-        with suppress(TimeUp), cut_off(allowance):
+    @property
+    def _overtime(self) -> float:
+        return 0.0 if self.history.known else FIRST_OVERTIME
+
+    def _total(self, most: int, allowance: Allowance) -> int:
+        """How many different choices there are, if they are few enough and counted while there is time to try them."""
+        with suppress(TimeUp), cut_off(Allowance(0.3 * allowance.left)):
             count = len(list(islice(self._each(), most + 1)))
-            return count if count <= most else None
-        return None
+            self._is_small = count <= most
+            return min(count, most)
+        return most
 
-    def _next_choice(self, is_small: bool) -> dict[str, ParameterValue] | None:
+    def _next_choice(self) -> dict[str, ParameterValue] | None:
         """The choice to try next, where the sampler is not to be asked."""
-        if is_small or not self.history.known:
+        if not self.history.known and not self.history.is_shared:
+            return self._first
+        if self._is_small or not self.history.known:
             return self._next_unknown()
         return self._any_unknown() if self._repeats_in_a_row() >= 8 else None
 
@@ -95,6 +104,11 @@ class Search:
             if key not in self._listed:
                 self._listed[key] = choice
                 yield key, choice
+
+    @cached_property
+    def _candidates(self) -> list[dict[str, ParameterValue]]:
+        """The choices of unknown form, the next one last."""
+        return [self._first, *every_choice(self.space.parameters)][::-1]
 
     @cached_property
     def _everything(self) -> dict[str, dict[str, ParameterValue]]:
@@ -137,7 +151,7 @@ class Search:
                 for parameter in self.space.parameters:
                     if parameter.matters(raw):
                         raw[parameter.name] = suggested(asked, parameter)
-            with cut_off(allowance):
+            with cut_off(allowance, self._overtime):
                 choice = self.space.canonical(raw)
             trial = self._outcome(asked, choice, allowance)
             self._tell(asked, trial)
@@ -161,7 +175,7 @@ class Search:
         measured: list[CaseMeasurement] = []
         try:
             for case in range(len(self.space.cases)):
-                with cut_off(allowance):
+                with cut_off(allowance, self._overtime):
                     measured.append(self.space.measure(choice, case))
                 if self._gives_up(asked, measured):
                     return Trial(asked.number, choice, "pruned", tuple(measured))

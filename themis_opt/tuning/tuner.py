@@ -12,6 +12,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.tuning.history import OBJECTIVES, Objective, Trial, best_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
+from themis_opt.tuning.space import Space
 from themis_opt.tuning.storage import StorageError, open_study, storage_errors, without_secrets
 from themis_opt.tuning.trials import Search, TrialProgress
 
@@ -48,7 +49,7 @@ def tune(
     seed : int
         Of the sampler.
     time_limit : float
-        Seconds for all trials but the first, what users do today; the one at work then is cut off.
+        Seconds for all trials; the one at work then is cut off, the first one half a second later.
     objective : {"makespan", "pareto"}
         Whether to minimise the makespan, for an iteration its time, or both that and the number of chunks.
     storage : str, optional
@@ -67,7 +68,21 @@ def tune(
     StorageError
         If the storage fails; :class:`StorageLost` with the outcomes so far, if that happens during the search.
     """
-    allowance, space = Allowance(time_limit), make_space(instance, **options)
+    allowance = Allowance(time_limit)
+    return tune_in(make_space(instance, **options), allowance, trials, seed, objective, storage, study, progress)
+
+
+def tune_in(
+    space: Space,
+    allowance: Allowance,
+    trials: int = 100,
+    seed: int = 0,
+    objective: str = "makespan",
+    storage: str | None = None,
+    study: str | None = None,
+    progress: TrialProgress = lambda run, total, trial: None,
+) -> Tuned:
+    """The same in a space that is made already."""
     if trials < 1:
         raise InputError("must be at least 1", field="trials", value=trials)
     checked = _checked(objective)
