@@ -111,6 +111,14 @@ def dragonfly() -> Document:
     return {"nodes": nodes, "links": links}
 
 
+def uneven_boxes() -> Document:
+    """Boxes of five and three NPUs, fully connected inside, with three NICs each, of which one is slow."""
+    members = [[f"box{box}.gpu{j}" for j in range(size)] for box, size in enumerate((5, 3))]
+    inside = [link(a, b, 50, latency="700 ns") for box in members for a, b in combinations(box, 2)]
+    outside = [link(f"box0.gpu{j}", f"box1.gpu{j}", rate, f"nic{j}", "2 us") for j, rate in enumerate((12.5, 25, 25))]
+    return {"nodes": [node for box in members for node in npus(box)], "links": [*inside, *outside]}
+
+
 def networks() -> dict[str, tuple[str, str, Document]]:
     """Source, collective with its size, and nodes and links, by the name of the network."""
     nvidia = "NVIDIA: 450 GB/s NVLink and 400 Gb/s per GPU; latencies are assumptions"
@@ -137,6 +145,7 @@ def networks() -> dict[str, tuple[str, str, Document]]:
         "mesh_4x5": (assumed, "all_reduce.1GB", grid(4, 5, 750, wrap=False, latency="20 ns")),
         "torus_4x4": (assumed, "all_to_all.1GB", grid(4, 4, 50, wrap=True)),
         "torus_8x8": (assumed, "all_reduce.1GB", grid(8, 8, 50, wrap=True)),
+        "boxes_5_3": (assumed, "all_reduce.1GB", uneven_boxes()),
         "leaf_spine_2to1": (assumed, "all_reduce.1GB", leaf_spine()),
         "dragonfly": (f"J. Kim et al., dragonfly (ISCA 2008); {assumed}", "all_reduce.1GB", dragonfly()),
     }

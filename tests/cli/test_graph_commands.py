@@ -139,3 +139,13 @@ def test_show_draws_networks(tmp_path: Path) -> None:
     assert "<!-- gpu0 -->" in picture.read_text(encoding="utf-8")
     run("show", "one_ring.all_reduce.4MB", "-o", str(picture))
     assert "<!-- n0 -->" in picture.read_text(encoding="utf-8")
+
+
+def test_run_compares_trees_with_rings() -> None:
+    given = ("--size", "16 kB", "--pace", "1MB/s", "--repeat", "1", "--json")
+    printed = run("run", "boxes_5_3.all_reduce.1GB", *given)
+    rows = json.loads(printed[printed.index("{") :])["rows"]
+    assert [row["policy"] for row in rows] == ["ring", "trees"]
+    assert rows[1]["speedup_predicted"] > 1
+    refused = run("run", "boxes_5_3.all_reduce.1GB", "--local", "4x2", code=2)
+    assert "error: --local = '4x2': is not for schedules on graphs" in refused

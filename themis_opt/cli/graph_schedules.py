@@ -1,9 +1,11 @@
 """Commands on schedules on graphs, where a schedule on dimensions could be."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from themis_opt.base.errors import InputError
+from themis_opt.cli import graphs, options
 from themis_opt.cli.pipelines import BEGINNING
 
 if TYPE_CHECKING:
@@ -101,3 +103,69 @@ def refuse_options(**given: object) -> None:
         if value:
             shown = None if value is True else value
             raise InputError("is not for schedules on graphs", field=f"--{name.replace('_', '-')}", value=shown)
+
+
+def run(
+    source: str,
+    changes: options.Changes,
+    network: graphs.NetworkChanges,
+    policies: str | None,
+    pace: str | None,
+    *,
+    repeat: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Run schedules on a graph, one process for each node, beside what the model says."""
+    from themis_opt.cli.printing import print_json, print_rows, say
+    from themis_opt.cli.ranks import run_progress
+    from themis_opt.runtime.graph_run import execute_graph, execution_in_words
+
+    schedules = _to_run(source, changes, network, policies, pace)
+    with run_progress() as progress:
+        executed = execute_graph(schedules, repeat=repeat, seed=seed, progress=progress)
+    rows = [one.row(executed[0]) for one in executed]
+    if as_json:
+        print_json({"verdict": execution_in_words(executed), "rows": rows})
+        return
+    say(execution_in_words(executed))
+    shown: ShownColumns = {
+        "policy": ("policy", "text"), "chunks": ("chunks", "count"), "predicted_ns": ("predicted", "time"),
+        "measured_ns": ("measured", "time"), "error": ("error", "share"),
+        "speedup_predicted": ("speedup predicted", "ratio"), "speedup_measured": ("speedup measured", "ratio"),
+    }  # fmt: skip
+    times = [{f"{name}_ns": row[f"{name}_s"] * 1e9 for name in ("predicted", "measured")} for row in rows]
+    print_rows(f"median of {repeat} runs", [row | time for row, time in zip(rows, times, strict=True)], shown)
+
+
+def _to_run(
+    source: str, changes: options.Changes, network: graphs.NetworkChanges, policies: str | None, pace: str | None
+) -> "dict[str, GraphSchedule]":
+    """The schedule of a file, or those of policies, at the pace of the fastest link."""
+    from themis_opt.base.units import parse_bandwidth
+    from themis_opt.graphs.comparison import compare_graph
+    from themis_opt.graphs.schedule_file import read_graph_schedule
+
+    path, read = Path(source), None
+    if is_graph_schedule(path):
+        refuse_options(size=changes.size, policies=policies, lost=network.lost, slow=network.slow)
+        read = read_graph_schedule(path)
+    instance = read.plan.instance if read else graphs.load(source, changes, network)
+    if instance is None:
+        raise InputError("must be a graph", source=source)
+    if pace not in (None, "instance"):
+        try:
+            rate = parse_bandwidth(pace)
+        except ValueError as error:
+            raise InputError(str(error), field="--pace", value=pace) from None
+        if rate <= 0:
+            raise InputError("must be more than 0", field="--pace", value=pace)
+        instance = instance.on(instance.network.scaled(rate))
+    if read:
+        from themis_opt.graphs.simulation import simulate_graph
+
+        return {read.plan.name or path.name: simulate_graph(replace(read.plan, instance=instance), read.chunks)}
+    changed = instance.on(network.apply(instance.network))
+    names = options.split(policies) or ("ring", "trees")
+    schedules = {result.policy: result.schedule for result in compare_graph(changed, names).results}
+    return {name: schedules[name] for name in names}

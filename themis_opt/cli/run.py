@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
-from themis_opt.cli import options, ranks
+from themis_opt.cli import graph_schedules, graphs, options, ranks
 
 if TYPE_CHECKING:
     from themis_opt.runtime.execution import ExecutionResult
@@ -31,6 +31,7 @@ def run(
     repeat: Annotated[int, Option(help="Runs of each schedule; one more is not counted.", min=1)] = 5,
     transport: ranks.Transport = "tcp",
     changes: options.Changes,
+    network: graphs.NetworkChanges,
     sizes: options.ChunkSizes = "equal",
     dtype: Dtype = "float32",
     reduction: Annotated[str, Option(help="sum, min, max or avg.")] = "sum",
@@ -43,8 +44,15 @@ def run(
 ) -> None:
     """Run schedules with one process per NPU, check every bit of the results, and compare times with the model.
 
-    Ranks wait in the place of a slow network where --pace says how fast it is; compute is run as sleeps.
+    Ranks wait in the place of a slow network where --pace says how fast it is; compute is run as sleeps. On graphs,
+    --pace is the bandwidth of the fastest link, to which all others are in proportion.
     """
+    if graph_schedules.is_graph_schedule(Path(source)) or graphs.load(source, changes, network) is not None:
+        given = {"local": local, "chunks": changes.chunks, "output": output}
+        graph_schedules.refuse_options(**given, transport=None if transport == "tcp" else transport)
+        graph_schedules.run(source, changes, network, policies, pace, repeat=repeat, seed=seed, as_json=as_json)
+        return
+
     from themis_opt.runtime.execution import execute
     from themis_opt.runtime.program import RunOptions
 

@@ -185,6 +185,11 @@ class GraphNetwork(Model):
         )
         return self._changed(self.nodes, links, "slowed")
 
+    def scaled(self, fastest: float) -> "GraphNetwork":
+        """The network with so many bytes per second on its fastest link, and all others in proportion."""
+        factor = fastest / max(rate for link in self.links for rate in link.bandwidths.values())
+        return self.model_copy(update={"links": tuple(link.slower(factor) for link in self.links)})
+
     def _check_name(self, name: str, field: str, *, links_only: bool = False) -> None:
         known = {label for link in self.links for label in _names_of(link)} | (set() if links_only else {*self.index})
         if name not in known:
