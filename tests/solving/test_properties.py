@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, target
 from strategies import dimensions, enforced_plans, instances, networks, plain_dimensions, schedules
 
@@ -51,11 +50,10 @@ def test_no_bound_exceeds_a_makespan(schedule: Schedule) -> None:
 
 
 @given(instances())
-@pytest.mark.parametrize("specification", FAST_POLICIES)
-def test_no_bound_exceeds_the_makespan_of_a_policy(specification: str, instance: Instance) -> None:
-    schedule = simulate(instance, make_policy(specification)(instance))
+def test_no_bound_exceeds_the_makespan_of_a_policy(instance: Instance) -> None:
+    makespan = min(simulate(instance, make_policy(name)(instance)).makespan for name in FAST_POLICIES)
     for name, bound in bounds(instance).items():
-        assert bound <= schedule.makespan * (1 + TOLERANCE), name
+        assert bound <= makespan * (1 + TOLERANCE), name
 
 
 @given(schedules())
