@@ -17,7 +17,6 @@ from themis_opt.cli.main import COMMANDS
 
 NAME = "fig5.all_reduce.256MB"
 HARD = ("4d-ring_fc_ring_sw.all_reduce.100MiB", "--size", "16MiB", "--chunks", "16")
-ENOUGH = 120  # seconds that no test waits for, because the search ends before; they count from the start of the process
 PYTHON = (sys.executable, "-m", "themis_opt")
 ESCAPE = "\x1b"
 HEAVY = {"altair", "matplotlib", "numba", "optuna", "ortools", "pandas", "vl_convert"}
@@ -32,7 +31,7 @@ def run(*command, **options):
 def piped(tmp_path_factory):
     """``solve`` with both streams in pipes."""
     folder = tmp_path_factory.mktemp("piped")
-    return run(*PYTHON, "solve", NAME, "--time-limit", ENOUGH, "--workers", 1, "-o", folder)
+    return run(*PYTHON, "solve", NAME, "--policies", "baseline,themis", "-o", folder)
 
 
 def test_module_runs():
@@ -45,7 +44,7 @@ def test_piped_output_is_plain(piped):
 
 
 def test_piped_table_has_tabs(piped):
-    assert [len(line.split("\t")) for line in piped.stdout.splitlines() if "\t" in line] == [8] * 6
+    assert [len(line.split("\t")) for line in piped.stdout.splitlines() if "\t" in line] == [8] * 3
 
 
 @pytest.mark.parametrize("command", [("list",), ("simulate", NAME, "--json")])
@@ -79,8 +78,8 @@ def evil(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["show", "simulate"])
-def test_names_command_neither_terminals_nor_tables(evil, command):
-    printed = run(*PYTHON, command, evil).stdout
+def test_names_command_neither_terminals_nor_tables(evil, succeed, command):
+    printed = succeed(command, evil)
     assert printed
     assert all(character.isprintable() or character in "\n\t" for character in printed)
     assert "@a\tb" not in printed
@@ -92,8 +91,8 @@ def test_a_narrow_encoding_is_no_failure(evil):
     assert "\\u2603" in process.stdout
 
 
-def test_cells_are_no_formulas(evil, tmp_path):
-    run(*PYTHON, "simulate", evil, "--policies", "baseline", "-o", tmp_path / "out")
+def test_cells_are_no_formulas(evil, succeed, tmp_path):
+    succeed("simulate", evil, "--policies", "baseline", "-o", tmp_path / "out")
     cells = (tmp_path / "out" / "baseline" / "stages.csv").read_text().splitlines()[1].split(",")
     assert (cells[0], cells[4]) == ("'@a\tb", "'=cmd|x")
 
@@ -154,7 +153,7 @@ def test_reader_that_goes_away_does_not_lose_the_schedule(tmp_path):
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "wb") as closed:
-        command = [*PYTHON, "solve", NAME, "--workers", "1", "--time-limit", "5", "-o", str(tmp_path)]
+        command = [*PYTHON, "solve", NAME, "--policies", "baseline", "-o", str(tmp_path)]
         subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, check=False, timeout=PATIENCE)
     assert (tmp_path / "schedule.json").is_file()
 

@@ -80,7 +80,7 @@ CASES = list(all_cases())
 def reached(name: str) -> int:
     """The makespan of a longer search."""
     instance, free_sizes = INSTANCES[name]
-    policy = Exact(seconds=0.5, workers=1, deterministic=True, sizes="free" if free_sizes else "equal")
+    policy = Exact(seconds=0.2, workers=1, deterministic=True, sizes="free" if free_sizes else "equal")
     return policy.solve(instance).schedule.makespan
 
 

@@ -1,5 +1,6 @@
 """Chunks that come late, and bytes that may be lost: what a tolerance gains in each way of using it."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from themis_opt.study.tolerance import ToleranceEffect, tolerance_effect
 
 US = 10**6
 TOLERANCE = 0.2
-CALM: dict[str, Any] = {"samples": 60, "bandwidth_spread": 0.0, "latency_jitter": 0.0}
+CALM: dict[str, Any] = {"samples": 30, "bandwidth_spread": 0.0, "latency_jitter": 0.0}
 
 
 def schedule(tolerance: float = TOLERANCE) -> Schedule:
@@ -25,6 +26,7 @@ def schedule(tolerance: float = TOLERANCE) -> Schedule:
     return simulate(instance, make_policy("wait_free/baseline+fifo")(instance))
 
 
+@cache
 def effect(delay: str, **more: Any) -> ToleranceEffect:
     return tolerance_effect(schedule(), **(CALM | more), chunk_delay=parse_chunk_delay(delay))
 
