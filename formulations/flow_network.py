@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from ortools.graph.python import max_flow
 
 ArcCapacities = Mapping[tuple[int, int], int]
 """Capacity of each arc, from a node to a node."""
@@ -76,6 +75,8 @@ class FlowNetwork:
     """
 
     def __init__(self, arcs: Sequence[tuple[int, int]]) -> None:
+        from ortools.graph.python import max_flow  # slow to import, and commands that only read graphs do without
+
         self._solver = max_flow.SimpleMaxFlow()
         ends = np.array(arcs, dtype=np.int32).reshape(-1, 2)
         zeros = np.zeros(len(ends), dtype=np.int64)
