@@ -52,7 +52,7 @@ def test_slow_links_count() -> None:
 
 def test_networks_of_dimensions_can_lose_links() -> None:
     first = run("bound", "one_ring.all_reduce.4MB", "--lost", "n0-n1").splitlines()[0]
-    assert first.startswith("Without n0-n1: all_reduce keeps 74.91 %")
+    assert first.startswith("Without n0-n1: all_reduce keeps 74.84 %")
 
 
 def test_solve_writes_the_schedule_and_compares_with_the_healthy_network(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_the_names_of_policies_are_those_that_there_are():
 
 
 def test_options_of_the_search_are_said_to_do_nothing(invoke):
-    said = invoke("compare", "dgx1.all_gather.1GB", "--policies", "ring", "--time-limit", 5, "--seed", 1).stderr
-    assert "graphs have rules and no search, which --time-limit, --seed would limit" in " ".join(said.split())
+    said = invoke("compare", "dgx1.all_gather.1GB", "--policies", "ring", "--time-limit", 5, "--no-cache").stderr
+    assert "what graphs do not hear of: --no-cache" in " ".join(said.split())
     assert "search" not in invoke("compare", "dgx1.all_gather.1GB", "--policies", "ring", "--gap", 9).stderr
 
 

@@ -23,6 +23,10 @@ POLICY_NAMES = ("trees", "trees=1", "trees=2", "ring", "double_tree", "direct", 
 """Those of :data:`themis_opt.graphs.comparison.GRAPH_POLICIES`, without loading what makes them."""
 
 
+LIMITS = ("time_limit", "workers", "seed", "gap", "deterministic", "memory")
+"""Options that limit the search on small graphs."""
+
+
 @dataclass(frozen=True)
 class NetworkChanges(options.OptionGroup):
     """Links and nodes that are lost or slow."""
@@ -84,7 +88,7 @@ def load(
 def _are_of_graphs(policies: str | None) -> bool:
     """Whether some policies are named, and all of them are policies of graphs."""
     names = options.split(policies)
-    return names is not None and len(names) > 0 and set(names) <= set(POLICY_NAMES)
+    return names is not None and not set(names).isdisjoint(POLICY_NAMES) and set(names) <= {*POLICY_NAMES, "exact"}
 
 
 def bound(healthy: "GraphInstance", network: NetworkChanges, *, as_json: bool) -> None:
@@ -157,18 +161,20 @@ def compare(
     as_json: bool = False,
 ) -> None:
     """Compare plans on a graph, say what is best, and write it if there is a folder."""
+    from formulations.limits import Limits
     from themis_opt.cli.printing import say, say_all, tell_note
     from themis_opt.graphs.comparison import compare_graph, kept_in_words
 
-    if changed := search.changed("gap", "sizes"):
-        tell_note(f"graphs have rules and no search, which {', '.join(changed)} would limit")
+    if changed := search.changed("sizes", *LIMITS):
+        tell_note(f"what graphs do not hear of: {', '.join(changed)}")
     if network.lost == EACH:
         raise InputError("'each' is for 'bound': schedules are made for one network", field="--lost", value=EACH)
-    names = options.split(policies)
-    compared = compare_graph(healthy.on(network.apply(healthy.network)), names)
+    names, settings = options.split(policies), search.settings()
+    limits = Limits(seconds=settings["time_limit"], **{name: settings[name] for name in LIMITS[1:]})
+    compared = compare_graph(healthy.on(network.apply(healthy.network)), names, limits)
     if not as_json:
         if beside_healthy:
-            say(kept_in_words(compare_graph(healthy, names), compared, network.in_words or "Unchanged"))
+            say(kept_in_words(compare_graph(healthy, names, limits), compared, network.in_words or "Unchanged"))
         say_all(compared.verdict)
     _print_results(compared, as_json=as_json)
     if folder is not None:

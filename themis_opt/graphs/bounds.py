@@ -18,7 +18,7 @@ from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import num_elements, shares
 from themis_opt.problem.phases import CollectiveKind
 
-Reach = Literal["any algorithm", "trees"]
+Reach = Literal["any algorithm", "trees", "chunks of one size"]
 
 UNFOLDED = 12_000
 """Most flow variables of an all-to-all of which every source is one; larger programmes take seconds."""
@@ -36,7 +36,8 @@ class GraphBound:
     name : str
     picoseconds : Fraction
     holds : str
-        ``any algorithm``, or ``trees``: reductions and broadcasts along trees of any kind.
+        ``any algorithm``, ``trees``: reductions and broadcasts along trees of any kind, or ``chunks of one size`` that
+        are received whole before they are passed on.
     meaning : str
         What decides.
     """

@@ -1,18 +1,22 @@
 """Plans on a graph side by side, and what a network keeps of its speed without some of its links."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
 
 from formulations.concurrent_flow import node_classes
+from formulations.limits import Limits
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import format_duration, format_percent, format_rate, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, best_bound, throughput
 from themis_opt.graphs.conversion import as_graph
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import GraphPlan
+from themis_opt.graphs.reference import best_routing, takes
 from themis_opt.graphs.rivals import direct_plan, double_tree_plan, greedy_plan, ring_plan
 from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.trees import tree_plan
@@ -33,17 +37,24 @@ GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = MappingProx
 )
 """The plans that are compared, trees first."""
 
+SEARCH_POLICY = "exact"
+"""The search for small graphs and messages, which follows the plans."""
+
+WORTH_SEARCHING = 0.01
+"""Gap above which the search is asked by default: pipelines of many chunks are nearer."""
+
 ENOUGH = 1.002
 """Multiple of the bound at which no other number of chunks is tried."""
 
 
 @dataclass(frozen=True, eq=False)
 class GraphResult:
-    """A validated schedule beside the bounds of its instance."""
+    """A validated schedule beside the bound of its instance, and perhaps one on schedules with as many chunks."""
 
     policy: str
     schedule: GraphSchedule
     bound: GraphBound
+    class_bound: GraphBound | None = None
 
     @property
     def gap(self) -> float:
@@ -90,6 +101,9 @@ class GraphComparison:
         if trees.picoseconds > bound.picoseconds * (1 + WORTH_SAYING):
             gap = best.schedule.makespan / float(trees.picoseconds) - 1
             lines.append(f"It is {format_percent(gap)} above what any trees need ({trees.meaning}).")
+        if best.class_bound is not None:
+            gap = best.schedule.makespan / float(best.class_bound.picoseconds) - 1
+            lines.append(f"It is {format_percent(max(gap, 0.0))} above what {best.class_bound.meaning} need.")
         rival = next((result for result in self.results if not result.policy.startswith("trees")), None)
         if rival is not None and rival is not best:
             ratio = rival.schedule.makespan / best.schedule.makespan
@@ -100,8 +114,12 @@ class GraphComparison:
 WORTH_SAYING = 1e-6
 
 
-def compare_graph(instance: GraphInstance, policies: Iterable[str] | None = None) -> GraphComparison:
+def compare_graph(
+    instance: GraphInstance, policies: Iterable[str] | None = None, limits: Limits | None = None
+) -> GraphComparison:
     """Plan, simulate and validate policies, by default all that are for the kind of collective.
+
+    With `limits` the search follows on small graphs, if it is named, or nothing is and the others leave a gap.
 
     Raises
     ------
@@ -113,10 +131,13 @@ def compare_graph(instance: GraphInstance, policies: Iterable[str] | None = None
     results, refused = dict[str, GraphResult](), dict[str, str]()
     if not names or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="--policies", value=", ".join(names))
+    known = (*GRAPH_POLICIES, SEARCH_POLICY)
     for name in names:
-        if name not in GRAPH_POLICIES:
-            rule = f"must be one of {', '.join(GRAPH_POLICIES)}{suggestion(name, GRAPH_POLICIES)}"
+        if name not in known:
+            rule = f"must be one of {', '.join(known)}{suggestion(name, known)}"
             raise InputError(rule, field="--policies", value=name)
+        if name == SEARCH_POLICY:
+            continue
         try:
             plan = GRAPH_POLICIES[name](instance)
         except InputError as error:
@@ -127,8 +148,36 @@ def compare_graph(instance: GraphInstance, policies: Iterable[str] | None = None
         schedule = in_best_chunks(plan, ENOUGH * float(bound.picoseconds))
         validate_graph(schedule)
         results[name] = GraphResult(name, schedule, bound)
+    if SEARCH_POLICY in names or (policies is None and limits is not None and _is_worth_searching(instance, results)):
+        result = _searched(instance, results, bound, limits or Limits())
+        if result is not None:
+            results[SEARCH_POLICY] = result
+        elif len(names) == 1:
+            raise InputError("is for graphs with few nodes and chunks", field="--policies", value=SEARCH_POLICY)
     ranked = sorted(results.values(), key=lambda result: result.schedule.makespan)
     return GraphComparison(instance, tuple(ranked), refused)
+
+
+def _is_worth_searching(instance: GraphInstance, results: Mapping[str, GraphResult]) -> bool:
+    return takes(instance) and min(result.gap for result in results.values()) > WORTH_SEARCHING
+
+
+def _searched(
+    instance: GraphInstance, results: Mapping[str, GraphResult], bound: GraphBound, limits: Limits
+) -> GraphResult | None:
+    """The result of the search, if it is faster than the others."""
+    upper = min((result.schedule.makespan for result in results.values()), default=None)
+    if not takes(instance):
+        return None
+    reference = best_routing(instance, limits, math.ceil(bound.picoseconds), upper)
+    if reference is None:
+        return None
+    validate_graph(reference.schedule)
+    class_bound = None
+    if reference.proven is not None:
+        words = f"schedules of {reference.chunks} equal chunks of each share"
+        class_bound = GraphBound("chunks", Fraction(reference.proven), "chunks of one size", words)
+    return GraphResult(SEARCH_POLICY, reference.schedule, bound, class_bound)
 
 
 def trees_beside(instance: Instance) -> GraphSchedule | None:

@@ -1,0 +1,174 @@
+"""Near-optimal schedules of small messages on small graphs, by CP-SAT, with a proof for chunks of one size."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from time import monotonic
+
+from formulations.chunk_routing import ChunkRouting, RoutedChunk, RoutingProblem, Step
+from formulations.edge_splitting import Route
+from formulations.flow_network import reversed_arcs
+from formulations.limits import Limits
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.rivals import Match, OwnedChunk, greedy_matching, matched_plan
+from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+from themis_opt.problem.phases import CollectiveKind
+
+MOST_NODES, MOST_INTERVALS = 16, 12_000
+"""Nodes of a graph that the reference takes, and intervals of a model: in a minute larger ones find nothing."""
+
+REFERENCE_CHUNKS = (1, 2, 4, 8)
+"""Chunks of each share that are tried."""
+
+MOST_SWITCHES = 3
+"""Switches on a route."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The best schedule, and for its number of chunks what no schedule beats; None where halves of one are planned."""
+
+    schedule: GraphSchedule
+    chunks: int
+    proven: int | None
+
+
+def takes(instance: GraphInstance) -> bool:
+    """Whether a graph is small enough."""
+    return len(instance.network.nodes) <= MOST_NODES
+
+
+def best_routing(instance: GraphInstance, limits: Limits, lower: int, upper: int | None) -> Reference | None:
+    """The best schedule of chunks of one size; none if no model is small enough or none is faster than `upper`.
+
+    By default `upper` is what one message after the other would take.  Each number of chunks has an equal part of the
+    time that is left.  An all-reduce is a reduce-scatter and an all-gather, each as short as can be.
+    """
+    upper = _one_by_one(instance) if upper is None else upper
+    end, best = monotonic() + limits.seconds, None
+    counts = [count for count in _counts(instance) if _Search(instance, limits, lower, upper).fits(count)]
+    for place, count in enumerate(counts):
+        seconds = (end - monotonic()) / (len(counts) - place)
+        if seconds <= 0 or (best and best.schedule.makespan <= lower * (1 + limits.gap)):
+            break
+        routing = _Search(instance, limits.within(seconds), lower, upper)
+        plan = matched_plan("exact", instance, count, routing.match)
+        if not plan.transfers:
+            continue
+        schedule = simulate_graph(plan)
+        if schedule.makespan < (best.schedule.makespan if best else upper):
+            proven = None if instance.kind is CollectiveKind.ALL_REDUCE else routing.proven
+            best = Reference(schedule, count, proven)
+    return best
+
+
+def _one_by_one(instance: GraphInstance) -> int:
+    """Picoseconds of more messages than there can be."""
+    network, collective = instance.network, instance.collective
+    slowest = collective.size * PICOSECONDS_PER_SECOND / min(network.arcs.values()) + max(network.latencies.values())
+    return math.ceil(slowest) * len(network.nodes) ** 2
+
+
+def _counts(instance: GraphInstance) -> tuple[int, ...]:
+    """Chunks of each share; a root has the whole buffer."""
+    rooted = instance.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
+    return tuple(4 * count for count in REFERENCE_CHUNKS) if rooted else REFERENCE_CHUNKS
+
+
+@dataclass
+class _Search:
+    """Matchings by the constraint programme; one for each direction of an all-reduce."""
+
+    instance: GraphInstance
+    limits: Limits
+    lower: int
+    upper: int
+    proven: int | None = field(default=None)
+
+    def fits(self, count: int) -> bool:
+        """Whether the model of so many chunks of each share is small enough."""
+        npus = self.instance.network.num_npus
+        shares = {CollectiveKind.BROADCAST: 1, CollectiveKind.REDUCE: 1, CollectiveKind.ALL_TO_ALL: npus * (npus - 1)}
+        intervals = sum(len(route) - 1 for route in _routes(self.instance, False))
+        return shares.get(self.instance.kind, npus) * count * intervals <= MOST_INTERVALS
+
+    def match(self, chunks: Sequence[OwnedChunk], elements: int, turned: bool) -> list[Match]:
+        """The order of steps in a schedule of least makespan, or of a greedy one if the search finds no better."""
+        problem, tick = self._problem(chunks, elements, turned)
+        is_half = self.instance.kind is CollectiveKind.ALL_REDUCE
+        lower = max(problem.least(), 0 if is_half else -(-self.lower // tick))
+        steps = self._greedy_steps(problem, chunks, elements, turned)
+        upper = max((step.starts[-1] + problem.lengths[step.route[-2], step.route[-1]] for step in steps), default=0)
+        if not is_half:
+            upper = min(upper or self.upper // tick, self.upper // tick)
+        if lower < upper:
+            model = ChunkRouting(problem, lower, upper)
+            model.hint(steps)
+            outcome = model.solve(self.limits, lambda *_: None)
+            lower, steps = max(lower, outcome.bound), outcome.steps or steps
+        self.proven = lower * tick
+        return [(step.chunk, step.route) for step in steps]
+
+    def _problem(self, chunks: Sequence[OwnedChunk], elements: int, turned: bool) -> tuple[RoutingProblem, int]:
+        """Times are in the largest unit of which all are multiples."""
+        network = self.instance.network
+        size = elements * self.instance.collective.element_bytes * PICOSECONDS_PER_SECOND
+        hold = {arc: math.ceil(size / bandwidth) for arc, bandwidth in network.arcs.items()}
+        tick = math.gcd(*hold.values(), *network.latencies.values())
+        hold_ticks, latency_ticks = (
+            {arc: time // tick for arc, time in times.items()} for times in (hold, network.latencies)
+        )
+        routed = [
+            RoutedChunk(
+                chunk.owner,
+                frozenset(network.capacities.terminals if chunk.target is None else (chunk.target,)) - {chunk.owner},
+            )
+            for chunk in chunks
+        ]
+        problem = RoutingProblem(
+            len(network.nodes),
+            routed,
+            _routes(self.instance, turned),
+            *(reversed_arcs(times) if turned else times for times in (hold_ticks, latency_ticks)),
+        )
+        return problem, tick
+
+    def _greedy_steps(
+        self, problem: RoutingProblem, chunks: Sequence[OwnedChunk], elements: int, turned: bool
+    ) -> tuple[Step, ...]:
+        """A greedy matching with its times; none for an all-to-all."""
+        if self.instance.kind is CollectiveKind.ALL_TO_ALL:
+            return ()
+        return tuple(_timed(problem, greedy_matching(self.instance, self.limits.seed)(chunks, elements, turned)))
+
+
+def _timed(problem: RoutingProblem, matches: Sequence[Match]) -> Iterator[Step]:
+    """Matches one after the other as early as they can be."""
+    free: dict[tuple[int, int], int] = {}
+    arrival = {(number, chunk.source): 0 for number, chunk in enumerate(problem.chunks)}
+    for chunk, route in matches:
+        ready, starts = arrival[chunk, route[0]], list[int]()
+        for arc in pairwise(route):
+            starts.append(max(ready, free.get(arc, 0)))
+            free[arc], ready = starts[-1] + problem.hold[arc], starts[-1] + problem.lengths[arc]
+        arrival[chunk, route[-1]] = ready
+        yield Step(chunk, route, tuple(starts))
+
+
+def _routes(instance: GraphInstance, turned: bool) -> list[Route]:
+    """Routes between NPUs over switches alone."""
+    network = instance.network
+    npus, arcs = network.capacities.terminals, [arc[::-1] if turned else arc for arc in network.arcs]
+    routes: list[Route] = []
+    for source in npus:
+        stack: list[Route] = [(source,)]
+        while stack:
+            route = stack.pop()
+            for head in sorted(head for tail, head in arcs if tail == route[-1] and head not in route):
+                if head in npus:
+                    routes.append((*route, head))
+                elif len(route) <= MOST_SWITCHES:
+                    stack.append((*route, head))
+    return routes
