@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from reader_samples import INFRAGRAPH, RING_16, SYSTEM
+from reader_samples import INFRAGRAPH, LINEAR, RING_16, SYSTEM, nccl_table
 
 from themis_opt.formats.readers.registry import READERS, load
 from themis_opt.graphs.network import load_graph
@@ -58,3 +58,17 @@ def test_a_graph_is_written_as_an_instance(succeed, save, tmp_path):
     printed = succeed("import", path, *given, "-o", output)
     assert "two_hosts all_gather: 4 NPUs" in printed
     assert load_graph(output).network.num_npus == 4
+
+
+def test_many_rows_of_measurements_are_shown_where_they_are_asked_for(succeed, save):
+    log = save(nccl_table(LINEAR), "all_reduce.txt")
+    assert succeed("import", log).splitlines()[0].startswith("Nothing to win by order: ")
+    assert "measured against fitted" not in succeed("import", log)
+    assert "# dim1: measured against fitted" in succeed("import", log, "--all")
+
+
+def test_one_log_of_many_hosts_is_said_to_become_one_ring(invoke, save):
+    lines = nccl_table(LINEAR).replace("on  node0 device  7", "on  node1 device  7")
+    assert "becomes one ring" not in invoke("import", save(nccl_table(LINEAR), "all_reduce.txt")).stderr
+    result = invoke("import", save(lines, "all_reduce.txt"))
+    assert "is of 8 GPUs on 2 hosts, and becomes one ring" in result.stderr

@@ -8,7 +8,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import compare
 from themis_opt.study.robustness import executions, loss_distributions
-from themis_opt.study.verdict import on_comparison, on_robustness, on_schedule
+from themis_opt.study.verdict import on_comparison, on_instance, on_robustness, on_schedule, on_sweep
 
 
 def test_where_the_fixed_order_is_near_the_bound_nothing_is_to_win():
@@ -81,3 +81,54 @@ def test_the_way_to_run_that_loses_least_is_preferred(figure_5, samples):
     name = best.policy.replace(", enforced", " (enforced)").replace(", dynamic", " (dynamic)")
     assert sentence.endswith(f": prefer {name}.")
     assert sentence.startswith(f"{name} loses {100 * best.quantile(0.95):.2f} % on a disturbed network")
+
+
+def swept(name, values):
+    """Rows of a sweep over a slow rail beside a fast node."""
+    document = {
+        "network": {
+            "dimensions": [
+                {"kind": "switch", "size": 4, "bandwidth": "8 GB/s", "name": "node"},
+                {"kind": "switch", "size": 4, "bandwidth": "1 GB/s", "name": "rail", "latency": "1 us"},
+            ]
+        },
+        "collectives": [{"kind": "all_reduce", "size": "64 MB", "chunks": 4}],
+    }
+    instance = themis_opt.Instance.model_validate(document)
+    return on_sweep(instance, themis_opt.sweep(instance, {name: values}, ["baseline"]), name)
+
+
+def test_more_of_a_bandwidth_gains_until_another_dimension_limits():
+    (sentence,) = swept("rail.bandwidth", ["1 GB/s", "2 GB/s", "4 GB/s", "8 GB/s"])
+    assert sentence.startswith("Doubling rail.bandwidth gains 1.")
+    assert sentence.endswith("x, then node limits.")
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "text"),
+    [
+        ("rail.latency", ["1 us", "2 us", "4 us"], "More rail.latency changes little: 1 us to 4 us costs 1."),
+        ("node.bandwidth", ["8 GB/s", "80 GB/s"], "More node.bandwidth changes little: 8 GB/s to 80 GB/s gains "),
+        ("size", ["1 KiB", "1 MiB", "64 MiB", "1 GiB"], "From 1 MiB on the bandwidth is "),
+    ],
+)
+def test_what_hardly_matters_and_from_where_latency_does_not_count_is_told(name, values, text):
+    (sentence,) = swept(name, values)
+    assert sentence.startswith(text)
+
+
+def test_one_value_has_no_verdict():
+    assert swept("chunks", [4]) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("3d-fc_ring_sw.all_reduce.100MiB", "Order matters: the fixed order takes "),
+        ("dgx_h100_superpod.all_reduce.1GiB", "Nothing to win by order: the fixed order takes "),
+        ("3d-fc_ring_sw.resnet-50", "Communication costs "),
+    ],
+)
+def test_instances_are_judged_by_the_usual_order_and_a_rule_for_run_time(name, start):
+    (sentence,) = on_instance(themis_opt.load(name))
+    assert sentence.startswith(start)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Option
 
 from themis_opt.base.errors import InputError
-from themis_opt.cli import graphs, options, pipelines
+from themis_opt.cli import graphs, measured_times, options, pipelines
 from themis_opt.cli.pipelines import is_pipeline
 from themis_opt.cli.process import leave, remaining, undisturbed
 
@@ -105,11 +105,22 @@ def compare(
     changes: options.InstanceChanges,
     network: graphs.NetworkChanges,
     policies: options.Policies = None,
+    measured: Annotated[
+        list[Path] | None,
+        Option(
+            help="Log of nccl-tests, rccl-tests, the NCCL Inspector, PyTorch or 'run', or the trace of a step: "
+            "say how far what was measured is from what is proven."
+        ),
+    ] = None,
     search: options.SearchOptions,
     output: Annotated[Path | None, options.output("Folder for the best schedule and the table.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Run all policies on one instance, each against the best proven bound."""
+    """Run all policies on one instance, each against the best proven bound.
+
+    With --measured, put the times of a log beside the best schedule of the usual policies and the bound of any
+    algorithm; exit code 1 where they are below it, for then the network is faster than it is described.
+    """
     if is_pipeline(source):
         pipelines.compare(source, policies, search, output, as_json=as_json)
         return
@@ -118,6 +129,9 @@ def compare(
         graphs.compare(graph, network, policies, folder=output, search=search, as_json=as_json)
         return
     instance = options.load_instance(source, changes)
+    if measured:
+        measured_times.compare(instance, measured, options.split(policies), output, as_json=as_json)
+        return
 
     from themis_opt.policies.registry import every_policy
 

@@ -119,8 +119,10 @@ def _design_devices(path: Path, output: Path | None, *, as_json: bool) -> None:
 
 
 def _print(designs: "Sequence[Design]", points: "Sequence[Design]") -> None:
-    from themis_opt.cli.printing import print_rows
+    from themis_opt.cli.printing import print_rows, say_all
+    from themis_opt.designing.verdict import on_design
 
+    say_all(on_design(designs))
     title = designs[0].problem.name or "design"
     print_rows(f"{title}: {len(designs)} designs", [_summary(answer) for answer in designs], SUMMARY)
     for answer in designs:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from themis_opt.formats.readers.registry import Import
     from themis_opt.graphs.network import GraphInstance
 
+MOST_ROWS = 12  # rows of a table that are shown without being asked for
+
 
 def import_command(
     files: Annotated[
@@ -32,17 +34,19 @@ def import_command(
         str | None, Option(help="Of links that a graph leaves out, such as nvlink=450GB/s,pcie=64GB/s.")
     ] = None,
     output: Annotated[Path | None, options.output("Write the instance to this file.")] = None,
+    whole: Annotated[bool, Option("--all", help="Every row of what the files hold beside the problem.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Read files of simulators, profilers and libraries, and put them together as one instance."""
     from pydantic import ValidationError
 
-    from themis_opt.cli.printing import print_json, print_table, say, tell, tell_note
+    from themis_opt.cli.printing import print_json, print_table, say, say_all, tell, tell_note
     from themis_opt.formats.readers.parts import Request
     from themis_opt.formats.readers.registry import import_files
     from themis_opt.graphs.network import GraphInstance
     from themis_opt.problem.description import headline
     from themis_opt.problem.fields import located
+    from themis_opt.study.verdict import on_instance
     from themis_opt.workloads.files import write_instance
 
     try:
@@ -66,10 +70,14 @@ def import_command(
     if as_json:
         print_json(imported.summary() | {"fingerprint": instance.fingerprint})
     else:
+        say_all(on_instance(instance))
         print_table("files", ("file", "format"), imported.formats)
         say(headline(instance.replace(description="")))
         for title, rows in imported.tables.items():
-            print_table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
+            if whole or len(rows) <= MOST_ROWS:
+                print_table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
+            else:
+                tell_note(f"{title}: {len(rows)} rows, which --all shows")
     for note in imported.notes:
         tell_note(note)
     if output is not None:

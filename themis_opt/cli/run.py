@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
@@ -108,16 +107,17 @@ def _planned(source: str) -> "Schedule | None":
 
 
 def _tell(done: "ExecutionResult", output: Path | None, *, as_json: bool) -> None:
-    from themis_opt.cli.printing import print_json, print_table, tell_files
+    from themis_opt.cli.printing import print_json, print_table, say, tell_files
 
     if output is not None:
         from themis_opt.runtime.pictures import write_execution
 
         tell_files(write_execution(output, done))
     if as_json:
-        print_json({"verdict": done.verdict(), "rows": done.rows()})
+        print_json(done.document())
         return
-    typer.echo(done.verdict())
+    verdict = done.verdict()
+    say(f"{verdict[:1].upper()}{verdict[1:]}.")
     print_table(*_times_table(done))
     print_table(*_traffic_table(done))
 

@@ -50,9 +50,10 @@ def sweep(
         return
     instance = options.load_instance(source, changes)
 
-    from themis_opt.cli.printing import print_json, print_rows
+    from themis_opt.cli.printing import print_json, print_rows, say_all
     from themis_opt.study.comparison import checked_sizes
     from themis_opt.study.sweep import sweep
+    from themis_opt.study.verdict import on_sweep
 
     usual = [USUAL_SIZES] if instance.iteration is None else ["chunks=4..64"]
     varied = _varied(over or usual)
@@ -63,8 +64,9 @@ def sweep(
     if as_json:
         print_json(rows)
         return
+    say_all(on_sweep(instance, rows, next(iter(varied))))
     shown: ShownColumns = {**{figure: (figure, "text") for figure in varied}, **SWEEP_COLUMNS}
-    print_rows(f"{name}: {len(rows)} runs, chunk sizes {sizes}", _readable(rows, list(varied)), shown)
+    print_rows(f"{name}: {len(rows)} runs, chunk sizes {sizes}", _folded(_readable(rows, list(varied))), shown)
 
 
 def _varied(texts: Sequence[str]) -> dict[str, list[Any]]:
@@ -83,6 +85,16 @@ def _readable(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict
     from themis_opt.study.sweep import in_words
 
     return [row | {name: in_words(name, row[name]) for name in names} for row in rows]
+
+
+def _folded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with policies that come to the same at a place in one of them."""
+    folded: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        key = tuple(value for name, value in row.items() if name != "policy")
+        same = folded.setdefault(key, row | {"policy": ""})
+        same["policy"] += f", {row['policy']}" if same["policy"] else row["policy"]
+    return list(folded.values())
 
 
 def _write(folder: Path, rows: Sequence[dict[str, Any]], names: Sequence[str], title: str) -> None:

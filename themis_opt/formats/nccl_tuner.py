@@ -26,6 +26,8 @@ from themis_opt.formats.readers.nccl_tests import read_log
 from themis_opt.formats.size_ranges import SIZE_TOLERANCE, SizeRange, fewest_ranges
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.solving.cut import cut
+from themis_opt.solving.narrowest import too_slow
 
 TUNER_FILE = "nccl_tuner.conf"
 TUNER_COLUMNS = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
@@ -205,6 +207,8 @@ def _beside(schedule: Schedule, kind: CollectiveKind, table: TimeTable) -> Itera
             f"{TUNER_COLLECTIVES[kind]} of {format_size(exchange.size)}: {format_short_time(best)} measured at best, "
             f"{format_short_time(schedule.makespan)} promised by the model of the schedule"
         )
+        if slow := too_slow(schedule.instance, cut, best):
+            yield slow
 
 
 class TunerRule(NamedTuple):

@@ -1,16 +1,17 @@
 """Studies as charts: sweeps over what varies, losses on disturbed networks, and designs of networks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, nanoseconds
 from themis_opt.reports.rendering.charts import Axis, Chart, bars, ecdf, lines
-from themis_opt.study.sweep import in_words
+from themis_opt.study.sweep import best_by_value, in_words, knee_of
 
 if TYPE_CHECKING:
     from themis_opt.designing.design import Design
+    from themis_opt.study.measured import Beside
     from themis_opt.study.robustness import LossDistribution
 
 LOSS = Axis("loss", "loss: makespan over the bound of the sample, minus 1", format="percent")
@@ -36,8 +37,18 @@ def curves(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str,
         y = Axis(name, f"{name}, GB/s")
         value = frame.assign(**{name: frame[column] / 1e9})
         bound = value.assign(**{name: value[name] * frame["makespan_ns"] / frame["bound_ns"]})
-        charts[name] = lines(value, x, y, "series", guides=_guides(bound, names))
+        charts[name] = lines(value, x, y, "series", guides=_guides(bound, names), dots=_knee(value, rows, names[0]))
     return charts
+
+
+def _knee(frame: pd.DataFrame, rows: Sequence[Mapping[str, Any]], name: str) -> pd.DataFrame | None:
+    """The point from which on more changes little, if it lies between others."""
+    best = best_by_value(rows, name)
+    knee = knee_of(best, name)
+    if knee in (min(best), max(best)):
+        return None
+    place = next(number for number, row in enumerate(rows) if row is best[knee])
+    return frame.iloc[[place]].assign(series=f"knee: {in_words(name, knee)}")
 
 
 def _guides(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
@@ -61,6 +72,25 @@ def _axis(name: str, frame: pd.DataFrame) -> Axis:
         frame[name] = frame[name] / PICOSECONDS_PER_NANOSECOND
         return Axis(name, name, format="duration")
     return Axis(name, "NPUs along " + name.rpartition(".")[0] if "." in name else name, log=True, format="count")
+
+
+def measured_curves(rows: Sequence["Beside"]) -> Chart:
+    """Bus bandwidth over the size of messages: measured points below the curves of the best schedules and the bound."""
+
+    def frame(series: Callable[["Beside"], str], time: Callable[["Beside"], float]) -> pd.DataFrame:
+        places = [(series(row), row.size, row.bus_bandwidth(time(row)) / 1e9) for row in rows]
+        return pd.DataFrame(places, columns=["series", "size", "busbw"]).drop_duplicates()
+
+    kinds = len({row.instance.exchanges[0].kind for row in rows})
+
+    def named(text: str, row: "Beside") -> str:
+        return f"{text}, {row.instance.exchanges[0].kind.value}" if kinds > 1 else text
+
+    best = frame(lambda row: named("best schedule", row), lambda row: row.best)
+    bound = frame(lambda row: named("bound of any algorithm", row), lambda row: row.needed)
+    points = frame(lambda row: named(row.by, row), lambda row: row.time)
+    size = Axis("size", "size of the message", log=True, format="size")
+    return lines(best, size, Axis("busbw", "busbw, GB/s"), "series", guides=bound, dots=points)
 
 
 def loss_curves(distributions: Sequence["LossDistribution"]) -> Chart:

@@ -1,5 +1,6 @@
 """Schedules run side by side by real ranks, and what the model says they take."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -150,6 +151,16 @@ class ExecutionResult:
             f"by at most {format_percent(abs(worst))}, speedups by {format_percent(off)}, {order}; "
             f"all {self.num_runs} runs exact"
         )
+
+    def document(self) -> dict[str, Any]:
+        """What was run and what came of it, for JSON; of one collective also its kind, bytes and NPUs."""
+        instance = self.executed[0].predicted.instance
+        document = {"verdict": self.verdict(), "rows": self.rows()}
+        if instance.tasks or len(instance.exchanges) > 1:
+            return document
+        (exchange,) = instance.exchanges
+        npus = math.prod(instance.fabric.sizes[k] for k in exchange.span)
+        return document | {"collective": {"kind": exchange.kind.value, "bytes": exchange.size, "npus": npus}}
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per schedule, for tables and JSON."""

@@ -16,7 +16,7 @@ def write_execution(folder: Path, done: ExecutionResult) -> list[Path]:
     rows = done.rows()
     flat = [{name: _cell(value) for name, value in row.items()} for row in rows]
     texts = {
-        folder / "execution.json": json.dumps({"verdict": done.verdict(), "rows": rows}, indent=2) + "\n",
+        folder / "execution.json": json.dumps(done.document(), indent=2) + "\n",
         folder / "execution.csv": to_csv(flat),
     }
     for path, text in texts.items():

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -35,6 +35,8 @@ OF_DIMENSION = ("bandwidth", "latency", "launch_overhead", "size")
 """What is varied of one dimension; its name and a dot stand before."""
 
 MOST_POINTS = 10_000
+NEAR_LARGEST = 0.9  # share of the largest bandwidth from which on it is near it
+KNEE = 0.5  # change of the time over that of what varies, both in logarithms, below which it changes little
 
 
 class Quantity(NamedTuple):
@@ -111,6 +113,40 @@ def sweep(
         results = compare(changed, policies or usual_policies(changed), **limits).results
         rows += [place | result_row(result) for result in results]
     return rows
+
+
+def best_by_value(rows: Sequence[Mapping[str, Any]], name: str) -> dict[float, Mapping[str, Any]]:
+    """The fastest row of every value of what varied first, where all else that varied has its first value."""
+    columns = list(rows[0])
+    others = {other: rows[0][other] for other in columns[: columns.index("policy")] if other != name}
+    best: dict[float, Mapping[str, Any]] = {}
+    for row in rows:
+        if all(row[other] == value for other, value in others.items()):
+            value, time = row[name], time_of(row)
+            if value not in best or time < time_of(best[value]):
+                best[value] = row
+    return dict(sorted(best.items()))
+
+
+def time_of(row: Mapping[str, Any]) -> float:
+    """Nanoseconds that a row is about."""
+    return float(row["iteration_ns"] if "iteration_ns" in row else row["makespan_ns"])
+
+
+def knee_of(best: Mapping[float, Mapping[str, Any]], name: str) -> float:
+    """The value from which on more changes little: less than half of what it would if the time followed it.
+
+    Of message sizes it is where nine tenths of the largest bus bandwidth are reached.
+    """
+    values = list(best)
+    if name == "size":
+        rates = [float(best[value]["busbw_bytes_per_s"]) for value in values]
+        return next(value for value, rate in zip(values, rates, strict=True) if rate >= NEAR_LARGEST * max(rates))
+    for value, following in pairwise(values):
+        changed = abs(math.log(time_of(best[value]) / time_of(best[following])))
+        if value > 0 and changed < KNEE * math.log(following / value):
+            return value
+    return values[-1]
 
 
 def varied(instance: Instance, point: Mapping[str, Any]) -> Instance:

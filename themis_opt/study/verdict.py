@@ -1,21 +1,23 @@
 """Answers before figures: one to three plain sentences on what a comparison, a schedule or a disturbance comes to."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from formulations.limits import PROVEN_GAP
-from themis_opt.base.units import format_duration, format_percent, format_short_time
+from themis_opt.base.units import format_duration, format_percent, format_rate, format_short_time
 from themis_opt.graphs.comparison import trees_beside
 from themis_opt.policies.launching.common import has_buckets
-from themis_opt.policies.registry import make_policy
+from themis_opt.policies.registry import HEURISTICS, make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.explanation import Explanation, ResourceTime, resource_time
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
-from themis_opt.study.comparison import Comparison, Result
+from themis_opt.study.comparison import NEAR_OPTIMAL, Comparison, Result
 from themis_opt.study.robust import QUANTILE, RobustChoice
 from themis_opt.study.robustness import LossDistribution
+from themis_opt.study.sweep import best_by_value, in_words, knee_of, time_of
 
 MOST_SIMULATED_STAGES = 10**6  # stages up to which a step is simulated for a verdict: seconds
 
@@ -48,6 +50,60 @@ def _on_trees(compared: Comparison) -> tuple[str, ...]:
         f"All that is along dimensions: trees take {format_duration(trees.makespan)}, {ratio:.2f} times as fast "
         "(--policies trees).",
     )
+
+
+def on_instance(instance: Instance) -> tuple[str, ...]:
+    """What the usual order takes on an instance, what a rule for run time takes, and what no schedule beats."""
+    if instance.tasks:
+        return on_step(instance)
+    if count_stages(instance) > MOST_SIMULATED_STAGES:
+        return ()
+    first, last = (make_policy(name)(instance) for name in (HEURISTICS[0], HEURISTICS[-1]))
+    today, best = (simulate(instance, plan).makespan for plan in (first, last))
+    bound = max(bounds(instance).values())
+    if today <= bound * (1 + NEAR_OPTIMAL):
+        return (f"Nothing to win by order: the fixed order takes {format_duration(today)}, {_above(today, bound)}.",)
+    times = f"the fixed order takes {format_duration(today)}, {HEURISTICS[-1]} {format_duration(best)}"
+    return (f"Order matters: {times}, {_above(best, bound)}.",)
+
+
+def _above(makespan: int, bound: float) -> str:
+    return f"{format_percent(makespan / bound - 1)} above the bound"
+
+
+def on_sweep(instance: Instance, rows: Sequence[Mapping[str, Any]], name: str) -> tuple[str, ...]:
+    """What more of the first varied quantity gains, up to where it gains little, and what limits there.
+
+    `rows`: those of :func:`themis_opt.study.sweep.sweep`.
+    `name`: what varied first.
+    """
+    best = best_by_value(rows, name)
+    if len(best) < 2:
+        return ()
+    knee = knee_of(best, name)
+    low, high = min(best), max(best)
+    start, at_knee = (in_words(name, value) for value in (low, knee))
+    if name == "size":
+        reached = format_rate(float(best[knee]["busbw_bytes_per_s"]))
+        return (f"From {at_knee} on the bandwidth is {reached} or more, near its largest; below, latency counts.",)
+    if knee == low:
+        whole = _gained(time_of(best[low]) / time_of(best[high]))
+        return (f"More {name} changes little: {start} to {in_words(name, high)} {whole} in all.",)
+    limit = f", then {_limiting(instance, best[high], name)} limits" if knee != high else ""
+    doubling = f"Doubling {name}" if knee == 2 * low else f"{name} from {start} to {at_knee}"
+    return (f"{doubling} {_gained(time_of(best[low]) / time_of(best[knee]))}{limit}.",)
+
+
+def _gained(ratio: float) -> str:
+    return f"gains {ratio:.2f}x" if ratio >= 1 else f"costs {1 / ratio:.2f}x"
+
+
+def _limiting(instance: Instance, row: Mapping[str, Any], name: str) -> str:
+    """The dimension, other than the one that varied, that is busy most of the time in a row."""
+    shares = [float(share) for share in str(row["busy"]).split()]
+    names = instance.fabric.dimension_names
+    busy = {dimension: share for dimension, share in zip(names, shares, strict=False) if f"{dimension}." not in name}
+    return max(busy, key=busy.__getitem__) if busy and len(shares) == len(names) else "latency"
 
 
 def on_step(instance: Instance) -> tuple[str, ...]:

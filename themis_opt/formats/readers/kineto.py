@@ -11,7 +11,6 @@ times of their collectives.
 """
 
 import json
-import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, format_percent, format_short_time
 from themis_opt.formats.calibration import Measurement, calibrate
 from themis_opt.formats.readers.draft import Draft
-from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_of, only
+from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_by_size, dimensions_of, only
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
@@ -83,7 +82,7 @@ def _recognizes(source: Source) -> bool:
 
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "trace")
-    step = _TrainingStep(source)
+    step = TrainingStep(source)
     derived = "without a separate network, that of the trace is fitted to the times of its collectives"
     note = f"PyTorch: {step.name}; a collective is ready when its kernel starts; {derived}."
     return Part(
@@ -132,7 +131,7 @@ def _span(source: Source, event: Mapping[str, Any]) -> Span:
     return ends[0], ends[0] + ends[1]
 
 
-class _TrainingStep:
+class TrainingStep:
     """One step of a trace: collectives and compute on the GPU, and exposed communication."""
 
     def __init__(self, source: Source) -> None:
@@ -193,9 +192,11 @@ class _TrainingStep:
 
     @property
     def length(self) -> int:
+        """Picoseconds of the step."""
         return self.end - self.start
 
     def rows(self) -> list[dict[str, str]]:
+        """What the step spends its time on, in words."""
         busy = {"communication": _total(self.communication), "compute": _total(self.compute)}
         share = _total(self.exposed) / self.length
         rows = [{"quantity": "step", "time": format_short_time(self.length), "share": format_percent(1)}]
@@ -208,7 +209,8 @@ class _TrainingStep:
         """The gain of the best launching policy, in the model, against the launches of the trace."""
         from themis_opt.policies.registry import make_policy, usual_policies
         from themis_opt.schedules.simulator import simulate
-        from themis_opt.solving.bounds import bounds
+        from themis_opt.solving.bounds import bounds, bounds_of
+        from themis_opt.solving.narrowest import too_slow
 
         as_traced = "wait_free/baseline"
         periods = {}
@@ -223,6 +225,8 @@ class _TrainingStep:
             _gain(f"best policy ({best})", periods[best], now),
             _gain("no policy beats", bound, now),
         ]
+        if slow := too_slow(instance, bounds_of(instance)["cut"].compute, self.length):
+            rows.append({"iteration": slow, "time": "", "gain": ""})
         return {"what the best launch would gain": rows}
 
 
@@ -345,7 +349,7 @@ def _dimension(collectives: Sequence[CollectiveEvent], npus: int, name: str) -> 
         )
 
 
-def _built(source: Source, step: _TrainingStep, machine: Machine) -> Instance:
+def _built(source: Source, step: TrainingStep, machine: Machine) -> Instance:
     """Tasks between the starts of collectives and the places where they are needed."""
     needs = [_needed(step, collective) for collective in step.collectives]
     starts = [collective.start for collective in step.collectives]
@@ -382,7 +386,7 @@ def _running(spans: Sequence[Span], cuts: Sequence[int]) -> list[int]:
     return sums
 
 
-def _needed(step: _TrainingStep, event: CollectiveEvent) -> int | None:
+def _needed(step: TrainingStep, event: CollectiveEvent) -> int | None:
     """When compute needs a collective: see the top of the module; none if that is in the next step."""
     place = event.end
     if event.kind in GRADIENTS:
@@ -398,25 +402,13 @@ def _dimensions(source: Source, event: CollectiveEvent, network: Network) -> tup
     """The dimensions that a group fills, by its ranks, or by its size where they are not known."""
     if event.npus == network.num_npus:
         return None
-    dimensions = dimensions_of(network, event.ranks) if event.ranks else _by_size(event.npus, network)
+    dimensions = dimensions_of(network, event.ranks) if event.ranks else dimensions_by_size(event.npus, network)
     if dimensions is None:
         shape = " x ".join(map(str, network.sizes))
         raise source.error(
             f"fills no dimensions of the network of {shape}", "Process Group Ranks", event.ranks or event.npus
         )
     return dimensions
-
-
-def _by_size(npus: int, network: Network) -> tuple[str, ...] | None:
-    """The only dimensions, next to each other, that have so many NPUs."""
-    sizes, names = network.sizes, network.dimension_names
-    candidates = [
-        names[start:end]
-        for start in range(len(sizes))
-        for end in range(start + 1, len(sizes) + 1)
-        if math.prod(sizes[start:end]) == npus
-    ]
-    return candidates[0] if len(candidates) == 1 else None
 
 
 READER = Reader("trace of the PyTorch profiler", ("json",), _recognizes, _read)

@@ -36,7 +36,7 @@ def _read(sources: Sequence[Source]) -> Part:
     inner: list[Measurement] = []
     outer: list[Measurement] = []
     mixed = 0
-    for measurement, nodes in _measured(source):
+    for measurement, nodes in measured(source):
         if nodes == 1:
             inner.append(measurement)
         elif nodes == measurement.num_npus:
@@ -51,7 +51,7 @@ def _read(sources: Sequence[Source]) -> Part:
     return replace(part, notes=(*part.notes, *more))
 
 
-def _measured(source: Source) -> Iterator[tuple[Measurement, int]]:
+def measured(source: Source) -> Iterator[tuple[Measurement, int]]:
     """Every measurement, and the nodes of its communicator."""
     for number, line in source.lines:
         field = f"line {number}"

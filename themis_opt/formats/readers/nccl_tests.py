@@ -10,7 +10,9 @@ The size is the larger buffer of one GPU, as ours.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from themis_opt.base.sources import Source
@@ -22,6 +24,7 @@ from themis_opt.problem.phases import CollectiveKind
 
 PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce)(?:_perf)?\b")
 DEVICE_LINE = re.compile(r"#\s+Rank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid")
+HOST = re.compile(r"#\s+Rank\s+\d{1,9}\s.{0,200}?\bon\s+(\S{1,255})\s+device")
 LOG_COLUMNS = ("size", "count", "type")
 LAUNCHER_TAG = re.compile(r"^[ \t]*(?:\[[\d,]{1,20}\](?:<\w{1,9}>)?:?|\d{1,9}:)?[ \t]*")
 PLACES = ("out_of_place", "in_place")
@@ -40,7 +43,20 @@ def _untagged(line: str) -> str:
 
 
 def _read(sources: Sequence[Source]) -> Part:
-    return calibrated([read_log(source) for source in sources], "nccl-tests")
+    part = calibrated([read_log(source) for source in sources], "nccl-tests")
+    notes = [note for source in sources if (note := _on_hosts(source))]
+    return replace(part, notes=(*part.notes, *notes))
+
+
+def _on_hosts(source: Source) -> str:
+    """What is lost where one log is of several GPUs on each of several hosts; empty where it is not."""
+    hosts = Counter(HOST.findall(source.text))
+    if len(hosts) < 2 or max(hosts.values()) < 2 or "Group  1" in source.text:
+        return ""
+    return (
+        f"{source.path.name} is of {sum(hosts.values())} GPUs on {len(hosts)} hosts, and becomes one ring: "
+        "give one log within a host and one of a GPU per host, and both are dimensions."
+    )
 
 
 def read_log(source: Source) -> Log:

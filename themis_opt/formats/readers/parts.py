@@ -204,6 +204,18 @@ def dimensions_of(network: Network, ranks: Sequence[int]) -> tuple[str, ...] | N
     return tuple(network.dimension_names[k] for k in filled)
 
 
+def dimensions_by_size(npus: int, network: Network) -> tuple[str, ...] | None:
+    """The only dimensions, next to each other, that have so many NPUs."""
+    sizes, names = network.sizes, network.dimension_names
+    candidates = [
+        names[start:end]
+        for start in range(len(sizes))
+        for end in range(start + 1, len(sizes) + 1)
+        if math.prod(sizes[start:end]) == npus
+    ]
+    return candidates[0] if len(candidates) == 1 else None
+
+
 def with_network(machine: Machine, change: Callable[[int, Any], Mapping[str, Any]]) -> Machine:
     """The machine with fields of its dimensions changed, by their number and themselves."""
     dimensions = tuple(

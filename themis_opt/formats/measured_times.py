@@ -1,0 +1,153 @@
+"""Measured times, from logs of nccl-tests, the NCCL Inspector, PyTorch and our own runs.
+
+Logs of rccl-tests look like those of nccl-tests.  Of PyTorch there are traces of its profiler, and the flight recorder
+(``TORCH_NCCL_TRACE_BUFFER_SIZE``, ``TORCH_NCCL_ENABLE_TIMING=1``, as JSON), whose entries have sizes of tensors and a
+``duration_ms``.  Source: https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from themis_opt.base.documents import read_json
+from themis_opt.base.sources import Source
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.formats.calibration import Measurement
+from themis_opt.formats.readers import kineto, nccl_inspector, nccl_tests
+from themis_opt.problem.fields import MAX_BYTES
+from themis_opt.problem.phases import CollectiveKind
+
+PICOSECONDS_PER_MILLISECOND = 10**9
+
+
+class MeasuredTime(NamedTuple):
+    """A collective that somebody timed."""
+
+    by: str  # the library, or the policy of a run
+    measurement: Measurement
+
+
+class MeasuredStep(NamedTuple):
+    """A training step that somebody timed, in picoseconds."""
+
+    by: str
+    time: float
+
+
+def read_times(path: Path) -> list[MeasuredTime]:
+    """The collectives in a file. Raises InputError if it is no log that is known, or holds none."""
+    source = Source(path)
+    for recognizes, read in _LOGS:
+        if recognizes(source):
+            times = list(read(source))
+            if not times:
+                raise source.error("holds no measured time")
+            return times
+    raise source.error("must be a log of nccl-tests, the NCCL Inspector, PyTorch or 'themis-opt run'", "--measured")
+
+
+def read_steps(path: Path) -> list[MeasuredStep]:
+    """The training steps in a trace of PyTorch, or in the file of a run. Raises InputError if it is neither."""
+    source = Source(path)
+    if kineto.READER.recognizes(source):
+        step = kineto.TrainingStep(source)
+        return [MeasuredStep("your step", step.length)]
+    if _is_run(source):
+        return [MeasuredStep(name, time) for name, time in _rows_of_run(source)]
+    raise source.error("must be a trace of the PyTorch profiler, or execution.json of 'themis-opt run'", "--measured")
+
+
+def _from_nccl_tests(source: Source) -> Iterator[MeasuredTime]:
+    by = "RCCL" if "rccl" in source.text[:10_000].lower() else "NCCL"
+    return (MeasuredTime(by, measurement) for measurement in nccl_tests.read_log(source).measurements)
+
+
+def _from_inspector(source: Source) -> Iterator[MeasuredTime]:
+    return (MeasuredTime("NCCL", measurement) for measurement, _ in nccl_inspector.measured(source))
+
+
+def _from_trace(source: Source) -> Iterator[MeasuredTime]:
+    for event in kineto.TrainingStep(source).collectives:
+        yield MeasuredTime("PyTorch", Measurement(event.kind, event.size, event.npus, event.end - event.start))
+
+
+def _is_recorder(source: Source) -> bool:
+    return {"entries", "pg_config"} <= source.keys()
+
+
+def _from_recorder(source: Source) -> Iterator[MeasuredTime]:
+    """The collectives of the flight recorder that have a duration, of groups whose ranks it lists."""
+    document = source.json_object()
+    groups = document["pg_config"] if isinstance(document["pg_config"], dict) else {}
+    sizes = {name: _group_size(group) for name, group in groups.items()}
+    entries = document["entries"]
+    if not isinstance(entries, list):
+        raise source.error("must be a list", "entries")
+    for number, entry in enumerate(entries):
+        measurement = _entry(source, entry, sizes, f"entries[{number}]")
+        if measurement is not None:
+            yield MeasuredTime("PyTorch", measurement)
+
+
+def _entry(source: Source, entry: Any, sizes: Mapping[str, int], field: str) -> Measurement | None:
+    if not isinstance(entry, dict):
+        raise source.error("must be an object", field)
+    name = str(entry.get("profiling_name")).partition(":")[2]
+    kind = kineto.NCCL_KINDS.get(name)
+    npus = sizes.get(str(entry.get("pg_id")), 0)
+    if kind is None or npus < 2 or not entry.get("duration_ms"):
+        return None
+    time = source.number(entry["duration_ms"], f"{field}.duration_ms", most=1e9)
+    side = "output" if kind is CollectiveKind.ALL_GATHER else "input"
+    size = sum(
+        _bytes(source, shape, dtype, f"{field}.{side}_sizes")
+        for shape, dtype in zip(entry.get(f"{side}_sizes", ()), entry.get(f"{side}_dtypes", ()), strict=False)
+    )
+    return Measurement(kind, size, npus, time * PICOSECONDS_PER_MILLISECOND) if size else None
+
+
+def _bytes(source: Source, shape: Any, dtype: Any, field: str) -> int:
+    if not isinstance(shape, list) or len(shape) > 64:
+        raise source.error("must be a list of sizes", field, shape)
+    count = math.prod(source.whole(size, field, most=MAX_BYTES) for size in shape)
+    return source.whole(count * source.choice(dtype, kineto.DTYPE_BYTES, field.replace("sizes", "dtypes")), field)
+
+
+def _group_size(group: Any) -> int:
+    """Ranks of a group, written as a list or as its text."""
+    ranks = group.get("ranks") if isinstance(group, dict) else None
+    return len(ranks) if isinstance(ranks, list) else str(ranks).count(",") + 1 if ranks else 0
+
+
+def _is_run(source: Source) -> bool:
+    return {"verdict", "rows"} <= source.keys()
+
+
+def _from_run(source: Source) -> Iterator[MeasuredTime]:
+    """The medians of a run of one collective."""
+    what = read_json(source.path).get("collective")
+    if not isinstance(what, dict):
+        raise source.error("must be of one collective", "collective")
+    kind = source.choice(what.get("kind"), {kind.value: kind for kind in CollectiveKind}, "collective.kind")
+    size = source.whole(what.get("bytes"), "collective.bytes", least=1, most=MAX_BYTES)
+    npus = source.whole(what.get("npus"), "collective.npus", least=2)
+    return (MeasuredTime(name, Measurement(kind, size, npus, time)) for name, time in _rows_of_run(source))
+
+
+def _rows_of_run(source: Source) -> Iterator[tuple[str, float]]:
+    rows = source.json_object()["rows"]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise source.error("must be a list of objects", "rows")
+    for number, row in enumerate(rows):
+        seconds = source.number(row.get("measured_s"), f"rows[{number}].measured_s", least=1e-12, most=1e9)
+        yield f"{row.get('policy')}, as it ran,", seconds * PICOSECONDS_PER_SECOND
+
+
+_LOGS: Sequence[tuple[Callable[[Source], bool], Callable[[Source], Iterator[MeasuredTime]]]] = (
+    (_is_run, _from_run),
+    (_is_recorder, _from_recorder),
+    (nccl_tests.READER.recognizes, _from_nccl_tests),
+    (nccl_inspector.READER.recognizes, _from_inspector),
+    (kineto.READER.recognizes, _from_trace),
+)
