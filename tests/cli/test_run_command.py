@@ -33,7 +33,7 @@ def test_policies_are_run_side_by_side(succeed, solution, tmp_path):
         "-o", tmp_path,
     )  # fmt: skip
     verdict, title, heading, *_ = said.splitlines()
-    assert verdict.endswith("all 2 runs exact")
+    assert verdict.endswith("all 2 runs exact.")
     assert title == "# median of 1 runs"
     assert heading.split("\t")[:3] == ["policy", "predicted", "measured"]
     assert "baseline\tdim1" in said

@@ -1,12 +1,13 @@
 """What-if questions: which combinations are run, and what their rows say."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.catalog import load
-from themis_opt.reports.rendering.charts import specification
+from themis_opt.reports.rendering.charts import save, specification
 from themis_opt.reports.study_charts import curves
 from themis_opt.study.sweep import read_values, sweep, varied
 
@@ -125,3 +126,12 @@ def test_the_whole_network_is_varied() -> None:
 def test_ranges_of_ratios_hold_fractions() -> None:
     assert read_values("share", "0.25..1") == ["0.25", "0.5", "1"]
     assert read_values("npus", "8..32") == [8, 16, 32]
+
+
+def test_pictures_over_a_figure_of_a_dimension_have_as_many_marks_as_those_over_sizes(tmp_path: Path) -> None:
+    """Dots in the names of columns mean parts of values to Vega, which then draws nothing."""
+    marks = {}
+    for name, values in {"dim1.bandwidth": ["24 GB/s", "48 GB/s"], "size": ["4 MB", "64 MB"]}.items():
+        save(curves(sweep(INSTANCE, {name: values}, FIG_5), [name])["busbw"], tmp_path / "a.svg", "")
+        marks[name] = (tmp_path / "a.svg").read_text(encoding="utf-8").count("<path")
+    assert marks["dim1.bandwidth"] == marks["size"]

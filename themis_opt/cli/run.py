@@ -116,8 +116,7 @@ def _tell(done: "ExecutionResult", output: Path | None, *, as_json: bool) -> Non
     if as_json:
         print_json(done.document())
         return
-    verdict = done.verdict()
-    say(f"{verdict[:1].upper()}{verdict[1:]}.")
+    say(f"{done.verdict()}.")
     print_table(*_times_table(done))
     print_table(*_traffic_table(done))
 

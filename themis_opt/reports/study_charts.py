@@ -19,6 +19,9 @@ LOSS = Axis("loss", "loss: makespan over the bound of the sample, minus 1", form
 BANDWIDTHS: Mapping[str, str] = {"algbw": "algbw_bytes_per_s", "busbw": "busbw_bytes_per_s"}
 
 
+VARIED = "varied"  # the column of what varies first
+
+
 def curves(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Chart]:
     """Algorithm and bus bandwidth of collectives, or times of iterations, over the first of the varied values.
 
@@ -37,18 +40,21 @@ def curves(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str,
         y = Axis(name, f"{name}, GB/s")
         value = frame.assign(**{name: frame[column] / 1e9})
         bound = value.assign(**{name: value[name] * frame["makespan_ns"] / frame["bound_ns"]})
-        charts[name] = lines(value, x, y, "series", guides=_guides(bound, names), dots=_knee(value, rows, names[0]))
+        charts[name] = lines(
+            value, x, y, "series", guides=pd.concat([_guides(bound, names), _knee(value, rows, names[0], name)])
+        )
     return charts
 
 
-def _knee(frame: pd.DataFrame, rows: Sequence[Mapping[str, Any]], name: str) -> pd.DataFrame | None:
-    """The point from which on more changes little, if it lies between others."""
+def _knee(frame: pd.DataFrame, rows: Sequence[Mapping[str, Any]], name: str, height: str) -> pd.DataFrame:
+    """A line up at the value from which on more changes little, if it lies between others."""
     best = best_by_value(rows, name)
     knee = knee_of(best, name)
     if knee in (min(best), max(best)):
-        return None
+        return frame.iloc[:0]
     place = next(number for number, row in enumerate(rows) if row is best[knee])
-    return frame.iloc[[place]].assign(series=f"knee: {in_words(name, knee)}")
+    ends = [frame[height].min(), frame[height].max()]
+    return frame.iloc[[place, place]].assign(series=f"knee, {in_words(name, knee)}", **{height: ends})
 
 
 def _guides(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
@@ -62,16 +68,18 @@ def _series(row: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _axis(name: str, frame: pd.DataFrame) -> Axis:
+    """The axis of what varied, a column without the dots of its name, by which Vega would look inside of values."""
     kind = name.rpartition(".")[2]
+    frame[VARIED] = frame[name]
     if name == "size":
-        return Axis(name, "size of the message", log=True, format="size")
+        return Axis(VARIED, "size of the message", log=True, format="size")
     if kind == "bandwidth":
-        frame[name] = frame[name] / 1e9
-        return Axis(name, f"{name}, GB/s", log=True)
+        frame[VARIED] = frame[name] / 1e9
+        return Axis(VARIED, f"{name}, GB/s", log=True)
     if kind in ("latency", "launch_overhead"):
-        frame[name] = frame[name] / PICOSECONDS_PER_NANOSECOND
-        return Axis(name, name, format="duration")
-    return Axis(name, "NPUs along " + name.rpartition(".")[0] if "." in name else name, log=True, format="count")
+        frame[VARIED] = frame[name] / PICOSECONDS_PER_NANOSECOND
+        return Axis(VARIED, name, format="duration")
+    return Axis(VARIED, "NPUs along " + name.rpartition(".")[0] if "." in name else name, log=True, format="count")
 
 
 def measured_curves(rows: Sequence["Beside"]) -> Chart:

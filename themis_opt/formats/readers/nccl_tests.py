@@ -24,7 +24,7 @@ from themis_opt.problem.phases import CollectiveKind
 
 PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce)(?:_perf)?\b")
 DEVICE_LINE = re.compile(r"#\s+Rank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid")
-HOST = re.compile(r"#\s+Rank\s+\d{1,9}\s.{0,200}?\bon\s+(\S{1,255})\s+device")
+HOST_OF_RANK = re.compile(r"#\s+Rank\s+\d{1,9}\s.{0,200}?\bon\s+(\S{1,255})\s+device")
 LOG_COLUMNS = ("size", "count", "type")
 LAUNCHER_TAG = re.compile(r"^[ \t]*(?:\[[\d,]{1,20}\](?:<\w{1,9}>)?:?|\d{1,9}:)?[ \t]*")
 PLACES = ("out_of_place", "in_place")
@@ -50,7 +50,7 @@ def _read(sources: Sequence[Source]) -> Part:
 
 def _on_hosts(source: Source) -> str:
     """What is lost where one log is of several GPUs on each of several hosts; empty where it is not."""
-    hosts = Counter(HOST.findall(source.text))
+    hosts = Counter(HOST_OF_RANK.findall(source.text))
     if len(hosts) < 2 or max(hosts.values()) < 2 or "Group  1" in source.text:
         return ""
     return (
