@@ -19,7 +19,7 @@ from themis_opt.solving.bounds import bounds_of
 from themis_opt.solving.narrowest import too_slow
 from themis_opt.study.columns import Value
 
-WORTH_SAYING = 0.001  # share of a time below which nothing is said to be won
+LEAST_WON = 0.001  # share of a time below which nothing is said to be won
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Beside:
         taken, slow = format_short_time(self.time), self.too_slow()
         if slow:
             return f"{place} {taken}, less than the {format_short_time(self.needed)} that any algorithm needs: {slow}."
-        won = format_percent(self.won) if self.won >= WORTH_SAYING else "nothing"
+        won = format_percent(self.won) if self.won >= LEAST_WON else "nothing"
         above = format_percent(self.time / self.needed - 1)
         return f"{place} {taken}, {above} above what any algorithm needs; {won} of it can be won by {means}."
 
