@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from graph_samples import instance_of, network_of, random_graph, shipped
+from pydantic import ValidationError
 
 from formulations.edge_splitting import balanced, merged, split_switches
 from formulations.flow_network import CapacityGraph
@@ -14,7 +15,7 @@ from formulations.tree_packing import pack_trees
 from formulations.worst_cut import scaled, worst_cut
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.graphs.bounds import best_bound
-from themis_opt.graphs.comparison import GRAPH_POLICIES
+from themis_opt.graphs.comparison import GRAPH_POLICIES, compare_graph
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import demands, divide
 from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
@@ -216,3 +217,34 @@ def test_shipped_graphs_have_bounds(name: str) -> None:
     instance = shipped(name.partition(".")[0])
     assert best_bound(instance).picoseconds > 0
     assert best_bound(instance, trees=True).picoseconds >= best_bound(instance).picoseconds * (1 - 1e-9)
+
+
+def at_once(*kinds: str, size: str = "8 MB") -> GraphInstance:
+    return shipped("dgx1").model_copy(
+        update={"collectives": tuple(shipped("dgx1", kind=kind, size=size).collective for kind in kinds)}
+    )
+
+
+def test_collectives_at_once_need_what_all_of_them_send() -> None:
+    halves, whole = at_once("all_gather", "all_gather"), shipped("dgx1", size="16 MB")
+    assert best_bound(halves).picoseconds == best_bound(whole).picoseconds
+    both = best_bound(at_once("all_reduce", "broadcast"))
+    assert both.name == "loads"
+    assert both.picoseconds > max(
+        best_bound(single).picoseconds for single in at_once("all_reduce", "broadcast").singles
+    )
+
+
+@pytest.mark.parametrize("kinds", [("all_gather", "reduce"), ("all_reduce", "broadcast", "all_to_all")])
+def test_plans_of_collectives_at_once_are_legal(kinds: tuple[str, ...]) -> None:
+    compared = compare_graph(at_once(*kinds), ["trees", "ring"])
+    for result in compared.results:
+        assert result.schedule.makespan >= result.bound.picoseconds
+    assert " and ".join(kinds) in compared.verdict[0]
+
+
+def test_collectives_at_once_have_elements_of_one_size() -> None:
+    document = at_once("all_gather", "reduce").model_dump(mode="json")
+    document["collectives"][1]["element_bytes"] = 4
+    with pytest.raises(ValidationError, match="must be that of the first collective"):
+        GraphInstance.model_validate(document)

@@ -1,8 +1,8 @@
 """What no schedule on a graph beats: one row for each reason, and in words what decides."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import inf
@@ -50,6 +50,13 @@ class GraphBound:
 
 def graph_bounds(instance: GraphInstance) -> dict[str, GraphBound]:
     """All bounds of an instance by name, those of any algorithm first."""
+    if len(instance.collectives) > 1:
+        singles = {
+            f"{bound.name} of collective {number}": bound
+            for number, single in enumerate(instance.singles, start=1)
+            for bound in graph_bounds(single).values()
+        }
+        return {"loads": _load_bound(instance)} | {name: replace(bound, name=name) for name, bound in singles.items()}
     bounds = (*_volume_bounds(instance), _latency_bound(instance), *_arrival_bounds(instance))
     return {bound.name: bound for bound in bounds}
 
@@ -63,7 +70,7 @@ def best_bound(instance: GraphInstance, *, trees: bool = False) -> GraphBound:
 def throughput(instance: GraphInstance, bound: GraphBound) -> float:
     """Bytes per second of the buffer of one NPU in the time of a bound."""
     time = float(bound.picoseconds)
-    return instance.collective.size * PICOSECONDS_PER_SECOND / time if time else inf
+    return instance.size * PICOSECONDS_PER_SECOND / time if time else inf
 
 
 def _volume_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
@@ -228,6 +235,55 @@ def _elements_between(instance: GraphInstance, sources: tuple[int, ...], sink: i
     if instance.kind is CollectiveKind.ALL_TO_ALL:
         return len(sources) * min(parts.values())
     return sum(parts[source] for source in sources)
+
+
+def _load_bound(instance: GraphInstance) -> GraphBound:
+    """The worst of some cuts, over which all collectives have to send their data, which nobody can send for two."""
+    network, npus = instance.network, set(instance.network.capacities.terminals)
+    everything = frozenset(range(len(network.nodes)))
+    cuts = {nodes for single in instance.singles for nodes in _deciding_cuts(single)}
+    cuts |= {frozenset([npu]) for npu in sorted(npus)[:MOST_SINKS]}
+    times = []
+    for nodes in sorted({*cuts, *(everything - nodes for nodes in cuts)}, key=sorted):
+        crossing = [arc for arc in network.arcs if arc[0] in nodes and arc[1] not in nodes]
+        elements = sum(_elements_out(single, nodes & npus) for single in instance.singles)
+        if elements:
+            rate = sum((network.arcs[arc] for arc in crossing), Fraction(0))
+            least = min(network.latencies[arc] for arc in crossing)
+            times.append((elements * instance.element_bytes * PICOSECONDS_PER_SECOND / rate + least, nodes))
+    time, nodes = max(times, key=lambda pair: pair[0])
+    words = f"what all collectives send out of {words_of(network, nodes)}"
+    return GraphBound("loads", time, "any algorithm", words)
+
+
+def _deciding_cuts(single: GraphInstance) -> Iterator[frozenset[int]]:
+    """The worst cuts of one collective."""
+    graph = single.network.capacities
+    for turned in (False, True):
+        if single.kind in DIVIDED_KINDS:
+            yield _worst_cut(single.network, turned=turned).nodes
+        else:
+            yield worst_broadcast(graph.reversed if turned else graph, single.root).nodes
+
+
+def _elements_out(single: GraphInstance, inside: Set[int]) -> int:
+    """Elements that NPUs outside of a set need of those inside."""
+    parts = shares(single)
+    outside = set(parts) - inside
+    if not inside or not outside:
+        return 0
+    match single.kind:
+        case CollectiveKind.ALL_GATHER:
+            return sum(parts[npu] for npu in inside)
+        case CollectiveKind.REDUCE_SCATTER:
+            return sum(parts[npu] for npu in outside)
+        case CollectiveKind.ALL_TO_ALL:
+            return len(inside) * sum(parts[npu] for npu in outside)
+        case CollectiveKind.BROADCAST:
+            return num_elements(single) * (single.root in inside)
+        case CollectiveKind.REDUCE:
+            return num_elements(single) * (single.root in outside)
+    return num_elements(single)
 
 
 def words_of(network: GraphNetwork, nodes: Iterable[int]) -> str:

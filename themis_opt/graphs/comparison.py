@@ -15,7 +15,7 @@ from themis_opt.base.units import format_duration, format_percent, format_rate, 
 from themis_opt.graphs.bounds import GraphBound, best_bound, throughput
 from themis_opt.graphs.conversion import as_graph
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
-from themis_opt.graphs.plan import GraphPlan
+from themis_opt.graphs.plan import GraphPlan, merged_plan
 from themis_opt.graphs.reference import best_routing, takes
 from themis_opt.graphs.rivals import direct_plan, double_tree_plan, greedy_plan, ring_plan
 from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
@@ -92,9 +92,8 @@ class GraphComparison:
         """What to know before the table."""
         best, bound = self.best, self.best.bound
         trees = best_bound(self.instance, trees=True)
-        kind = self.instance.kind.value
         first = (
-            f"{best.policy} takes {format_duration(best.schedule.makespan)} for {kind}, "
+            f"{best.policy} takes {format_duration(best.schedule.makespan)} for {self.instance.kinds}, "
             f"{format_percent(best.gap)} above what any algorithm needs ({bound.meaning})."
         )
         lines = [first]
@@ -139,7 +138,7 @@ def compare_graph(
         if name == SEARCH_POLICY:
             continue
         try:
-            plan = GRAPH_POLICIES[name](instance)
+            plan = _plan(name, instance)
         except InputError as error:
             if policies is not None:
                 raise
@@ -156,6 +155,13 @@ def compare_graph(
             raise InputError("is for graphs with few nodes and chunks", field="--policies", value=SEARCH_POLICY)
     ranked = sorted(results.values(), key=lambda result: result.schedule.makespan)
     return GraphComparison(instance, tuple(ranked), refused)
+
+
+def _plan(name: str, instance: GraphInstance) -> GraphPlan:
+    """The plan of a policy; of several collectives those of each, at once."""
+    if len(instance.collectives) == 1:
+        return GRAPH_POLICIES[name](instance)
+    return merged_plan(instance, [GRAPH_POLICIES[name](single) for single in instance.singles])
 
 
 def _is_worth_searching(instance: GraphInstance, results: Mapping[str, GraphResult]) -> bool:
@@ -268,7 +274,7 @@ def loss_in_words(instance: GraphInstance, one: Loss) -> str:
     rates = [format_rate(throughput(where, bound)) for where, bound in ((instance, one.healthy), (instance, one.bound))]
     limit = "any algorithm" if one.bound.holds == "any algorithm" else "any trees"
     return (
-        f"{one.name}: {instance.kind.value} keeps {format_percent(one.kept)} of its speed at most, "
+        f"{one.name}: {instance.kinds} keeps {format_percent(one.kept)} of its speed at most, "
         f"{rates[1]} instead of {rates[0]} ({limit}: {one.bound.meaning})."
     )
 
@@ -281,7 +287,7 @@ def kept_in_words(healthy: GraphComparison, changed: GraphComparison, name: str)
         for compared in (healthy, changed)
     ]
     words = (
-        f"{name}: {changed.instance.kind.value} keeps {format_percent(before / after)} of its speed "
+        f"{name}: {changed.instance.kinds} keeps {format_percent(before / after)} of its speed "
         f"with {changed.best.policy}, {format_duration(after)} instead of {format_duration(before)}"
     )
     if rings[0] and rings[1]:

@@ -11,11 +11,11 @@ MOST_LINK_ROWS = 24
 
 def graph_headline(instance: GraphInstance) -> str:
     """One line about the whole, with one more for a description."""
-    network, collective = instance.network, instance.collective
+    network = instance.network
     switches = len(network.nodes) - network.num_npus
     line = (
         f"{instance.name or 'graph'}: {network.num_npus} NPUs, {switches} switches, {len(network.links)} links; "
-        f"{collective.kind.value} of {format_short_size(collective.size)}"
+        f"{' and '.join(f'{each.kind.value} of {format_short_size(each.size)}' for each in instance.collectives)}"
     )
     return "\n".join(filter(None, (line, instance.description)))
 

@@ -30,7 +30,7 @@ class CriticalHop(NamedTuple):
 def link_loads(schedule: GraphSchedule, hops: Hops | None = None) -> list[LinkLoad]:
     """Every direction of every link, the busiest first."""
     plan = schedule.plan
-    hops, network, size = hops or Hops(plan), plan.instance.network, plan.instance.collective.element_bytes
+    hops, network, size = hops or Hops(plan), plan.instance.network, plan.instance.element_bytes
     busy = np.bincount(hops.link, (schedule.end - schedule.start).sum(axis=0), len(hops.links))
     elements = np.array([plan.pieces[piece].elements for piece in hops.piece.tolist()])
     sent = np.bincount(hops.link, elements * size, len(hops.links))

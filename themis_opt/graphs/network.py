@@ -28,6 +28,9 @@ Name = Annotated[str, Field(min_length=1, pattern=r"^[^,=\s]+$")]
 MAX_GRAPH_NODES, MAX_GRAPH_LINKS = 2**14, 2**18
 """Most nodes and links of a graph: flows between all pairs of more would take hours."""
 
+MAX_AT_ONCE = 16
+"""Most collectives of a graph at once."""
+
 FINEST = 1000
 """Largest denominator of a bandwidth in bytes per second, so that thirds and sevenths are read as what they are."""
 
@@ -248,18 +251,40 @@ def _repeated(names: list[str]) -> str:
 
 
 class GraphInstance(Model):
-    """A graph and one collective of all its NPUs; broadcast and reduce have the first NPU for their root."""
+    """A graph and collectives of all its NPUs at once; broadcast and reduce have the first NPU for their root."""
 
     format: Literal["themis-opt/instance/1"] = INSTANCE_FORMAT
     name: str = ""
     description: str = ""
     network: GraphNetwork
-    collectives: Annotated[tuple[Collective, ...], Field(min_length=1, max_length=1)]
+    collectives: Annotated[tuple[Collective, ...], Field(min_length=1, max_length=MAX_AT_ONCE)]
 
     @property
     def collective(self) -> Collective:
-        """The collective."""
+        """The collective. Raises InputError if there are several."""
+        if len(self.collectives) > 1:
+            raise InputError("must be one here", field="collectives", value=len(self.collectives))
         return self.collectives[0]
+
+    @property
+    def singles(self) -> tuple["GraphInstance", ...]:
+        """An instance for each of the collectives."""
+        return tuple(self.model_copy(update={"collectives": (collective,)}) for collective in self.collectives)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all buffers."""
+        return sum(collective.size for collective in self.collectives)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element, the same in all collectives."""
+        return self.collectives[0].element_bytes
+
+    @property
+    def kinds(self) -> str:
+        """The kinds in words."""
+        return " and ".join(collective.kind.value for collective in self.collectives)
 
     @property
     def kind(self) -> CollectiveKind:
@@ -286,10 +311,14 @@ class GraphInstance(Model):
     def _check(self) -> Self:
         if self.network.num_npus < 2:
             raise FieldError("must have two NPUs at least", "network.nodes")
-        if self.kind is CollectiveKind.SEND:
-            raise FieldError("a graph has no neighbours along a dimension to send to", "collectives[0].kind")
-        if self.collective.dimensions is not None:
-            raise FieldError("a graph has no dimensions", "collectives[0].dimensions")
+        for number, collective in enumerate(self.collectives):
+            where = f"collectives[{number}]"
+            if collective.kind is CollectiveKind.SEND:
+                raise FieldError("a graph has no neighbours along a dimension to send to", f"{where}.kind")
+            if collective.dimensions is not None:
+                raise FieldError("a graph has no dimensions", f"{where}.dimensions")
+            if collective.element_bytes != self.element_bytes:
+                raise FieldError("must be that of the first collective", f"{where}.element_bytes")
         return self
 
 

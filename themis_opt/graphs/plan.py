@@ -1,5 +1,6 @@
 """Plans on graphs: pieces of data, and the transfers that move or sum them along routes."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -102,6 +103,19 @@ class PlanBuilder:
         return GraphPlan(self.name, self.instance, tuple(self.pieces), tuple(moved), ranked)
 
 
+def merged_plan(instance: GraphInstance, plans: Sequence[GraphPlan]) -> GraphPlan:
+    """Plans of collectives that are run at once."""
+    pieces, transfers = list[GraphPiece](), list[GraphTransfer]()
+    for plan in plans:
+        first, before = len(pieces), len(transfers)
+        pieces += plan.pieces
+        transfers += [
+            transfer._replace(piece=transfer.piece + first, after=tuple(number + before for number in transfer.after))
+            for transfer in plan.transfers
+        ]
+    return GraphPlan(plans[0].name, instance, tuple(pieces), tuple(transfers), any(plan.ranked for plan in plans))
+
+
 def divide(total: int, weights: Sequence[float]) -> list[int]:
     """Whole parts of a number, in proportion to weights, rounded where the sum of those before is."""
     every, before, done, parts = sum(weights), 0.0, 0, []
@@ -125,7 +139,12 @@ def shares(instance: GraphInstance) -> dict[int, int]:
 
 
 def demands(instance: GraphInstance) -> dict[tuple[int | None, int | None], int]:
-    """Elements that must go from a source to a target, where None stands for every NPU."""
+    """Elements that must go from a source to a target, where None stands for every NPU; of all collectives."""
+    if len(instance.collectives) > 1:
+        amounts: Counter[tuple[int | None, int | None]] = Counter()
+        for single in instance.singles:
+            amounts.update(demands(single))
+        return dict(amounts)
     total, parts, root = num_elements(instance), shares(instance), instance.root
     match instance.kind:
         case CollectiveKind.ALL_GATHER:

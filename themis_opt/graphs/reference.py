@@ -37,7 +37,7 @@ class Reference:
 
 def takes(instance: GraphInstance) -> bool:
     """Whether a graph is small enough."""
-    return len(instance.network.nodes) <= MOST_NODES
+    return len(instance.network.nodes) <= MOST_NODES and len(instance.collectives) == 1
 
 
 def best_routing(instance: GraphInstance, limits: Limits, lower: int, upper: int | None) -> Reference | None:

@@ -13,7 +13,7 @@ from themis_opt.base.compiled import Compilable
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs import link_loop
 from themis_opt.graphs.link_loop import HopTable, LinkSpace
-from themis_opt.graphs.plan import GraphPlan, num_elements
+from themis_opt.graphs.plan import GraphPlan
 from themis_opt.schedules import event_loop
 
 LINK_LOOP = Compilable(link_loop.serve_links, event_loop, patience=100_000)
@@ -47,7 +47,7 @@ class GraphSchedule:
     @property
     def algorithm_bandwidth(self) -> float:
         """Bytes of the buffer per second."""
-        return self.plan.instance.collective.size * PICOSECONDS_PER_SECOND / self.makespan
+        return self.plan.instance.size * PICOSECONDS_PER_SECOND / self.makespan
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Hops:
 
         The second array is how many chunks are large: those of one element more.
         """
-        network, size = self.plan.instance.network, self.plan.instance.collective.element_bytes
+        network, size = self.plan.instance.network, self.plan.instance.element_bytes
         elements = np.array([piece.elements for piece in self.plan.pieces], dtype=np.int64)[self.piece]
         small, larger = np.divmod(elements, chunks)
         pairs, place = np.unique(np.stack((small, self.link)), axis=1, return_inverse=True)
@@ -211,7 +211,11 @@ def in_best_chunks(plan: GraphPlan, enough: float = 0.0) -> GraphSchedule:
     `enough`: picoseconds with which no other number is tried.
     """
     hops = Hops(plan)
-    most = 1 if plan.ranked else max(min(MAX_HOPS // max(len(hops.link), 1), num_elements(plan.instance)), 1)
+    most = (
+        1
+        if plan.ranked
+        else max(min(MAX_HOPS // max(len(hops.link), 1), plan.instance.size // plan.instance.element_bytes), 1)
+    )
     best, chunks = simulate_graph(plan, 1, hops), 2
     while chunks <= most and best.makespan > enough:
         schedule = simulate_graph(plan, chunks, hops)

@@ -53,7 +53,7 @@ def _hops(schedule: GraphSchedule) -> list[tuple[GraphTransfer, int, int, bool]]
 def _check_hops(schedule: GraphSchedule) -> IntArray:
     """Each hop is a link, takes as long as its bytes do, and begins when the one before arrived; returns arrivals."""
     instance, hops = schedule.plan.instance, _hops(schedule)
-    network, size = instance.network, instance.collective.element_bytes * PICOSECONDS_PER_SECOND
+    network, size = instance.network, instance.element_bytes * PICOSECONDS_PER_SECOND
     arrival = np.zeros_like(schedule.end)
     for number, (transfer, tail, head, follows) in enumerate(hops):
         name = f"{network.nodes[tail].name} to {network.nodes[head].name}"
