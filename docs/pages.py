@@ -4,7 +4,7 @@ import inspect
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import typer
@@ -13,10 +13,16 @@ from docutils.core import publish_parts
 from docutils.parsers.rst.roles import register_local_role
 from mkdocs.structure.files import File, Files
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from themis_opt.study.best_known import BestKnown
+
 ROOT = Path(__file__).parent.parent
 
 OTHERS = (
     "instances/README.md",
+    "instances/library/README.md",
     "reports/**/*.md",
     "reports/*/*.svg",
     "CONTRIBUTING.md",
@@ -124,5 +130,41 @@ def _name(role: str, rawtext: str, text: str, *_: Any, **__: Any) -> tuple[list[
     return [nodes.literal(rawtext, text.lstrip("~").rpartition(".")[2])], []
 
 
-GENERATED = {"reference/commands.md": commands, MATHEMATICS: mathematics}
+def library() -> str:
+    """All rows of the library."""
+    from themis_opt.study.best_known import Library
+
+    rows = Library().rows
+    closed = sum(row.status == "closed" for row in rows)
+    return f"\n{len(rows)} rows, {closed} of them closed.\n\n{_known(rows)}"
+
+
+def open_problems() -> str:
+    """The rows that are open, largest gaps first."""
+    from themis_opt.study.best_known import Library
+
+    return "\n" + _known(sorted((row for row in Library().rows if row.status == "open"), key=lambda row: -row.gap))
+
+
+def _known(rows: "Sequence[BestKnown]") -> str:
+    from themis_opt.base.units import format_duration
+
+    lines = [
+        "| instance | sizes | NPUs | makespan | bound | gap | certified | proven in | by, seconds, date |",
+        "|---" * 9 + "|",
+    ]
+    for row in rows:
+        times = f"{format_duration(row.makespan_ps)} | {format_duration(row.bound_ps)}, {row.bound}"
+        gaps = f"{row.gap:.3%} | {row.makespan_ps / row.proven_ps - 1:.3%} | {row.proven_in}"
+        origin = f"{row.solver.partition(' of ')[0]}, {row.seconds:g}, {row.date}"
+        lines.append(f"| {row.name} | {row.sizes} | {row.npus} | {times} | {gaps} | {origin} |")
+    return "\n".join(lines) + "\n"
+
+
+GENERATED = {
+    "reference/commands.md": commands,
+    MATHEMATICS: mathematics,
+    "library.md": library,
+    "open_problems.md": open_problems,
+}
 """What is written at the end of a page."""

@@ -111,6 +111,14 @@ def _all_reduce(draws: Draws, number: int) -> Document:
     }
 
 
+def _bulk(draws: Draws, number: int) -> Document:
+    """Gradients and parameters of large models: 1 to 16 GiB in 64 to 192 chunks."""
+    count, kind = 2 + number % 2, ("all_reduce", "all_reduce", "reduce_scatter", "all_gather")[number % 4]
+    size = f"{2 * round(draws.log_uniform(2**29, 2**33))} B"
+    chosen = {"kind": kind, "size": size, "chunks": draws.whole(64, 192)}
+    return {"network": {"dimensions": dimensions(draws, count)}, "collectives": [chosen]}
+
+
 def _equal(draws: Draws, number: int) -> Document:
     count = 2 + number % 3
     chosen = collective(draws, "all_reduce", count)
@@ -243,6 +251,7 @@ FAMILIES: dict[str, tuple[int, Callable[[Draws, int], Document]]] = {
     "iteration": (15, _iteration),
     "graph": (10, _graph),
     "paper": (36, _paper),
+    "bulk": (54, _bulk),
 }
 """How many instances there are of each family, and who draws them."""
 
