@@ -1,15 +1,15 @@
-"""Problems that other groups published: ours, theirs and the bound; ``python -m pytest -m benchmarks -s``.
+"""Problems that other groups published: ours, theirs and the bound, as CSV beside this file.
 
-Seven tables: `rivals`, every problem of ``instances/rivals/answers.csv`` with several chunk counts; `designs`, the
-design problems there; `six`, the design of a network of six dimensions for five workloads; `gains`, what free orders
-gain over the fixed one on networks of the paper and real clusters; `rails`, what links side by side gain; `sweeps`,
-what if latency, launches or NPUs of a dimension were others; `scale`, how long plans of very large networks take, in a
-process that is warm and in one that is fresh.
-THEMIS_OPT_BENCHMARK_OUTPUT sets the folder for them, as CSV and Markdown.
+    python reports/rivals/problems.py [TABLE...]
+
+Seven tables, by default all: `rivals`, every problem of ``instances/rivals/answers.csv`` with several chunk counts;
+`designs`, the design problems there; `six`, the design of a network of six dimensions for five workloads; `gains`, what
+free orders gain over the fixed one on networks of the paper and real clusters; `rails`, what links side by side gain;
+`sweeps`, what if latency, launches or NPUs of a dimension were others; `scale`, how long plans of very large networks
+take, in a process that is warm and in one that is fresh.
 """
 
 import csv
-import os
 import statistics
 import subprocess
 import sys
@@ -18,31 +18,20 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import pytest
-
 import themis_opt
 from themis_opt import Collective, Dimension, Instance, Network, Schedule, make_policy, simulate, validate
-from themis_opt.base import compiled as compilation
+from themis_opt.base.compiled import compile_at_once
 from themis_opt.designing.problem import DesignProblem, shipped_problems
 from themis_opt.formats.tables import to_csv
 from themis_opt.problem.catalog import INSTANCES, shipped
 from themis_opt.schedules.explanation import explain
 from themis_opt.study.sweep import plain
 
-pytestmark = pytest.mark.benchmarks
-
-OUTPUT = os.environ.get("THEMIS_OPT_BENCHMARK_OUTPUT")
 ANSWERS = list(csv.DictReader((INSTANCES / "rivals" / "answers.csv").open(encoding="utf-8")))
 CHUNKS = (1, 4, 64, 252, 256, 1024)
 FREE = "hourglass:sizes=free"
 PS_PER_US, PS_PER_NS = 10**6, 10**3
 REPEATS = 5
-
-
-@pytest.fixture(autouse=True)
-def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is interpreted, so that plans take what they take in a process that makes many."""
-    monkeypatch.setattr(compilation, "_patient", False)
 
 
 def planned(instance: Instance, policy: str = "hourglass") -> tuple[Schedule, float]:
@@ -58,18 +47,8 @@ def planned(instance: Instance, policy: str = "hourglass") -> tuple[Schedule, fl
     return schedule, statistics.median(seconds[1:])
 
 
-def write(name: str, rows: Sequence[dict[str, Any]]) -> None:
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *([str(value) for value in row.values()] for row in rows)]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    print("\n" + table)
-    if OUTPUT is None:
-        return
-    Path(OUTPUT).mkdir(parents=True, exist_ok=True)
-    (Path(OUTPUT) / f"{name}.csv").write_text(to_csv(rows), encoding="utf-8")
-    (Path(OUTPUT) / f"{name}.md").write_text(table, encoding="utf-8")
-
-
-def test_problems_of_rivals() -> None:
+def rivals() -> list[dict[str, Any]]:
+    """Problems of other groups."""
     rows = []
     for answer in ANSWERS:
         instance, theirs = themis_opt.load(answer["instance"]), float(answer["time_us"])
@@ -95,10 +74,11 @@ def test_problems_of_rivals() -> None:
                 "best_above_percent": round(100 * (best / cut - 1), 3),
             }
         )
-    write("rivals", rows)
+    return rows
 
 
-def test_design_problems_of_rivals() -> None:
+def designs() -> list[dict[str, Any]]:
+    """Their design problems."""
     rows = []
     for name in shipped_problems():
         row: dict[str, Any] = {"problem": name}
@@ -123,7 +103,7 @@ def test_design_problems_of_rivals() -> None:
             | {key: value for key, value in row.items() if key.endswith("_s")}
         )
         assert free.bound <= free.time * (1 + 1e-9)
-    write("designs", rows)
+    return rows
 
 
 NAMES = ("chip", "board", "node", "rack", "pod", "hall")
@@ -153,7 +133,8 @@ SIX = DesignProblem.model_validate(
 )
 
 
-def test_a_design_of_six_dimensions_for_five_workloads() -> None:
+def six() -> list[dict[str, Any]]:
+    """A design of six dimensions for five workloads."""
     rows = []
     for reading in ("fixed", "free"):
         started = perf_counter()
@@ -169,10 +150,11 @@ def test_a_design_of_six_dimensions_for_five_workloads() -> None:
             }
         )
         assert design.gap < 1e-6
-    write("six", rows)
+    return rows
 
 
-def test_which_networks_gain_how_much() -> None:
+def gains() -> list[dict[str, Any]]:
+    """Which networks gain how much by free orders."""
     chosen = [
         name
         for name, path in shipped().items()
@@ -194,7 +176,7 @@ def test_which_networks_gain_how_much() -> None:
                 "plan_ms": round(1000 * seconds, 1),
             }
         )
-    write("gains", sorted(rows, key=lambda row: row["faster_percent"]))
+    return sorted(rows, key=lambda row: row["faster_percent"])
 
 
 def alone(dimension: Dimension) -> Dimension:
@@ -203,7 +185,8 @@ def alone(dimension: Dimension) -> Dimension:
     return Dimension(kind=dimension.kind, algorithm=dimension.algorithm, size=dimension.size, **costs)
 
 
-def test_what_rails_gain() -> None:
+def rails() -> list[dict[str, Any]]:
+    """What rails gain over the first of them."""
     rows = []
     for kind in ("all_reduce", "all_gather"):
         for size in ("1 MB", "4 MB", "16 MB", "64 MB", "256 MB", "1024 MB"):
@@ -224,7 +207,7 @@ def test_what_rails_gain() -> None:
                 }
                 | {f"{load.rail}_percent": round(100 * load.share, 1) for load in loads}
             )
-    write("rails", rows)
+    return rows
 
 
 AXES = {
@@ -234,7 +217,8 @@ AXES = {
 }
 
 
-def test_what_if_a_dimension_were_another() -> None:
+def sweeps() -> list[dict[str, Any]]:
+    """What if a dimension were another."""
     instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB")
     policies = ("baseline+fifo", "themis+scf", "hourglass")
     rows = []
@@ -247,14 +231,16 @@ def test_what_if_a_dimension_were_another() -> None:
             }
             gap = round(100 * by_policy["hourglass"]["gap"], 2)
             rows.append({"varied": axis, "value": value, **times, "hourglass_gap_percent": gap})
-    write("sweeps", rows)
+    return rows
 
 
 def ring(size: int) -> Dimension:
+    """A ring of fast links."""
     return Dimension(kind="ring", size=size, bandwidth="100 GB/s", latency="1 us")
 
 
 def network(*dimensions: tuple[str, int, str, str]) -> tuple[Dimension, ...]:
+    """Dimensions by kind, NPUs, bandwidth and latency."""
     return tuple(Dimension(kind=k, size=size, bandwidth=b, latency=late) for k, size, b, late in dimensions)
 
 
@@ -295,7 +281,8 @@ def fresh(instance: Instance) -> tuple[float, float]:
     return statistics.median(loading), statistics.median(planning)
 
 
-def test_plans_of_very_large_networks() -> None:
+def scale() -> list[dict[str, Any]]:
+    """Plans of very large networks."""
     rows = []
     for name, dimensions in LARGE.items():
         collective = Collective(kind="all_reduce", size="1 GiB", chunks=64)
@@ -315,4 +302,20 @@ def test_plans_of_very_large_networks() -> None:
                 "above_cut_percent": round(100 * (schedule.makespan / bounds["cut"] - 1), 2),
             }
         )
-    write("scale", rows)
+    return rows
+
+
+TABLES = {table.__name__: table for table in (rivals, designs, six, gains, rails, sweeps, scale)}
+
+
+def main(names: Sequence[str]) -> None:
+    """Make tables, by default all, and write each when it is done."""
+    compile_at_once()  # so that plans take what they take in a process that makes many
+    for name in names or TABLES:
+        text = to_csv(TABLES[name]())
+        print(f"{name}\n{text}")
+        Path(__file__).with_name(f"{name}.csv").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
