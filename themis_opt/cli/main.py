@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "batch": "themis_opt.cli.batch:batch",
     "report": "themis_opt.cli.report:report",
     "import": "themis_opt.cli.importing:import_command",
+    "plan": "themis_opt.cli.planning:plan",
     "tune": "themis_opt.cli.tune:tune",
     "design": "themis_opt.cli.design:design",
     "sweep": "themis_opt.cli.sweep:sweep",

@@ -91,7 +91,8 @@ class Incumbent:
     @property
     def done(self) -> bool:
         """Whether to stop: the gap, the time or Ctrl-C says so."""
-        return self.allowance.interrupted or self.left <= 0 or self.best.makespan <= self.enough
+        is_enough = self.best.makespan <= self.enough and self.best.fits
+        return self.allowance.interrupted or self.left <= 0 or is_enough
 
     def turn(self) -> AbstractContextManager[None]:
         """A turn of a part of a search that others follow."""

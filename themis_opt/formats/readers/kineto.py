@@ -34,6 +34,7 @@ GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 STEP = re.compile(r"ProfilerStep#(\d+)")
 STEP_MARKS = ("gpu_user_annotation", "user_annotation")
 MAX_TRACE_EVENTS = 5_000_000
+MAX_TRACE_VALUES = 10 * MAX_VALUES  # events are parsed one by one
 MAX_KEPT = 1_000_000
 
 NCCL_KINDS: Mapping[str, CollectiveKind] = {
@@ -99,7 +100,7 @@ def events(source: Source) -> Iterator[Mapping[str, Any]]:
     Raises InputError if the file is no such trace.
     """
     text = source.text
-    check_values(text, str(source), MAX_VALUES)
+    check_values(text, str(source), MAX_TRACE_VALUES)
     opening = re.compile(r'"traceEvents"\s*:\s*\[\s*').search(text)
     if opening is None:
         raise source.error("must hold a list 'traceEvents'")

@@ -195,3 +195,8 @@ def _parts(reader: _Entry, paths: Sequence[Path], *, alone: bool) -> list[Part]:
 
 def _ruled_by(instance: Instance) -> Callable[[Machine], Machine]:
     return lambda machine: replace(machine, latency=instance.latency)
+
+
+def is_trace(file: str | Path) -> bool:
+    """Whether a file is a trace of the PyTorch profiler."""
+    return _recognized(file)[0] == "pytorch-trace"

@@ -82,7 +82,8 @@ def budgets(instance: Instance, near: int = 0) -> Iterator[int]:
     most = least + sum(gathers) if instance.memory is None else instance.memory
     room = max(most - least, 0)
     amounts = [near - room // 20, near + room // 40] if near else [least + int(room * share) for share in SHARES]
-    yield from dict.fromkeys(amount for amount in amounts if 0 < amount <= most)
+    allowed = list(dict.fromkeys(amount for amount in amounts if 0 < amount <= most))
+    yield from allowed if allowed or near else [most]
 
 
 def _need(instance: Instance, launch: Launch) -> int:

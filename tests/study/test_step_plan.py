@@ -1,0 +1,84 @@
+"""The plan of a training step: what it says, which settings it gives, and how traces become steps with windows."""
+
+import pytest
+from sharded_iterations import sharded
+from small_iterations import FOUR_TASKS, iteration, tensor, two_layers
+
+from themis_opt.base.errors import InputError
+from themis_opt.problem.catalog import load
+from themis_opt.schedules.validation import validate
+from themis_opt.study.step_plan import StepPlan, plan_step, with_prefetch
+
+
+def planned(**fields: str) -> StepPlan:
+    return plan_step(sharded(8, 8, 8, **fields), time_limit=0.1, workers=1, deterministic=True)
+
+
+@pytest.fixture(scope="module")
+def free() -> StepPlan:
+    return planned()
+
+
+def test_a_plan_is_no_slower_than_today_and_no_faster_than_its_bound(free: StepPlan) -> None:
+    validate(free.best)
+    assert free.today is not None
+    assert free.bound <= free.best.makespan <= free.today.makespan
+
+
+def test_under_a_limit_a_plan_stays_below_it() -> None:
+    plan = planned(memory="24 kB")
+    assert plan.best.memory_peak <= 24_000
+    assert plan.document()["memory"] == 24_000
+
+
+def test_what_fits_nowhere_is_refused() -> None:
+    with pytest.raises(InputError, match="--memory = '9 kB': no launches fit"):
+        planned(memory="9 kB")
+
+
+def test_collectives_alone_have_no_step() -> None:
+    with pytest.raises(InputError, match="must hold a training iteration"):
+        plan_step(load("2d-sw_sw.all_reduce.100MiB"))
+
+
+def test_the_sentence_says_buckets_and_times(free: StepPlan) -> None:
+    assert "a step, at least" in free.sentence()
+
+
+def test_every_module_is_in_one_group_and_prefetched_after_it(free: StepPlan) -> None:
+    settings = free.fsdp()
+    assert settings is not None
+    assert sorted(module for group in settings["groups"] for module in group) == [f"parameters{n}" for n in (1, 2, 3)]
+    assert all(int(user) < number for user, numbers in settings["forward"].items() for number in numbers)
+
+
+def test_buckets_of_ddp_hold_all_gradients() -> None:
+    plan = plan_step(two_layers(), time_limit=0.1, workers=1, deterministic=True)
+    settings = plan.ddp()
+    assert settings is not None
+    assert sum(settings["bucket_cap_mb_list"]) * 2**20 == pytest.approx(14_000)
+    assert settings["bucket_cap_mb"] == max(settings["bucket_cap_mb_list"])
+    assert plan.fsdp() is None
+
+
+def traced(*sizes: float, gradients: tuple[float, ...] = (10, 8)) -> list[dict[str, object]]:
+    """Gathers and reduce-scatters as a trace of two layers has them."""
+    places = zip(sizes, ("backward1", "forward1", "forward2"), ("forward1", "forward2", "backward1"), strict=True)
+    gathers = [tensor(f"g{s}{n}", s, r, n, kind="all_gather", parallelism="model") for s, r, n in places]
+    pairs = zip(gradients, ("backward2", "backward1"), strict=True)
+    return [*gathers, *(tensor(f"r{ready}", s, ready, "forward1", kind="reduce_scatter") for s, ready in pairs)]
+
+
+def test_a_traced_step_of_sharded_parameters_gets_windows() -> None:
+    step = with_prefetch(iteration(FOUR_TASKS, traced(8, 10, 8)))
+    windows = {e.name: (e.ready_task, e.needed_task, e.needed_later, e.freed_task) for e in step.exchanges}
+    assert windows["layer1.parameters"] == (3, 0, 1, 0)
+    assert windows["layer2.parameters"] == (3, 1, 1, 2)
+    assert windows["layer1.parameters_again"] == (0, 3, 0, 3)
+    assert {e.parallelism for e in step.exchanges} == {"data"}
+
+
+@pytest.mark.parametrize("sizes", [(8, 10, 9), (9, 10, 9)])
+def test_another_step_stays_as_it_is(sizes: tuple[float, ...]) -> None:
+    step = iteration(FOUR_TASKS, traced(*sizes))
+    assert with_prefetch(step) == step

@@ -1,0 +1,273 @@
+"""The plan of a training step: the fastest launches under a limit of memory, in the words of PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.base.units import format_duration, format_short_size, nanoseconds
+from themis_opt.policies.launching.common import of_runs
+from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets
+from themis_opt.policies.planning import plan_launches
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.validation import validate
+from themis_opt.study.comparison import compare
+
+if TYPE_CHECKING:
+    from themis_opt.problem.exchanges import Exchange
+    from themis_opt.problem.instance import Instance
+    from themis_opt.schedules.plan import Launch, TaskOf
+    from themis_opt.schedules.schedule import Schedule
+    from themis_opt.study.comparison import ComparisonProgress
+
+PLAN_FORMAT = "themis-opt/plan/1"
+MEBIBYTE = 2**20
+PASSES = ("forward", "backward")
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """The best launches that are known for a training step, beside those of today's practice.
+
+    `today`: what frameworks do by default, None where that does not fit in memory.
+    `bound`: picoseconds that a step takes at least, whatever is launched when.
+    """
+
+    best: Schedule
+    today: Schedule | None
+    bound: float
+
+    @property
+    def instance(self) -> Instance:
+        """The training step."""
+        return self.best.instance
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """What is launched, in the order in which it leaves in an iteration."""
+        launches = self.best.plan.launches_of(self.instance)
+        return tuple(sorted(launches, key=lambda launch: _moment(self.instance, launch.after)))
+
+    @property
+    def gathers(self) -> list[Launch]:
+        """Gathers that are given up after their use, in the order of their use."""
+        instance = self.instance
+        temporary = [e for e in self.launches if instance.exchanges[e.tensors[0]].freed_task >= 0]
+        return sorted(temporary, key=lambda launch: _need(instance, launch))
+
+    def distances(self) -> list[int]:
+        """For every gather how many are used from when it leaves until its own use."""
+        tasks = len(self.instance.tasks)
+        uses = [_need(self.instance, launch) for launch in self.gathers]
+        round_and_round = [use - tasks for use in uses] + uses
+        spans = [(_moment(self.instance, launch.after), use) for launch, use in zip(self.gathers, uses, strict=True)]
+        return [sum(after < other < use for other in round_and_round) for after, use in spans]
+
+    def sentence(self) -> str:
+        """What to do, and what it gains."""
+        ahead = f"prefetch {_places(self.distances())} ahead in " if self.gathers else "use "
+        buckets = f"{ahead}{_count(len(self.launches), 'bucket')}"
+        time, bound = format_duration(self.best.makespan), format_duration(self.bound)
+        if self.today is None:
+            return f"{buckets}: {time} a step, where today's launches do not fit; at least {bound} with any plan"
+        if self.best.makespan >= self.today.makespan:
+            return f"keep today's launches: {time} a step, at least {bound} with any plan"
+        now, count = format_duration(self.today.makespan), len(self.today.plan.launches_of(self.instance))
+        return f"{buckets} instead of {count} launches: {time} instead of {now} a step, at least {bound} with any plan"
+
+    def document(self) -> dict[str, Any]:
+        """The plan as JSON: what leaves when, and the settings of DDP and FSDP2 that come closest."""
+        instance = self.instance
+        names = [task.name for task in instance.tasks]
+        launches = [
+            {
+                "name": launch.name,
+                "kind": launch.kind.value,
+                "tensors": [instance.exchanges[tensor].name for tensor in launch.tensors],
+                "bytes": _size(instance, launch),
+                "after": names[launch.after.task] if launch.after else None,
+                "before": names[launch.before.task] if launch.before else None,
+                "needed_later": launch.before.later if launch.before else 0,
+            }
+            for launch in self.launches
+        ]
+        times = {"step_ns": self.best.makespan, "bound_ns": self.bound}
+        if self.today is not None:
+            times["today_ns"] = self.today.makespan
+        return {
+            "format": PLAN_FORMAT,
+            "name": instance.name,
+            "sentence": self.sentence(),
+            **{name: nanoseconds(time) for name, time in times.items()},
+            "memory": instance.memory,
+            "peak_bytes": self.best.memory_peak,
+            "launches": launches,
+            "ddp": self.ddp(),
+            "fsdp": self.fsdp(),
+        }
+
+    def ddp(self) -> dict[str, Any] | None:
+        """Sizes of the buckets of ``DistributedDataParallel``, in MiB, in the order in which they are ready."""
+        buckets = [launch for launch in self.launches if launch.kind is CollectiveKind.ALL_REDUCE]
+        sizes = [_size(self.instance, launch) / MEBIBYTE for launch in buckets if launch.part == "whole"]
+        return {"bucket_cap_mb": max(sizes), "bucket_cap_mb_list": sizes} if sizes else None
+
+    def fsdp(self) -> dict[str, Any] | None:
+        """Groups for ``fully_shard``, and which groups each one prefetches, by their numbers.
+
+        A group is what one gather of the forward pass brings: names of tensors without what stands after the last dot.
+        A gather leaves with the group that is used last before it; those of a pass that leave before it begins, with
+        its first group.
+        """
+        gathers, instance = self.gathers, self.instance
+        forward = [launch for launch in gathers if launch.before and launch.before.later]
+        if not forward:
+            return None
+        groups = [[_module(instance.exchanges[tensor]) for tensor in launch.tensors] for launch in forward]
+        number = {module: place for place, group in enumerate(groups) for module in group}
+        backward = [launch for launch in gathers if _module(instance.exchanges[launch.tensors[0]]) in number]
+        backward = [launch for launch in backward if launch.before and not launch.before.later]
+        users = {
+            "forward": [(place, _need(instance, launch), launch) for place, launch in enumerate(forward)],
+            "backward": [(number[_module(instance.exchanges[e.tensors[0]])], _need(instance, e), e) for e in backward],
+        }
+        return {"groups": groups} | {name: _prefetched(instance, users[name]) for name in PASSES}
+
+
+def _prefetched(instance: Instance, users: list[tuple[int, int, Launch]]) -> dict[str, list[int]]:
+    """By the number of a group, the groups that it prefetches when its pass reaches it."""
+    lists: dict[str, list[int]] = {}
+    for place, (group, _, launch) in enumerate(users[1:], start=1):
+        begun = [other for other, need, _ in users[:place] if need <= _moment(instance, launch.after) + 1]
+        user = begun[-1] if begun else users[0][0]
+        if group != user and group not in lists.setdefault(str(user), []):
+            lists[str(user)].append(group)
+    return lists
+
+
+def plan_step(
+    instance: Instance, *, time_limit: float = 10.0, progress: ComparisonProgress | None = None, **limits: Any
+) -> StepPlan:
+    """Find the fastest launches of a training step under its limit of memory.
+
+    Raises InputError if there is no step, or nothing fits.
+    """
+    if not instance.tasks:
+        raise InputError("must hold a training iteration: 'workload' makes one, and traces hold one", field="SOURCE")
+    gathers = any(exchange.freed_task >= 0 for exchange in instance.exchanges)
+    today = f"{'fsdp2' if gathers else 'ddp'}/baseline+fifo"
+    try:
+        compared = compare(instance, [today, "exact"], time_limit=time_limit, progress=progress, **limits)
+    except InvalidSchedule as error:
+        if error.rule != "memory":
+            raise
+        limit = format_short_size(instance.memory or 0)
+        raise InputError("no launches fit: give more", field="--memory", value=limit) from None
+    schedules = {result.policy: result.schedule for result in compared.results}
+    return StepPlan(_leanest(compared.best.schedule), schedules.get(today), max(compared.bounds.values()))
+
+
+TOLERATED = 0.002
+"""By how much longer a step may take that holds less: a plan is also chosen for what it leaves to others."""
+
+
+def _leanest(best: Schedule) -> Schedule:
+    """The schedule with the same buckets whose gathers hold least, of those that take about as long."""
+    instance, plan = best.instance, best.plan
+    buckets = tuple(launch.tensors for launch in plan.launches_of(instance) if launch.part == "whole")
+    amounts = [amount for amount in budgets(instance) if amount]
+    if sum(map(len, buckets)) < len(instance.exchanges) or not amounts:
+        return best
+    least, most = min(amounts), max(amounts)
+    for amount in sorted({*amounts, *(least - (most - least) * part // 100 for part in (3, 6, 9))}):
+        launches = as_early_as_fits(instance, of_runs(instance, buckets), max(amount, 1))
+        schedule = simulate(instance, plan_launches(instance, launches, "layer", make_policy("hourglass")))
+        is_lean = schedule.fits and schedule.memory_peak < best.memory_peak
+        if is_lean and schedule.makespan <= best.makespan * (1 + TOLERATED):
+            validate(schedule)
+            return schedule
+    return best
+
+
+def with_prefetch(instance: Instance) -> Instance:
+    """A traced step whose gathers may leave at other times than they did, if it is one of sharded parameters.
+
+    On each span with as many gathers in the forward pass as there are reduce-scatters, of the same sizes, and the same
+    again or fewer in the backward pass, in the order from the last to the first: parameters are given up before the
+    next gather is needed, may be gathered again at once, and in the next step once it begins.  What is gathered at once
+    is called a layer, numbered in the order of the forward pass.
+    """
+    if instance.iteration is None or any(exchange.freed_task >= 0 for exchange in instance.exchanges):
+        return instance
+    changes: dict[int, dict[str, Any]] = {}
+    spans = sorted({exchange.span for exchange in instance.exchanges})
+    for number, span in enumerate(spans, start=1):
+        changes |= _windows_of(instance, span, "layer" if len(spans) == 1 else f"group{number}.layer")
+    tensors = (tensor.varied(**changes.get(number, {})) for number, tensor in enumerate(instance.iteration.tensors))
+    return instance.varied(iteration=instance.iteration.varied(tensors=tuple(tensors)))
+
+
+def _windows_of(instance: Instance, span: tuple[int, ...], prefix: str) -> dict[int, dict[str, Any]]:
+    """By number of an exchange on a span, the fields that change."""
+    exchanges, names = instance.exchanges, [task.name for task in instance.tasks]
+    here = [number for number, exchange in enumerate(exchanges) if exchange.span == span]
+    gathers = sorted(
+        (n for n in here if exchanges[n].kind is CollectiveKind.ALL_GATHER), key=lambda n: (exchanges[n].needed_task, n)
+    )
+    scatters = sorted(
+        (n for n in here if exchanges[n].kind is CollectiveKind.REDUCE_SCATTER),
+        key=lambda n: (exchanges[n].ready_task, n),
+    )
+    mirrored, backward = gathers[: len(scatters)][::-1], gathers[len(scatters) :]
+    kept = len(scatters) - len(backward)
+    pairs = (*zip(mirrored, scatters, strict=False), *zip(mirrored[max(kept, 0) :], backward, strict=False))
+    is_sharded = scatters and len(mirrored) == len(scatters) and kept >= 0
+    if not is_sharded or any(exchanges[one].size != exchanges[other].size for one, other in pairs):
+        return {}
+    following = dict(pairwise(gathers))
+    changes: dict[int, dict[str, Any]] = {}
+    for place, (number, scatter) in enumerate(zip(mirrored, scatters, strict=True)):
+        made, name = exchanges[scatter].ready_task, f"{prefix}{len(mirrored) - place}"
+        changes[scatter] = {"name": f"{name}.gradients"}
+        freed = made
+        if place >= kept:
+            again, need = backward[place - kept], exchanges[number].needed_task
+            freed = max(need, exchanges[following[number]].needed_task - 1)
+            used = max(made, exchanges[again].needed_task)
+            changes[again] = _gather(f"{name}.parameters_again", names[freed], names[used])
+        changes[number] = _gather(f"{name}.parameters", names[-1], names[freed])
+    return changes
+
+
+def _gather(name: str, ready: str, freed: str) -> dict[str, Any]:
+    return {"name": name, "ready_after": ready, "freed_after": freed, "parallelism": "data", "needed_in": None}
+
+
+def _module(exchange: Exchange) -> str:
+    return exchange.name.rpartition(".")[0] or exchange.name
+
+
+def _size(instance: Instance, launch: Launch) -> int:
+    return sum(instance.exchanges[tensor].size for tensor in launch.tensors)
+
+
+def _moment(instance: Instance, task: TaskOf | None) -> int:
+    return -1 if task is None else task.task + task.later * len(instance.tasks)
+
+
+def _need(instance: Instance, launch: Launch) -> int:
+    return _moment(instance, launch.before)
+
+
+def _places(distances: list[int]) -> str:
+    middle, most = round(median(distances)), max(distances)
+    return _count(middle, "gather") if middle == most else f"{middle} to {most} gathers"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
