@@ -71,6 +71,23 @@ def test_no_horizon_that_some_sizes_reach_is_refuted(seed: int) -> None:
     assert is_refuted(whole, least, count, best / 2)
 
 
+NODES = [(43, 8, 2), (0, 30, 12), (0, 8, 8), (30, 26, 12), (0, 16, 2), (0, 0, 16), (38, 8, 8), (0, 50, 32)]
+"""Nodes until horizons of 95, 90 and 85 % of the best one are refuted, by seed; 0 where some sizes fit."""
+
+
+@pytest.mark.parametrize(("seed", "nodes"), list(enumerate(NODES)))
+def test_horizons_are_refuted_by_as_few_nodes_as_ever(seed: int, nodes: tuple[int, ...]) -> None:
+    """A relaxation that is weaker or cuts too much, and a node that is met twice, change their number."""
+    phases = seed % 2 + 1
+    count = 2 if phases == 2 else 3
+    whole, least = random_class(random.Random(seed), phases)
+    best = min(brute_force([part(whole, least, units) for units in sizes]) for sizes in partitions(6, count))
+    for horizon, number in zip((0.95 * best, 0.9 * best, 0.85 * best), nodes, strict=True):
+        answer = search_tree(JobStates(whole, least, [1, 0.5]), count, horizon, LONG, Event())
+        assert answer.status == ("infeasible" if number else "feasible")
+        assert not number or round(answer.work / refute_counts.WORK_PER_NODE / count) == number
+
+
 def stages(whole: JobClass, fixed: JobClass, plan: JobTimes, share: float) -> Iterator[tuple[int, float, float, float]]:
     """Machine, start, end and result of all stages of a job."""
     for phase, one, order, starts in zip(whole.phases, fixed.phases, plan.paths, plan.starts, strict=True):

@@ -1,5 +1,6 @@
 """What stays in memory, is swapped or computed again: against brute force."""
 
+import random
 from itertools import pairwise, product
 
 import pytest
@@ -47,9 +48,32 @@ def time(layers: Layers, fates: tuple[Fate, ...]) -> int:
     return max(times)
 
 
-@settings(max_examples=40, deadline=None)
+def spent(layers: Layers, fates: tuple[Fate, ...]) -> int:
+    """What is computed again, and what crosses the link there and back."""
+    again = sum(layers.forward[j - 1] for j, fate in enumerate(fates) if fate is Fate.RECOMPUTE)
+    return again + sum(2 * layers.transfer[j] for j, fate in enumerate(fates) if fate is Fate.SWAP)
+
+
+def tight(seed: int) -> Layers:
+    """Four layers in little more memory than they need, so that every limit decides about some of them."""
+    draw = random.Random(seed)
+    sizes, *times = ([draw.randint(1, 9) for _ in range(length)] for length in (5, 4, 4, 4))
+    return Layers(sizes, *times, memory=least_memory(sizes) + draw.randint(-1, 9))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_tight_choices_are_as_good_as_the_best_of_all(seed: int) -> None:
+    is_best(tight(seed))
+
+
+@settings(max_examples=20, deadline=None)
 @given(problems())
 def test_choice_is_as_good_as_the_best_of_all(layers: Layers) -> None:
+    is_best(layers)
+
+
+def is_best(layers: Layers) -> None:
+    """Of least time, and with that of least time in copies."""
     legal = [fates for fates in product(Fate, repeat=len(layers.forward)) if fits(layers, fates)]
     outcome = choose(layers)
     if not legal:
@@ -59,6 +83,17 @@ def test_choice_is_as_good_as_the_best_of_all(layers: Layers) -> None:
     assert outcome.proven
     assert outcome.fates in legal
     assert outcome.bound == time(layers, outcome.fates) == min(time(layers, fates) for fates in legal)
+    assert spent(layers, outcome.fates) == min(
+        spent(layers, fates) for fates in legal if time(layers, fates) == outcome.bound
+    )
+
+
+@pytest.mark.parametrize(("sizes", "memory"), [([3, 5, 2, 4], 12), ([9, 1], 19), ([2, 9, 4], 22)])
+def test_least_memory_holds_an_activation_and_the_gradients_of_two(sizes: list[int], memory: int) -> None:
+    assert least_memory(sizes) == memory
+    times = [1] * (len(sizes) - 1)
+    assert choose(Layers(sizes, times, times, times, memory)) is not None
+    assert choose(Layers(sizes, times, times, times, memory - 1)) is None
 
 
 def test_nothing_leaves_where_everything_fits() -> None:
