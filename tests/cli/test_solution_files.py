@@ -85,3 +85,10 @@ def test_explain_states_what_solve_has_proven(succeed, tmp_path, sizes):
     printed = succeed("solve", NAME, *limits, "--chunk-sizes", sizes, "-o", tmp_path / "solution")
     (proven,) = [line for line in printed.splitlines() if "no schedule with" in line.lower()]
     assert proven in succeed("explain", tmp_path / "solution" / "schedule.json").splitlines()
+
+
+def test_the_demonstration_names_its_page(succeed, tmp_path):
+    text = succeed("demo", "-o", tmp_path)
+    assert text.splitlines()[-1].endswith(str((tmp_path / "schedule.html").resolve()))
+    assert (tmp_path / "schedule.html").stat().st_size > 0
+    assert "proven optimal" in text

@@ -1,5 +1,6 @@
 """The scripts in ``docs/examples`` run."""
 
+import ast
 import csv
 import json
 import runpy
@@ -38,3 +39,24 @@ def test_the_batch_ran_the_tuned_policy_with_the_time_that_was_found(ended):
 
 def test_it_is_short():
     assert len((EXAMPLES / "tune_batch_report.py").read_text(encoding="utf-8").splitlines()) <= 60
+
+
+def test_the_notebook_runs_from_top_to_bottom():
+    """Cells in one namespace; the last expression of each has a text, as a notebook shows it."""
+    notebook = json.loads((EXAMPLES / "first_minute.ipynb").read_text(encoding="utf-8"))
+    namespace: dict[str, object] = {}
+    shown = []
+    for cell in (cell for cell in notebook["cells"] if cell["cell_type"] == "code"):
+        *statements, last = ast.parse("".join(cell["source"])).body
+        with redirect_stdout(StringIO()) as printed:
+            exec(compile(ast.Module([*statements], []), "notebook", "exec"), namespace)
+            if isinstance(last, ast.Expr):
+                value = eval(compile(ast.Expression(last.value), "notebook", "eval"), namespace)
+                shown.append(str(getattr(value, "_repr_html_", value.__repr__)()))
+            else:
+                exec(compile(ast.Module([last], []), "notebook", "exec"), namespace)
+        shown.append(printed.getvalue())
+        assert not cell["outputs"]
+    text = "\n".join(shown)
+    assert text.count("<table") >= 3
+    assert "hourglass takes " in text

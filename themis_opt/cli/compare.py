@@ -71,7 +71,7 @@ def solve(
 
     names = dict.fromkeys([*chosen, *pool(instance)] if robust else chosen)
     with options.solver_logged(search.solver_log):
-        _compare(instance, tuple(names), search, folder=folder, as_json=as_json, robust=robust)
+        compare_and_write(instance, tuple(names), search, folder=folder, as_json=as_json, robust=robust)
 
 
 def _refuse_robust(robust: bool) -> None:
@@ -137,10 +137,10 @@ def compare(
 
     names = options.choose_policies(instance, policies, every_policy)
     with options.solver_logged(search.solver_log):
-        _compare(instance, tuple(names), search, folder=output, as_json=as_json)
+        compare_and_write(instance, tuple(names), search, folder=output, as_json=as_json)
 
 
-def _compare(
+def compare_and_write(
     instance: "Instance",
     policies: tuple[str, ...],
     search: options.SearchOptions,
@@ -149,6 +149,7 @@ def _compare(
     as_json: bool,
     robust: bool = False,
 ) -> None:
+    """Compare policies within the limits, print the verdict and the table, and write the best schedule to a folder."""
     from themis_opt.base.documents import make_folder
     from themis_opt.cli.printing import print_json, say_all, tell_files
     from themis_opt.study.best_known import beside_best_known

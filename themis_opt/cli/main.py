@@ -19,6 +19,7 @@ from themis_opt.base.version import __version__
 from themis_opt.cli.process import BAD_INPUT, INTERRUPTED
 
 COMMANDS: Mapping[str, str] = {
+    "demo": "themis_opt.cli.demo:demo",
     "solve": "themis_opt.cli.compare:solve",
     "compare": "themis_opt.cli.compare:compare",
     "bound": "themis_opt.cli.bound:bound",
