@@ -35,6 +35,22 @@ def test_files_are_what_the_generator_writes() -> None:
     assert written == {name: generate.text_of(document) for name, document in DOCUMENTS.items()}
 
 
+def test_rows_of_the_index_are_confirmed() -> None:
+    rows = check.read(LIBRARY / "index.json")["instances"]
+    small = [row for row in rows if Path(LIBRARY / row["solution"]).stat().st_size < 4_000]
+    assert [flaw for row in small[::25] if (flaw := check.check_row(LIBRARY, row))] == []
+
+
+def test_no_file_of_the_library_is_without_a_row() -> None:
+    rows = check.read(LIBRARY / "index.json")["instances"]
+    for folder in ("solutions", "certificates", "instances"):
+        files = {path.relative_to(LIBRARY).as_posix() for path in (LIBRARY / folder).iterdir()}
+        assert files >= {
+            row[kind] for row in rows for kind in ("solution", "certificate", "file") if row[kind].startswith(folder)
+        }
+        assert len(files) == len(rows) or folder == "instances"
+
+
 def test_the_checker_needs_the_standard_library_alone() -> None:
     for module in (check, generate):
         tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))

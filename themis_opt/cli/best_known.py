@@ -25,12 +25,12 @@ def best_known(
 
     A schedule that is submitted is checked by check.py, and stored with its row, if it is better.
     """
-    from themis_opt.study.best_known import Library
-
-    shelf = Library(library) if library else Library()
     if bool(target) == (action == "list"):
         needed = {"list": "takes none", "show": "must be an instance", "submit": "must be a schedule file"}
         raise InputError(needed[action], field="TARGET", value=target)
+    from themis_opt.study.best_known import Library
+
+    shelf = Library(library) if library else Library()
     if action == "submit":
         _submit(shelf, Path(target), solver, as_json=as_json)
         return

@@ -89,8 +89,10 @@ class Library:
 
     @cached_property
     def rows(self) -> tuple[BestKnown, ...]:
-        """The index.  Raises InputError if it cannot be read, or holds a wrong row."""
+        """The index, empty where there is none.  Raises InputError if it cannot be read, or holds a wrong row."""
         path = self.folder / "index.json"
+        if not path.exists():
+            return ()
         try:
             return TypeAdapter(tuple[BestKnown, ...]).validate_python(read_json(path).get("instances"))
         except ValidationError as error:
