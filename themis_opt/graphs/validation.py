@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from themis_opt.base.arrays import IntArray
+from themis_opt.base.arrays import BoolArray, IntArray
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.network import GraphInstance
@@ -52,21 +52,31 @@ def _hops(schedule: GraphSchedule) -> list[tuple[GraphTransfer, int, int, bool]]
 
 def _check_hops(schedule: GraphSchedule) -> IntArray:
     """Each hop is a link, takes as long as its bytes do, and begins when the one before arrived; returns arrivals."""
-    instance, hops = schedule.plan.instance, _hops(schedule)
-    network, size = instance.network, instance.element_bytes * PICOSECONDS_PER_SECOND
-    arrival = np.zeros_like(schedule.end)
-    for number, (transfer, tail, head, follows) in enumerate(hops):
-        name = f"{network.nodes[tail].name} to {network.nodes[head].name}"
-        if (tail, head) not in network.arcs:
-            raise InvalidSchedule("links", f"no link goes from {name}")
-        start, end = schedule.start[:, number], schedule.end[:, number]
-        elements, larger = divmod(schedule.plan.pieces[transfer.piece].elements, schedule.chunks)
-        least = [math.ceil(count * size / network.arcs[tail, head]) for count in (elements, elements + 1)]
-        if (end - start < np.where(np.arange(schedule.chunks) < larger, least[1], least[0])).any():
-            raise InvalidSchedule("capacity", f"a message from {name} takes less than its bytes do")
-        if start.min() < 0 or (follows and (start < arrival[:, number - 1]).any()):
-            raise InvalidSchedule("order", f"a message leaves from {name} before it is there")
-        arrival[:, number] = end + network.latencies[tail, head]
+    plan, hops = schedule.plan, _hops(schedule)
+    network, arcs = plan.instance.network, [(tail, head) for _, tail, head, _ in hops]
+
+    def refuse(broken: BoolArray, rule: str, words: str) -> None:
+        if broken.any():
+            tail, head = arcs[int(broken.argmax())]
+            raise InvalidSchedule(rule, words.format(f"{network.nodes[tail].name} to {network.nodes[head].name}"))
+
+    refuse(np.array([arc not in network.arcs for arc in arcs], dtype=bool), "links", "no link goes from {}")
+    elements = [plan.pieces[transfer.piece].elements for transfer, *_ in hops]
+    keys = [(count // schedule.chunks, arc) for count, arc in zip(elements, arcs, strict=True)]
+    size = plan.instance.element_bytes * PICOSECONDS_PER_SECOND
+    least = {
+        (count, arc): (math.ceil(count * size / network.arcs[arc]), math.ceil((count + 1) * size / network.arcs[arc]))
+        for count, arc in set(keys)
+    }
+    small, large = np.array([least[key] for key in keys], dtype=np.int64).reshape(-1, 2).T
+    larger = np.array(elements, dtype=np.int64) % schedule.chunks
+    needed = np.where(np.arange(schedule.chunks)[:, None] < larger, large, small)
+    short = np.logical_or.reduce(schedule.end - schedule.start < needed)
+    refuse(short, "capacity", "a message from {} takes less than its bytes do")
+    arrival = schedule.end + np.array([network.latencies[arc] for arc in arcs], dtype=np.int64)
+    follows = np.array([follows for *_, follows in hops], dtype=bool)
+    before = np.where(follows, np.roll(arrival, 1, axis=1), 0)
+    refuse(np.logical_or.reduce(schedule.start < before), "order", "a message leaves from {} before it is there")
     return arrival
 
 
