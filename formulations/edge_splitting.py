@@ -22,7 +22,7 @@ Step
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -75,11 +75,14 @@ def split_switches(graph: CapacityGraph, units: Mapping[int, int]) -> RouteCapac
 def _without(graph: CapacityGraph, routes: RouteCapacities, units: Mapping[int, int], switch: int) -> RouteCapacities:
     """Routes without a switch.
 
-    Most switches are symmetric: even parts to all neighbours are tried first, which make trees flat, and neighbours
-    shifted by a power of two, all pairs at once.  One flow to every terminal tells where a pair would ask for as many.
+    Most switches are symmetric: even parts to all neighbours are tried first, which make trees flat; where most are
+    terminals, first to those.  Then neighbours shifted by a power of two are, all pairs at once.  One flow to every
+    terminal tells where a pair would ask for as many.
     """
     ports = sum(route[-1] == switch for route in routes)
-    for shift in (0, *(2**k for k in range(ports.bit_length()))):
+    near = [tail in graph.terminals for tail, head in graph.arcs if head == switch]
+    first = (TERMINALS_FIRST,) if len(near) / 2 < sum(near) < len(near) else ()
+    for shift in (*first, EVENLY, *(2**k for k in range(ports.bit_length()))):
         splitter = _Splitter(graph, routes, units, switch, shift)
         splitter.split(tests=False)
         if splitter.carries_enough():
@@ -98,6 +101,9 @@ def merged(routes: Mapping[Route, int]) -> dict[tuple[int, int], int]:
 
 
 Pair = tuple[int, int]
+
+TERMINALS_FIRST, EVENLY = -1, 0
+"""In the place of a shift: even parts, first those between terminals, or all at once."""
 
 
 class _Splitter:
@@ -128,8 +134,10 @@ class _Splitter:
 
     def split(self, *, tests: bool = True) -> None:
         """Split pairs off while there are any, each as much as `tests` of cuts allow, then drop what is left."""
-        if not self._shift:
-            self._spread()
+        if self._shift == TERMINALS_FIRST:
+            self._spread(set(self._graph.terminals))
+        if self._shift <= EVENLY:
+            self._spread(range(self._graph.num_nodes))
         for pairs in self._groups():
             if tests:
                 self._split_tested(pairs)
@@ -138,9 +146,12 @@ class _Splitter:
         for ends in [ends for ends in self._routes if self._switch in ends]:
             del self._routes[ends]
 
-    def _spread(self) -> None:
-        """Split the same off at all pairs, as long as one has something left; few units go to the first of them."""
-        groups = [[pair for pair in pairs if pair[0] != pair[1]] for pairs in self._offsets()]
+    def _spread(self, among: Container[int]) -> None:
+        """Split the same off at all pairs among some nodes while there is something; few go to the first of them."""
+        groups = [
+            [(tail, head) for tail, head in pairs if tail != head and tail in among and head in among]
+            for pairs in self._offsets()
+        ]
         while any(self._both(pair) for pairs in groups for pair in pairs):
             left = [self._arcs[tail, self._switch] for tail in self._before]
             part = max(min((amount for amount in left if amount), default=0) // len(groups), 1)

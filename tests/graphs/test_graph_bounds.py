@@ -70,6 +70,16 @@ def test_the_overhead_of_lost_links_of_one_box_of_sixteen(lost: int, overhead: f
     assert float(healthy) / share_roots(less).throughput - 1 == pytest.approx(overhead, abs=6e-4)
 
 
+def test_a_box_of_slower_npus_costs_less_with_uneven_roots() -> None:
+    arcs = {}
+    for npu in range(32):
+        inside, outside = (18, 2) if npu < 24 else (12, 1)
+        for switch, capacity in ((33 + npu // 8, inside), (32, outside)):
+            arcs[npu, switch] = arcs[switch, npu] = capacity
+    graph = CapacityGraph(37, tuple(range(32)), arcs)
+    assert share_roots(graph).throughput / (worst_cut(graph).ratio * 16) == pytest.approx(1.3125, rel=1e-6)
+
+
 def boxes_of_a100(count: int, lost: int) -> CapacityGraph:
     """Boxes of 8 with 12 units inside, and one each outside but for some of the first box."""
     arcs, outside = {}, 9 * count

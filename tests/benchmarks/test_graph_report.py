@@ -1,0 +1,214 @@
+"""Graphs beside what others publish: ours, theirs and the bound; ``python -m pytest -m benchmarks -s``.
+
+Five tables: `shipped`, every shipped graph at three sizes; `forestcoll`, all-gathers of the same graphs by the code of
+ForestColl, whose answers are read from ``reports/graphs/forestcoll.jsonl``; `teccl`, the problems whose results TE-CCL
+ships; `tacos`, the regression tests of TACOS; `all_to_all`, all-to-alls of 1 GB.  THEMIS_OPT_BENCHMARK_OUTPUT sets the
+folder for them, as CSV and Markdown.
+"""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+from test_rivals import ANSWERS, write
+
+import themis_opt
+from formulations.limits import Limits
+from themis_opt.base import compiled as compilation
+from themis_opt.graphs.bounds import best_bound, throughput
+from themis_opt.graphs.comparison import compare_graph
+from themis_opt.graphs.conversion import as_graph
+from themis_opt.graphs.network import GraphInstance, load_graph
+from themis_opt.graphs.trees import tree_plan
+from themis_opt.problem.catalog import shipped_graphs
+
+pytestmark = [pytest.mark.benchmarks, pytest.mark.timeout(0)]
+
+REPORT = Path(__file__).parents[2] / "reports" / "graphs"
+SIZES = ("1 GB", "1 MiB", "64 KiB")
+SECONDS = Limits(seconds=20.0)
+PS_PER_US = 10**6
+MOST_NPUS = 64
+"""NPUs up to which all policies are tried: rings of more have a million messages."""
+
+DGX1 = "0-1:2 0-2:1 0-3:1 0-4:2 1-2:1 1-3:2 1-5:1 2-3:2 2-6:2 3-7:1 4-5:2 4-6:1 4-7:1 5-6:1 5-7:2 6-7:2"
+"""Links of 25 GB/s in the file ``teccl/topologies/ndv2.py``."""
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is interpreted."""
+    monkeypatch.setattr(compilation, "_patient", False)
+
+
+def test_shipped_graphs() -> None:
+    rows = []
+    for path in shipped_graphs().values():
+        for size in SIZES:
+            instance = load_graph(path).resized(size)
+            few = ("trees", "double_tree") if instance.network.num_npus > MOST_NPUS else None
+            compared = compare_graph(instance, few, SECONDS)
+            trees = best_bound(instance, trees=True).picoseconds
+            best = compared.best
+            others = {
+                f"{name}_times": round(result.schedule.makespan / best.schedule.makespan, 2)
+                for name in ("ring", "double_tree", "greedy")
+                for result in compared.results
+                if result.policy == name
+            }
+            rows.append(
+                {
+                    "graph": instance.name.partition(".")[0],
+                    "npus": instance.network.num_npus,
+                    "kind": instance.kind.value,
+                    "size": size,
+                    "bound_us": round(float(best.bound.picoseconds) / PS_PER_US, 3),
+                    "best": best.policy,
+                    "best_us": round(best.schedule.makespan / PS_PER_US, 3),
+                    "gap_%": round(100 * best.gap, 2),
+                    "gap_to_trees_%": round(100 * (best.schedule.makespan / float(trees) - 1), 2),
+                    "gap_in_class_%": ""
+                    if best.class_bound is None
+                    else round(100 * (best.schedule.makespan / float(best.class_bound.picoseconds) - 1), 2),
+                }
+                | {f"{name}_times": others.get(f"{name}_times", "") for name in ("ring", "double_tree", "greedy")}
+            )
+    write("shipped", rows)
+
+
+def test_forestcoll() -> None:
+    theirs = {row["graph"]: row for row in map(json.loads, (REPORT / "forestcoll.jsonl").read_text().splitlines())}
+    rows = []
+    for name, path in shipped_graphs().items():
+        instance = load_graph(path)
+        instance = instance.model_copy(update={"collectives": (instance.collective.replace(kind="all_gather"),)})
+        started = perf_counter()
+        bound = best_bound(instance)
+        middle = perf_counter()
+        plan = tree_plan(instance)
+        ended = perf_counter()
+        row = theirs.get(name.partition(".")[0])
+        if row is None or "algbw" not in row:
+            continue
+        volume = max(bound.picoseconds, 1)
+        rows.append(
+            {
+                "graph": row["graph"],
+                "npus": instance.network.num_npus,
+                "forestcoll_GB/s": round(row["algbw"], 3),
+                "ours_GB/s": round(instance.size * 1000 / float(volume), 3),
+                "forestcoll_bound_s": row["bound_s"],
+                "ours_bound_s": round(middle - started, 2),
+                "forestcoll_trees": row.get("trees", "none in 120 s"),
+                "ours_trees": len(plan.pieces),
+                "forestcoll_depth": row.get("height", ""),
+                "forestcoll_trees_s": row["trees_s"],
+                "ours_trees_s": round(ended - middle, 2),
+            }
+        )
+    write("forestcoll", rows)
+
+
+def teccl_networks() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The topologies whose results TE-CCL ships, by the constants in its files."""
+    nvlink = {"latency": "350 ns", "bandwidth": "125 GB/s"}
+    nodes = [{"name": f"box{box}.gpu{j}"} for box in range(2) for j in range(16)]
+    nodes += [{"name": f"box{box}.nvswitch", "kind": "switch"} for box in range(2)]
+    links = [{"ends": [f"box{b}.gpu{j}", f"box{b}.nvswitch"], **nvlink} for b in range(2) for j in range(16)]
+    out = {"bandwidth": "12.5 GB/s", "back": 0, "latency": "2600 ns"}
+    links += [{"ends": [f"box{b}.gpu{j}", f"box{1 - b}.gpu{j - 1}"], **out} for b in range(2) for j in range(1, 16, 2)]
+    yield "DGX2 2", {"nodes": nodes, "links": links}
+    for boxes in (2, 4):
+        yield f"NDv2 {boxes}", ndv2(boxes)
+
+
+def ndv2(boxes: int) -> dict[str, Any]:
+    """Boxes with the links of a DGX-1; NPU 1 sends to, and NPU 0 receives from, the other boxes or a switch."""
+    nodes = [{"name": f"box{box}.gpu{j}"} for box in range(boxes) for j in range(8)]
+    links: list[dict[str, Any]] = []
+    for box in range(boxes):
+        for ends, _, count in (part.partition(":") for part in DGX1.split()):
+            a, b = (f"box{box}.gpu{end}" for end in ends.split("-"))
+            links.append({"ends": [a, b], "bandwidth": f"{25 * int(count)} GB/s", "latency": "700 ns"})
+    out = {"bandwidth": "12.5 GB/s", "back": 0, "latency": "1300 ns"}
+    if boxes == 2:
+        links += [{"ends": [f"box{b}.gpu0", f"box{1 - b}.gpu1"], **out} for b in range(2)]
+    else:
+        nodes.append({"name": "switch", "kind": "switch"})
+        links += [{"ends": [f"box{b}.gpu0", "switch"], **out} for b in range(boxes)]
+        links += [{"ends": ["switch", f"box{b}.gpu1"], **out} for b in range(boxes)]
+    return {"nodes": nodes, "links": links}
+
+
+def test_teccl() -> None:
+    rows = []
+    networks = dict(teccl_networks())
+    with (REPORT / "teccl_answers.csv").open(encoding="utf-8") as file:
+        answers = list(csv.DictReader(file))
+    for answer in answers:
+        kind = {"AllGather": "all_gather", "AlltoAll": "all_to_all"}[answer["collective"]]
+        instance = GraphInstance.model_validate(
+            {
+                "network": networks[f"{answer['topology']} {answer['chassis']}"],
+                "collectives": [{"kind": kind, "size": answer["bytes"]}],
+            }
+        )
+        best, theirs = compare_graph(instance).best, float(answer["finish_us"])
+        rows.append(
+            {
+                "problem": f"{answer['topology']} x{answer['chassis']}",
+                "kind": kind,
+                "size": answer["size"],
+                "teccl_us": theirs,
+                "ours_us": round(best.schedule.makespan / PS_PER_US, 2),
+                "policy": best.policy,
+                "bound_us": round(float(best.bound.picoseconds) / PS_PER_US, 2),
+                "teccl_gap_%": round(100 * (theirs * PS_PER_US / float(best.bound.picoseconds) - 1), 2),
+                "ours_gap_%": round(100 * best.gap, 2),
+            }
+        )
+    write("teccl", rows)
+
+
+def test_tacos() -> None:
+    rows = []
+    for answer in (answer for answer in ANSWERS if answer["rival"] == "TACOS"):
+        instance = as_graph(themis_opt.load(answer["instance"]))
+        compared = compare_graph(instance, ["trees", "trees=1", "greedy"])
+        by_name = {result.policy: result.schedule.makespan / PS_PER_US for result in compared.results}
+        rows.append(
+            {
+                "problem": answer["instance"],
+                "tacos_us": float(answer["time_us"]),
+                "ours_us": round(min(by_name.values()), 2),
+                "greedy_us": round(by_name["greedy"], 2),
+                "bound_us": round(float(compared.best.bound.picoseconds) / PS_PER_US, 2),
+                "ours_gap_%": round(100 * compared.best.gap, 2),
+            }
+        )
+    write("tacos", rows)
+
+
+def test_all_to_all() -> None:
+    rows = []
+    for name, path in shipped_graphs().items():
+        instance = load_graph(path)
+        if instance.network.num_npus > MOST_NPUS // 2:
+            continue
+        instance = instance.model_copy(update={"collectives": (instance.collective.replace(kind="all_to_all"),)})
+        compared = compare_graph(instance, ["trees", "direct"])
+        results = {result.policy: result for result in compared.results}
+        rows.append(
+            {
+                "graph": name.partition(".")[0],
+                "optimum_GB/s": round(throughput(instance, compared.best.bound) / 1e9, 3),
+                "trees_GB/s": round(results["trees"].schedule.algorithm_bandwidth / 1e9, 3),
+                "direct_GB/s": round(results["direct"].schedule.algorithm_bandwidth / 1e9, 3),
+                "gap_%": round(100 * results["trees"].gap, 2),
+            }
+        )
+    write("all_to_all", rows)
