@@ -149,3 +149,13 @@ def test_run_compares_trees_with_rings() -> None:
     assert rows[1]["speedup_predicted"] > 1
     refused = run("run", "boxes_5_3.all_reduce.1GB", "--local", "4x2", code=2)
     assert "error: --local = '4x2': is not for schedules on graphs" in refused
+
+
+def test_schedules_are_exported_and_moved_on_data(tmp_path: Path) -> None:
+    run("solve", NETWORK, "--size", "1 MB", "--policies", "trees", "-o", str(tmp_path))
+    path = str(tmp_path / "schedule.json")
+    assert "data: every NPU ends with its result, by" in run("validate", path, "--data")
+    printed = run("export", path, "--to", "msccl", "--check", "-o", str(tmp_path / "xml"))
+    assert "pieces are cut in 4 chunks instead of" in printed
+    assert "checked: every GPU ends with its result" in printed
+    assert "is not for schedules on graphs" in run("export", path, "--to", "msccl", "--sizes", "1MB", code=2)

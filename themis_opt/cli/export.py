@@ -7,7 +7,7 @@ import typer
 from typer import Option
 
 from themis_opt.base.errors import InputError
-from themis_opt.cli import options, pipelines
+from themis_opt.cli import graph_schedules, options, pipelines
 
 if TYPE_CHECKING:
     from themis_opt.formats.exports import Exporter
@@ -43,6 +43,10 @@ def export(
     to = to or "model"
     if pipelines.is_pipeline(str(path)):
         pipelines.export(path, to, output or Path(f"{to}.export"))
+        return
+    if graph_schedules.is_graph_schedule(path):
+        graph_schedules.refuse_options(sizes=sizes, chunks=chunks, policies=policies)
+        graph_schedules.export(path, to, output or Path(f"{to.partition(':')[0]}.export"), check=check)
         return
     schedule = options.load_schedule(path)
 

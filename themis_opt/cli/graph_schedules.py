@@ -10,6 +10,7 @@ from themis_opt.cli.pipelines import BEGINNING
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
+    from themis_opt.formats.graph_exports import MovedData
     from themis_opt.graphs.explanation import CriticalHop, LinkLoad
     from themis_opt.graphs.simulation import GraphSchedule
 
@@ -22,19 +23,31 @@ def is_graph_schedule(path: Path) -> bool:
         return b'"themis-opt/graph-schedule/' in file.read(BEGINNING)
 
 
-def validate(path: Path, *, as_json: bool) -> None:
-    """Check a schedule against the rules of graphs."""
-    from themis_opt.base.units import format_duration, nanoseconds
+def validate(path: Path, *, with_data: bool, as_json: bool) -> None:
+    """Check a schedule against the rules of graphs, and perhaps on data."""
+    from themis_opt.base.units import format_duration, format_percent, format_short_size, nanoseconds
     from themis_opt.cli.printing import print_json, say
+    from themis_opt.formats.graph_exports import move_data
     from themis_opt.graphs.schedule_file import read_graph_schedule
     from themis_opt.graphs.validation import GRAPH_RULES
 
     schedule = read_graph_schedule(path)
+    moved = move_data(schedule) if with_data else None
     if as_json:
-        print_json({"valid": True, "rules": list(GRAPH_RULES), "makespan_ns": nanoseconds(schedule.makespan)})
+        data = {"data": _moved_row(moved, schedule)} if moved else {}
+        makespan = nanoseconds(schedule.makespan)
+        print_json({"valid": True, "rules": list(GRAPH_RULES), "makespan_ns": makespan} | data)
         return
     rules = ", ".join(GRAPH_RULES)
     say(f"valid: {len(GRAPH_RULES)} rules hold ({rules}), makespan {format_duration(schedule.makespan)}")
+    if moved:
+        share = format_percent(moved.busiest.busy / schedule.makespan)
+        say(f"data: every NPU ends with its result, by {moved.messages} messages, {moved.block_units} units a block")
+        say(f"busiest link: {moved.busiest.name} sends {format_short_size(moved.busiest.bytes)}, {share} of the time")
+
+
+def _moved_row(moved: "MovedData", schedule: "GraphSchedule") -> dict[str, object]:
+    return {"messages": moved.messages, "block_units": moved.block_units, "busiest": _load_row(moved.busiest, schedule)}
 
 
 def plot(path: Path, output: Path) -> None:
@@ -45,6 +58,22 @@ def plot(path: Path, output: Path) -> None:
 
     draw_schedule(read_graph_schedule(path), output)
     tell_files([output])
+
+
+def export(path: Path, to: str, folder: Path, *, check: bool) -> None:
+    """Write a schedule for a runtime or a simulator."""
+    from themis_opt.cli.printing import say, tell_files, tell_note
+    from themis_opt.formats.graph_exports import export_graph
+    from themis_opt.formats.graph_transfers import to_export
+    from themis_opt.graphs.schedule_file import read_graph_schedule
+
+    schedule = read_graph_schedule(path)
+    files, facts = export_graph(schedule, to, folder, check=check)
+    tell_files(files)
+    if (chunks := to_export(schedule).chunks) < schedule.chunks:
+        tell_note(f"pieces are cut in {chunks} chunks instead of {schedule.chunks}: runtimes cut messages themselves")
+    for fact in facts:
+        say(f"checked: {fact}")
 
 
 def explain(path: Path, steps: int, *, as_json: bool) -> None:

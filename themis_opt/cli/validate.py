@@ -19,8 +19,8 @@ def validate(
         pipelines.validate(path, as_json=as_json)
         return
     if graph_schedules.is_graph_schedule(path):
-        graph_schedules.refuse_options(instance=instance, data=data)
-        graph_schedules.validate(path, as_json=as_json)
+        graph_schedules.refuse_options(instance=instance)
+        graph_schedules.validate(path, with_data=data, as_json=as_json)
         return
     schedule = options.load_schedule(path, options.load_instance(instance) if instance else None)
 

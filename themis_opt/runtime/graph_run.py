@@ -30,7 +30,7 @@ from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.movement import Pacer
 from themis_opt.runtime.worker import end_with_parent
 
-MOST_NODES, MOST_SECONDS, MOST_BYTES = 64, 120.0, 2**28
+MOST_PROCESSES, MOST_SECONDS, MOST_BYTES = 64, 120.0, 2**28
 """Processes that are started at most, seconds that a run may take by the model, and bytes of the buffer of an NPU."""
 
 LEAD_SECONDS_OF_RUN = 0.2  # from the sign to begin to the begin
@@ -110,7 +110,7 @@ class GraphProgram:
     @property
     def dtype(self) -> Any:
         """The type of elements."""
-        return ELEMENT_TYPES[self.schedule.plan.instance.collective.element_bytes]
+        return ELEMENT_TYPES[self.schedule.plan.instance.element_bytes]
 
 
 def _part(elements: int, chunks: int, chunk: int) -> tuple[int, int]:
@@ -122,16 +122,16 @@ def _part(elements: int, chunks: int, chunk: int) -> tuple[int, int]:
 
 def _check_size(schedule: GraphSchedule) -> None:
     instance, seconds = schedule.plan.instance, schedule.makespan / PICOSECONDS_PER_SECOND
-    if len(instance.network.nodes) > MOST_NODES:
-        rule = f"must be at most {MOST_NODES} to be run here"
+    if len(instance.network.nodes) > MOST_PROCESSES:
+        rule = f"must be at most {MOST_PROCESSES} to be run here"
         raise InputError(rule, field="network.nodes", value=len(instance.network.nodes))
     if seconds > MOST_SECONDS:
         raise InputError(f"must be at most {MOST_SECONDS:g} s to be run", field="makespan", value=f"{seconds:.3g} s")
-    if instance.collective.size > MOST_BYTES:
-        raise InputError(f"must be at most {MOST_BYTES} bytes to be run", field="size", value=instance.collective.size)
-    if instance.collective.element_bytes not in ELEMENT_TYPES:
+    if instance.size > MOST_BYTES:
+        raise InputError(f"must be at most {MOST_BYTES} bytes to be run", field="size", value=instance.size)
+    if instance.element_bytes not in ELEMENT_TYPES:
         rule = f"must be one of {', '.join(map(str, ELEMENT_TYPES))} to be run"
-        raise InputError(rule, field="element_bytes", value=instance.collective.element_bytes)
+        raise InputError(rule, field="element_bytes", value=instance.element_bytes)
 
 
 class _Node:

@@ -12,6 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.sources import Source
@@ -60,7 +61,14 @@ class LinkNetwork:
         raise InvalidSchedule("trace", f"NPU {source} sends to itself")
 
 
-def replay(network: LinkNetwork, traces: Sequence[Sequence[Node]]) -> list[dict[int, tuple[int, int]]]:
+class SendingNetwork(Protocol):
+    """What says how long messages take."""
+
+    def send(self, source: int, target: int, size: int) -> tuple[tuple[int, int, int], int]:
+        """Which link a message takes, and how many ns."""
+
+
+def replay(network: SendingNetwork, traces: Sequence[Sequence[Node]]) -> list[dict[int, tuple[int, int]]]:
     """When every node of every NPU begins and ends, in ns.
 
     Raises InvalidSchedule, with the rule ``trace``, if nodes wait for ever: in a circle, for a message nobody sends, or
@@ -72,7 +80,7 @@ def replay(network: LinkNetwork, traces: Sequence[Sequence[Node]]) -> list[dict[
 class _Replay:
     """The state of a replay."""
 
-    def __init__(self, network: LinkNetwork, traces: Sequence[Sequence[Node]]) -> None:
+    def __init__(self, network: SendingNetwork, traces: Sequence[Sequence[Node]]) -> None:
         self.network, self.traces = network, [{node.id: node for node in trace} for trace in traces]
         self.left: list[dict[int, int]] = []
         self.after: list[dict[int, list[int]]] = []

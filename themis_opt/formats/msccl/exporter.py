@@ -1,7 +1,7 @@
 """The exporter ``msccl``: one collective of a schedule as XML, and its check."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -13,7 +13,14 @@ from themis_opt.base.units import format_percent
 from themis_opt.formats.msccl.algorithm import DIALECTS, MAX_XML_NAME, MscclAlgorithm, check_limits, from_xml, to_xml
 from themis_opt.formats.msccl.interpreter import SLOTS, interpret
 from themis_opt.formats.msccl.threadblocks import algorithm_of
-from themis_opt.formats.msccl.transfers import deviation, num_gpus, only_launch, share_units, transfers_of
+from themis_opt.formats.msccl.transfers import (
+    MscclProgram,
+    deviation,
+    num_gpus,
+    only_launch,
+    share_units,
+    transfers_of,
+)
 from themis_opt.schedules.schedule import Schedule
 
 
@@ -34,7 +41,10 @@ class Msccl:
 
         Raises InputError if the collective cannot be expressed within the limits of the dialect.
         """
-        algorithm, works_in_place = self.algorithm(schedule)
+        yield from self.texts(*self.algorithm(schedule))
+
+    def texts(self, algorithm: MscclAlgorithm, works_in_place: bool) -> Iterator[tuple[str, str]]:
+        """Names and texts of the files of an algorithm."""
         if DIALECTS[self.dialect].says_out_of_place:
             yield f"{algorithm.name}.xml", to_xml(replace(algorithm, inplace=int(works_in_place), outofplace=1))
             return
@@ -52,14 +62,21 @@ class Msccl:
             rule = f"{count} chunks x {gpus} GPUs = {gpus * count:,} units; offsets end at {limits.max_offset:,}"
             raise InputError(f"{rule}: use at most {limits.max_offset // gpus} chunks", field="chunks", value=count)
         units = self._units(schedule, launch)
-        program = transfers_of(schedule, launch, units)
+        return self.of_program(transfers_of(schedule, launch, units), plan_name(schedule.instance.name, exchange.name))
+
+    def of_program(self, program: MscclProgram, name: str) -> tuple[MscclAlgorithm, bool]:
+        """The algorithm of a program, and whether it works in place too.
+
+        Raises InputError if it is beyond the limits of the dialect.
+        """
+        limits, layout = DIALECTS[self.dialect], program.layout
         head = MscclAlgorithm(
-            name=plan_name(schedule, exchange.name),
-            coll=limits.collective(exchange.kind),
+            name=name,
+            coll=limits.collective(layout.kind),
             proto=self.protocol,
             nchannels=0,
-            nchunksperloop=gpus * int(units.sum()),
-            ngpus=gpus,
+            nchunksperloop=layout.num_gpus * layout.total,
+            ngpus=layout.num_gpus,
             inplace=0,
             outofplace=None,
             min_bytes=self.min_bytes,
@@ -97,7 +114,11 @@ class Msccl:
 
         Raises InputError or InvalidSchedule if a file breaks a limit, or does not compute its collective.
         """
-        for name, _ in self.files(schedule):
+        yield from self.check_files((name for name, _ in self.files(schedule)), folder)
+
+    def check_files(self, names: Iterable[str], folder: Path) -> Iterator[str]:
+        """The same for files by their names."""
+        for name in names:
             path = folder / name
             algorithm = from_xml(read_text(path, "XML"), str(path))
             check_limits(algorithm, self.dialect)
@@ -124,7 +145,7 @@ def _words(algorithm: MscclAlgorithm) -> str:
     )
 
 
-def plan_name(schedule: Schedule, collective: str) -> str:
+def plan_name(instance: str, collective: str) -> str:
     """A name for files, from the instance and the collective."""
-    text = f"{schedule.instance.name}.{collective}" if schedule.instance.name else collective
+    text = f"{instance}.{collective}" if instance else collective
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:MAX_XML_NAME].strip("._") or "schedule"

@@ -162,11 +162,15 @@ class MscclPlus:
         launch = only_launch(schedule, self.collective, "MSCCL++")
         exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
         program = transfers_of(schedule, launch, share_units(chunks.sizes, exchange.element_bytes, MAX_UNITS))
+        return self.of_program(program, plan_name(schedule.instance.name, exchange.name), exchange.span)
+
+    def of_program(self, program: MscclProgram, name: str, span: tuple[int, ...]) -> PlusPlan:
+        """The plan of a program; `span` numbers the dimensions of its transfers."""
         if self.in_place and not program.layout.works_in_place:
             raise InputError("must be false: this collective needs a separate output", field="in_place", value=True)
         return PlusPlan(
-            name=plan_name(schedule, exchange.name),
-            collective=MSCCL_COLLECTIVES[exchange.kind].replace("_", ""),
+            name=name,
+            collective=MSCCL_COLLECTIVES[program.layout.kind].replace("_", ""),
             protocol="Simple",
             inplace=self.in_place,
             reuse_resources=False,
@@ -175,7 +179,7 @@ class MscclPlus:
             num_threads_per_block=1024,
             min_message_size=self.min_bytes,
             max_message_size=self.max_bytes + 1 if self.max_bytes else ANY_SIZE,  # the first that is too large
-            gpus=_gpus(program, exchange.span, self.node_dimensions),
+            gpus=_gpus(program, span, self.node_dimensions),
         )
 
     def multiple(self, schedule: Schedule) -> int:
@@ -196,6 +200,10 @@ class MscclPlus:
         Raises InputError or InvalidSchedule if it breaks them, or does not compute its collective.
         """
         ((name, _),) = self.files(schedule)
+        yield from self.check_file(name, folder)
+
+    def check_file(self, name: str, folder: Path) -> Iterator[str]:
+        """The same for a file by its name."""
         document = read_json(folder / name)
         try:
             plan = PlusPlan.model_validate(document)

@@ -1,0 +1,83 @@
+"""Schedules on graphs for runtimes and simulators: what is written computes the collective."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.formats.graph_exports import export_graph, move_data
+from themis_opt.formats.graph_transfers import graph_program
+from themis_opt.graphs.comparison import GRAPH_POLICIES
+from themis_opt.graphs.network import GraphInstance, load_graph
+from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+from themis_opt.problem.catalog import shipped_graphs
+
+KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce")
+
+
+def planned(name: str, kind: str, policy: str = "trees", chunks: int = 2) -> GraphSchedule:
+    instance = load_graph(next(path for file, path in shipped_graphs().items() if file.startswith(f"{name}.")))
+    collective = instance.collective.replace(kind=kind, size="1 MB")
+    instance = instance.model_copy(update={"collectives": (collective,)})
+    return simulate_graph(GRAPH_POLICIES[policy](instance), chunks)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("name", "policy"), [("boxes_5_3", "trees"), ("dgx1", "direct")])
+def test_messages_of_a_schedule_compute_its_collective(name: str, policy: str, kind: str) -> None:
+    moved = move_data(planned(name, kind, policy))
+    assert moved.messages > 0
+    assert moved.busiest.bytes > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", ["msccl", "mscclpp", "astra-sim"])
+def test_files_are_run_by_the_rules_of_their_format(tmp_path: Path, form: str, kind: str) -> None:
+    files, facts = export_graph(planned("boxes_5_3", kind, "trees=1", 1), form, tmp_path, check=True)
+    assert all(path.exists() for path in files)
+    assert facts
+
+
+def test_messages_through_switches_go_from_gpu_to_gpu(tmp_path: Path) -> None:
+    _, facts = export_graph(planned("a100_x2", "all_gather", "trees=1", 1), "msccl:dialect=azure", tmp_path, check=True)
+    assert "16 GPUs" in facts[0]
+
+
+def test_shares_of_trees_are_kept_in_units() -> None:
+    schedule = planned("dgx1", "all_gather", chunks=1)
+    program = graph_program(schedule, 4096)
+    units = program.layout.units / program.layout.total
+    elements = np.array([piece.elements for piece in schedule.plan.pieces if piece.elements])
+    assert units == pytest.approx(elements / elements.sum() * 8, rel=0.01)
+
+
+def test_networks_of_ns3_list_every_link(tmp_path: Path) -> None:
+    export_graph(planned("a100_x2", "all_reduce", "trees=1", 1), "astra-sim", tmp_path, check=False)
+    first, switches, *links = (tmp_path / "topology.txt").read_text(encoding="utf-8").splitlines()
+    assert first == "19 3 32"
+    assert switches == "16 17 18"
+    assert links[0] == "0 16 2400Gbps 0ms 0"
+    assert json.loads((tmp_path / "logical_topology.json").read_text(encoding="utf-8")) == {"logical-dims": ["16"]}
+
+
+def test_wrong_plans_are_noticed_on_data() -> None:
+    schedule = planned("dgx1", "all_reduce", chunks=1)
+    *others, last = schedule.plan.transfers
+    with pytest.raises(InvalidSchedule, match=r"GPU \d ends with a wrong unit"):
+        move_data(replace(schedule, plan=replace(schedule.plan, transfers=(*others, last._replace(adds=True)))))
+
+
+def test_what_runtimes_cannot_do_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a switch that sums and copies sends no messages between GPUs"):
+        export_graph(planned("h100_x2_sharp", "all_reduce", chunks=1), "msccl", tmp_path, check=False)
+    with pytest.raises(InputError, match="--to = 'csv': must be one of msccl, mscclpp, astra-sim"):
+        export_graph(planned("dgx1", "all_gather", "trees=1", 1), "csv", tmp_path, check=False)
+    nodes, rates = [{"name": "a"}, {"name": "b"}], {"bandwidth": "1 GB/s", "back": "2 GB/s"}
+    what = {"network": {"nodes": nodes, "links": [{"ends": ["a", "b"], **rates}]}}
+    instance = GraphInstance.model_validate(what | {"collectives": [{"kind": "all_gather", "size": "1 MB"}]})
+    schedule = simulate_graph(GRAPH_POLICIES["trees"](instance))
+    with pytest.raises(InputError, match="must be alike in both directions for ns-3"):
+        export_graph(schedule, "astra-sim", tmp_path, check=False)

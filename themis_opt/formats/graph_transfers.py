@@ -1,0 +1,276 @@
+"""Schedules on graphs as transfers between buffers of GPUs: the messages of :mod:`~.msccl.transfers` for any network.
+
+A piece of a chunk is a *part*, which has a number of whole units of the buffer.  A message through switches goes from
+GPU to GPU, and one that other GPUs pass on becomes one for each of them, with scratch in between.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from themis_opt.base.errors import InputError
+from themis_opt.formats.msccl.transfers import (
+    INPUT,
+    OUTPUT,
+    SCRATCH,
+    SHARE_TOLERANCE,
+    Buffers,
+    Copy,
+    Layout,
+    MscclProgram,
+    Transfer,
+    UnitPlace,
+)
+from themis_opt.graphs.plan import divide
+from themis_opt.graphs.simulation import GraphSchedule, Hops, simulate_graph
+from themis_opt.graphs.validation import validate_graph
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.phases import CollectiveKind
+
+MOST_EXPORTED_CHUNKS = 4
+"""Chunks of a piece: runtimes cut messages in slices themselves."""
+
+WITHOUT_BLOCKS = (CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
+"""Collectives of which every GPU has the whole buffer."""
+
+
+class PiecePart(NamedTuple):
+    """A chunk of a piece: ranks of its source and target, and where its units begin in its block, or in the buffer."""
+
+    source: int | None
+    target: int | None
+    begin: int
+    units: int
+
+
+class Leg(NamedTuple):
+    """A message from GPU to GPU, by ranks: a leg of a transfer of a chunk."""
+
+    chunk: int
+    transfer: int
+    source: int
+    target: int
+    is_first: bool
+    is_last: bool
+
+
+@dataclass(frozen=True, eq=False)
+class GraphLayout(Layout):
+    """The buffers of a collective on a graph.
+
+    `ranks`: GPUs.
+    `block_units`: units of the block of each of them.
+    `relayed`: units of scratch for messages that a GPU passes on.
+    """
+
+    ranks: int = 0
+    block_units: int = 0
+    relayed: int = 0
+
+    @cached_property
+    def num_gpus(self) -> int:
+        """GPUs of the collective."""
+        return self.ranks
+
+    @cached_property
+    def total(self) -> int:
+        """Units of one block."""
+        return self.block_units
+
+    @cached_property
+    def coordinates(self) -> list[tuple[int, ...]]:
+        """Every GPU by its rank, within boxes and between them."""
+        return [(rank, rank) for rank in range(self.ranks)]
+
+    @cached_property
+    def buffers(self) -> Buffers:
+        """How long the buffers are, with scratch for what is passed on behind them."""
+        whole, kind = self.ranks * self.block_units, self.kind
+        sums = kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE)
+        return Buffers(
+            self.block_units if kind is CollectiveKind.ALL_GATHER else whole,
+            self.block_units if kind is CollectiveKind.REDUCE_SCATTER else whole,
+            self.relayed + (whole if sums else 0),
+        )
+
+
+def to_export(schedule: GraphSchedule) -> GraphSchedule:
+    """The schedule in as few chunks as are exported, validated."""
+    if schedule.chunks <= MOST_EXPORTED_CHUNKS:
+        return schedule
+    coarser = simulate_graph(schedule.plan, MOST_EXPORTED_CHUNKS)
+    validate_graph(coarser)
+    return coarser
+
+
+def legs_of(schedule: GraphSchedule) -> Iterator[Leg]:
+    """All messages from GPU to GPU, in an order in which they could be sent one after the other.
+
+    Raises InputError if a switch adds or copies, which sends no messages between GPUs.
+    """
+    network, hops = schedule.plan.instance.network, Hops(schedule.plan)
+    rank = {node: number for number, node in enumerate(network.capacities.terminals)}
+    starts = schedule.start[:, hops.first[:-1]]
+    order = np.lexsort((np.arange(starts.size), starts.ravel()))
+    for chunk, number in (divmod(place, starts.shape[1]) for place in order.tolist()):
+        transfer = schedule.plan.transfers[number]
+        if transfer.route[0] not in rank or transfer.route[-1] not in rank:
+            raise InputError("a switch that sums and copies sends no messages between GPUs", field="network.nodes")
+        stops = [rank[node] for node in transfer.route if node in rank]
+        for place, ends in enumerate(pairwise(stops)):
+            yield Leg(chunk, number, *ends, place == 0, place == len(stops) - 2)
+
+
+def graph_program(schedule: GraphSchedule, most_units: int) -> MscclProgram:
+    """The transfers of a schedule, and the copies at its end.
+
+    Raises InputError if shares need more units than there may be in a buffer, or a switch adds or copies.
+    """
+    parts, block_units = _parts(schedule, most_units)
+    return _UnitFlow(schedule, parts, block_units).program()
+
+
+def _parts(schedule: GraphSchedule, most_units: int) -> tuple[dict[tuple[int, int], PiecePart], int]:
+    """Every part by its piece and chunk, and units of a block: as few as make the shares right."""
+    instance, pieces = schedule.plan.instance, schedule.plan.pieces
+    ranks = {node: number for number, node in enumerate(instance.network.capacities.terminals)}
+    groups: dict[tuple[int | None, int | None], list[tuple[int, int, int]]] = {}
+    for number, piece in enumerate(pieces):
+        ends = tuple(None if end is None else ranks[end] for end in (piece.source, piece.target))
+        small, larger = divmod(piece.elements, schedule.chunks)
+        sizes = [small + (chunk < larger) for chunk in range(schedule.chunks)]
+        entries = groups.setdefault(ends, [])  # type: ignore[arg-type]  # ends are two
+        entries += [(number, chunk, size) for chunk, size in enumerate(sizes) if size]
+    blocks = len(ranks) if instance.kind in WITHOUT_BLOCKS else 1
+    shares = [[size for *_, size in entries] for entries in groups.values()]
+    block_units = _units_of_block(shares, blocks, most_units // len(ranks))
+    parts: dict[tuple[int, int], PiecePart] = {}
+    for (source, target), entries in groups.items():
+        begin = 0
+        for (number, chunk, _), count in zip(
+            entries, divide(blocks * block_units, [size for *_, size in entries]), strict=True
+        ):
+            parts[number, chunk] = PiecePart(source, target, begin, count)
+            begin += count
+    return parts, block_units
+
+
+def _units_of_block(shares: Sequence[Sequence[int]], blocks: int, most: int) -> int:
+    """Units of a block with which no share of a group is off by more than is tolerated, else by the least possible."""
+    distinct, best, least = {tuple(share) for share in shares}, 0, float("inf")
+    for units in range(1, most + 1):
+        error = max(_deviation(share, blocks * units) for share in distinct)
+        if error < least:
+            best, least = units, error
+        if least <= SHARE_TOLERANCE:
+            break
+    if not best:
+        rule = f"have {max(map(len, shares))} parts, more than the {most * blocks} units of a buffer: use fewer trees"
+        raise InputError(rule, field="pieces")
+    return best
+
+
+def _deviation(share: Sequence[int], units: int) -> float:
+    """By how much of it a part of a group differs at most; without bound where it has no unit."""
+    counts = divide(units, share)
+    if min(counts) < 1:
+        return float("inf")
+    every = sum(share)
+    return max(abs(count * every / (units * size) - 1) for count, size in zip(counts, share, strict=True))
+
+
+class _UnitFlow:
+    """Where every GPU holds every part, as transfers happen."""
+
+    def __init__(self, schedule: GraphSchedule, parts: dict[tuple[int, int], PiecePart], block_units: int) -> None:
+        self.schedule, self.parts, self.block_units = schedule, parts, block_units
+        self.kind = schedule.plan.instance.kind
+        self.names = schedule.plan.instance.network.npus
+        self.numbers = {key: number for number, key in enumerate(parts)}
+        self.held: dict[tuple[int, tuple[int, int]], UnitPlace] = {}
+        self.relayed = [0] * len(self.names)
+
+    def program(self) -> MscclProgram:
+        """All transfers, and the copies at the end."""
+        transfers = [transfer for leg in legs_of(self.schedule) for transfer in self._transfer(leg)]
+        copies, instance = list(self._copies()), self.schedule.plan.instance
+        collective = instance.collective
+        exchange = Exchange(instance.kind.value, instance.kind, collective.size, 1, (0, 1), collective.element_bytes)
+        count = len(self.names)
+        layout = GraphLayout(
+            exchange,
+            (count, count),
+            np.array([part.units for part in self.parts.values()]),
+            np.zeros((1, 1), dtype=np.int64),
+            ranks=count,
+            block_units=self.block_units,
+            relayed=max(self.relayed),
+        )
+        return MscclProgram(layout, transfers, copies)
+
+    def _transfer(self, leg: Leg) -> Iterator[Transfer]:
+        planned = self.schedule.plan.transfers[leg.transfer]
+        key = planned.piece, leg.chunk
+        if key not in self.parts:  # a piece of fewer elements than chunks
+            return
+        part = self.parts[key]
+        taken = self._place(leg.source, key) if leg.is_first else self.passing
+        added = self._place(leg.target, key) if planned.adds and leg.is_last else None
+        kept = self._home(leg.target, part) if leg.is_last else None
+        if kept is None:
+            kept = self.passing = self._relay(leg.target, part)
+        if leg.is_last:
+            self.held[leg.target, key] = kept
+        boxes = [self.names[rank].rpartition(".")[0] for rank in (leg.source, leg.target)]
+        outside = int(boxes[0] != boxes[1])
+        yield Transfer(leg.source, leg.target, outside, taken, added, kept, part.units, self.numbers[key])
+
+    def _relay(self, rank: int, part: PiecePart) -> UnitPlace:
+        base = (
+            self.block_units * len(self.names) * (self.kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE))
+        )
+        place = UnitPlace(SCRATCH, base + self.relayed[rank])
+        self.relayed[rank] += part.units
+        return place
+
+    def _place(self, rank: int, key: tuple[int, int]) -> UnitPlace:
+        """Where a GPU holds a part now: at first in its input."""
+        part = self.parts[key]
+        block = part.target if self.kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL) else None
+        return self.held.get((rank, key), UnitPlace(INPUT, (block or 0) * self.block_units + part.begin))
+
+    def _home(self, rank: int, part: PiecePart) -> UnitPlace | None:
+        """Where a GPU writes a part that it receives; None where the data are not for it."""
+        match self.kind:
+            case CollectiveKind.ALL_GATHER:
+                return UnitPlace(OUTPUT, (part.source or 0) * self.block_units + part.begin)
+            case CollectiveKind.ALL_TO_ALL:
+                is_for_it = rank == part.target
+                return UnitPlace(OUTPUT, (part.source or 0) * self.block_units + part.begin) if is_for_it else None
+            case CollectiveKind.REDUCE_SCATTER:
+                other = UnitPlace(SCRATCH, (part.target or 0) * self.block_units + part.begin)
+                return UnitPlace(OUTPUT, part.begin) if rank == part.target else other
+            case CollectiveKind.REDUCE:
+                return UnitPlace(OUTPUT if rank == part.target else SCRATCH, part.begin)
+        return UnitPlace(OUTPUT, part.begin)
+
+    def _copies(self) -> Iterator[Copy]:
+        """Copies of parts that never moved to their places in the output."""
+        for key, part in self.parts.items():
+            for rank in range(len(self.names)):
+                home = self._home(rank, part)
+                has_it = part.source in (None, rank) or (rank, key) in self.held
+                wants_it = part.target in (None, rank)
+                if home and has_it and wants_it and self._place(rank, key) != home:
+                    yield Copy(rank, self._place(rank, key), home, part.units, self.numbers[key])
+        if self.kind is CollectiveKind.ALL_TO_ALL:
+            for rank in range(len(self.names)):
+                begin = rank * self.block_units
+                yield Copy(rank, UnitPlace(INPUT, begin), UnitPlace(OUTPUT, begin), self.block_units, 0)
+
+    passing = UnitPlace(SCRATCH, 0)
+    """Where the message that is passed on lies."""
