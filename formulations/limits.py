@@ -54,11 +54,11 @@ class Limits:
     deterministic: bool = False
     memory: Annotated[float, Gt(0), Le(MAX_MEMORY)] = DEFAULT_MEMORY
 
-    def within(self, seconds: float, *, seed: int | None = None) -> "Limits":
-        """The same limits for `seconds` of them, with `seed` in the place of theirs if there is one."""
+    def within(self, seconds: float) -> "Limits":
+        """The same limits for `seconds` of them."""
         least = 0.0 if self.deterministic else MIN_SECONDS
         same = {field.name: getattr(self, field.name) for field in fields(Limits)}
-        return Limits(**same | {"seconds": max(seconds, least), "seed": self.seed if seed is None else seed})
+        return Limits(**same | {"seconds": max(seconds, least)})
 
     def solver(self, relaxation: Relaxation = "usual", pace: float = 1.0) -> cp_model.CpSolver:
         """A CP-SAT solver with these limits.

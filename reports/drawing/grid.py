@@ -10,10 +10,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_size
 from themis_opt.reports.rendering.charts import Axis, heatmap, lines
-from themis_opt.reports.rendering.document import Column, Figure, Section
+from themis_opt.reports.rendering.document import Column, Figure, Section, Table
 from themis_opt.reports.rendering.tables import cell, percent, plural, table, tick
 from themis_opt.reports.results import OPTIMAL, SEARCHES
-from themis_opt.reports.sections import coverage, gap_tables, optimal_sentence, policy_tables
+from themis_opt.reports.sections import coverage, optimal_sentence, policy_tables
 
 LARGE = 16 * 2**20  # bytes from which bandwidth, not latency, decides on the networks of the paper
 SMALLEST_GAP = 1e-5  # gaps below are drawn here, because the axes are logarithmic
@@ -25,8 +25,24 @@ GAP_AXIS = Axis("gap", "mean gap to the best bound", log=True, format="percent")
 
 FLOOR = f"Gaps below {tick(SMALLEST_GAP, 'percent')} are drawn there."
 
+STATISTICS = {"median": "Median", "mean": "Mean", "max": "Largest"}
+"""What tables of gaps show: names for pandas and for readers."""
+
 GapPath = list[tuple[float, float]]  # seconds, and the gap of the best schedule from then on
 _POINTS = TypeAdapter[list[list[float | None]]](list[Annotated[list[float | None], Field(min_length=2)]])
+
+
+def gap_tables(schedules: pd.DataFrame, by: str, form: str, name: str) -> tuple[Table, ...]:
+    """One table per statistic of the gaps: policies down, values of the column `by` across."""
+    columns = (Column("policy"), *(Column(cell(value, form), "percent") for value in sorted(schedules[by].unique())))
+    return tuple(
+        table(
+            schedules.pivot_table("gap", "label", by, aggfunc=statistic, observed=True).reset_index(),
+            columns,
+            f"{title} gap by {name}.",
+        )
+        for statistic, title in STATISTICS.items()
+    )
 
 
 def grid_sections(schedules: pd.DataFrame) -> tuple[Section, ...]:

@@ -7,7 +7,7 @@ from themis_opt.policies.registry import REFERENCE
 from themis_opt.reports.rendering.charts import Axis, boxes, ecdf
 from themis_opt.reports.rendering.document import Column, Figure, Section
 from themis_opt.reports.rendering.tables import percent, plural, table, tick
-from themis_opt.reports.results import SEARCHES, p90
+from themis_opt.reports.results import SEARCHES
 from themis_opt.reports.sections import policy_tables
 
 HEURISTIC, RIVAL_POLICY = "hourglass", "themis+scf"
@@ -128,7 +128,9 @@ def _remaining_section(remaining: pd.DataFrame) -> tuple[Section, ...]:
         return ()
     names = ("policy", "networks", "median", "mean", "90th percentile", "largest")
     columns = tuple(Column(name, form) for name, form in zip(names, ("text", "count", *["percent"] * 4), strict=True))
-    rows = remaining.groupby("label", observed=True)["share"].agg(["size", "median", "mean", p90, "max"])
+    rows = remaining.groupby("label", observed=True)["share"].agg(
+        ["size", "median", "mean", ("p90", lambda values: values.quantile(0.9)), "max"]
+    )
     text = (
         f"On a sample of the networks a search looked for the best schedule. Where {RIVAL_POLICY} takes more than "
         f"{tick(LEAST_LOSS, 'percent')} longer than the best known schedule, this is how much of that loss each policy "

@@ -72,6 +72,6 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
-def _short(value: object, limit: int = 60) -> str:
+def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+    return text if len(text) <= 60 else f"{text[:57]}..."

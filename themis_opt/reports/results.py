@@ -85,8 +85,3 @@ def gathered(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 def geometric_mean(values: pd.Series) -> float:
     """The geometric mean of positive numbers, of those that are known; NaN if none is."""
     return float(np.exp(np.log(values).mean()))
-
-
-def p90(values: pd.Series) -> float:
-    """The 90th percentile."""
-    return float(values.quantile(0.9))

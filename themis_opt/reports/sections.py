@@ -1,25 +1,12 @@
 """Sections, tables and sentences that several reports share."""
 
-from collections.abc import Mapping
-
 import pandas as pd
 
-from themis_opt.base.errors import InputError
 from themis_opt.reports.rendering.document import Column, Section, Table
-from themis_opt.reports.rendering.tables import cell, percent, plural, table
+from themis_opt.reports.rendering.tables import percent, plural, table
 from themis_opt.reports.results import BOUND_ROUNDING, SEARCHES, geometric_mean, results, speedups
 
 MOST_LISTED_ROWS = 200  # rows of a table that would else grow with the experiment
-STATISTICS: Mapping[str, str] = {"median": "Median", "mean": "Mean", "max": "Largest"}
-"""What tables of gaps show: names for pandas and for readers."""
-
-
-def require_bounds(schedules: pd.DataFrame) -> None:
-    """Refuse results of which none has a bound. Raises InputError with the column that is empty."""
-    if not schedules["gap"].notna().any():
-        raise InputError(
-            "no makespan has a bound; run the policy 'bound' on the same instances", field="column bound_ns"
-        )
 
 
 def policy_tables(schedules: pd.DataFrame) -> tuple[Table, ...]:
@@ -70,19 +57,6 @@ def _policy_table(schedules: pd.DataFrame, caption: str = "") -> Table:
         optimal=("is_optimal", "sum"),
     )
     return table(frame.reset_index(), columns, caption)
-
-
-def gap_tables(schedules: pd.DataFrame, by: str, form: str, name: str) -> tuple[Table, ...]:
-    """One table per statistic of the gaps: policies down, values of the column `by` across."""
-    columns = (Column("policy"), *(Column(cell(value, form), "percent") for value in sorted(schedules[by].unique())))
-    return tuple(
-        table(
-            schedules.pivot_table("gap", "label", by, aggfunc=statistic, observed=True).reset_index(),
-            columns,
-            f"{title} gap by {name}.",
-        )
-        for statistic, title in STATISTICS.items()
-    )
 
 
 def optimal_sentence(schedules: pd.DataFrame) -> str:
