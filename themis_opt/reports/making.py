@@ -74,7 +74,9 @@ def make_report(
     try:
         shown = _with_figures(function(frame, experiment), frame, figures)
         sections = (*shown.sections, _provenance(frame, provenance))
-        made = replace(shown, description=experiment.description, sections=sections, verdict=verdict(frame))
+        made = replace(
+            shown, description=experiment.description, sections=sections, verdict=shown.verdict or verdict(frame)
+        )
     except InputError as error:
         raise error.within(str(path)) from None
 
