@@ -1,4 +1,6 @@
-"""All-reduces of PyTorch that follow a schedule, on process groups per dimension (extra ``torch``).
+"""PyTorch that follows a schedule or a plan (extra ``torch``).
+
+All-reduces follow a schedule on process groups per dimension; sharded parameters are gathered as a plan says.
 
 Examples
 --------
@@ -7,19 +9,26 @@ In every process, after ``torch.distributed.init_process_group``::
     schedule = read_schedule("solution/schedule.json")
     model = DistributedDataParallel(model)
     model.register_comm_hook(None, themis_opt.torch.ddp_hook(schedule))
+
+or, with the file that ``themis-opt plan`` writes::
+
+    themis_opt.torch.apply_fsdp(model, "plan/plan.json")
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import distributed
+from torch import distributed, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
 
+from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
 from themis_opt.problem.phases import CollectiveKind, Data
 from themis_opt.runtime.engine import Engine
@@ -225,3 +234,75 @@ def ddp_hook(
         return done
 
     return hook
+
+
+def apply_fsdp(
+    model: nn.Module,
+    plan: str | Path | Mapping[str, Any],
+    modules: Sequence[nn.Module] | None = None,
+    **options: Any,
+) -> nn.Module:
+    """Shard the parameters of a model in the groups of a plan, and gather them as early as it says.
+
+    What the plan does not name is one more group, that of the model itself.
+
+    Parameters
+    ----------
+    model : Module
+        On the device where it is trained.
+    plan : path or mapping
+        The file ``plan.json`` that ``themis-opt plan`` writes, or what it holds.
+    modules : sequence of Module, optional
+        Those that the names of the plan stand for, in the order of the forward pass; by default submodules of these
+        names.
+    **options
+        For every ``fully_shard``, such as `mesh` and `mp_policy`.
+
+    Returns
+    -------
+    Module
+        The model.
+
+    Raises
+    ------
+    InputError
+        If the plan shards nothing, or names modules that the model does not have.
+    """
+    document = plan if isinstance(plan, Mapping) else read_json(Path(plan))
+    settings = document.get("fsdp")
+    if not settings:
+        raise InputError("must shard parameters: it has no gathers", field="plan.fsdp", value=settings)
+    groups = _modules_of(model, settings["groups"], modules)
+    for number, group in enumerate(groups):
+        fully_shard(group, reshard_after_forward=number not in settings["kept"], **options)
+    fully_shard(model, **options)
+    for number, group in enumerate(groups):
+        _prefetch(group[0], "forward", settings, number, groups)
+        _prefetch(group[0], "backward", settings, number, groups)
+    return model
+
+
+def _prefetch(
+    module: nn.Module, sweep: str, settings: Mapping[str, Any], number: int, groups: Sequence[Sequence[nn.Module]]
+) -> None:
+    """Set what a group gathers ahead in one pass; without a list PyTorch would gather the next group."""
+    if not isinstance(module, FSDPModule):
+        raise InputError("must be sharded", field="module", value=type(module).__name__)
+    numbers = settings[sweep].get(str(number), [])
+    getattr(module, f"set_modules_to_{sweep}_prefetch")([groups[other][0] for other in numbers])
+
+
+def _modules_of(
+    model: nn.Module, groups: Sequence[Sequence[str]], modules: Sequence[nn.Module] | None
+) -> list[list[nn.Module]]:
+    names = [name for group in groups for name in group]
+    if modules is None:
+        known = dict(model.named_modules())
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise InputError("is no module of the model", field="plan.fsdp.groups", value=missing[0])
+        modules = [known[name] for name in names]
+    if len(modules) != len(names):
+        raise InputError(f"must be {len(names)}, as many as the plan names", field="modules", value=len(modules))
+    by_name = dict(zip(names, modules, strict=True))
+    return [[by_name[name] for name in group] for group in groups]

@@ -118,7 +118,7 @@ class StepPlan:
         return {"bucket_cap_mb": max(sizes), "bucket_cap_mb_list": sizes} if sizes else None
 
     def fsdp(self) -> dict[str, Any] | None:
-        """Groups for ``fully_shard``, and which groups each one prefetches, by their numbers.
+        """Groups for ``fully_shard``, which groups each one prefetches, and which stay whole until their backward pass.
 
         A group is what one gather of the forward pass brings: names of tensors without what stands after the last dot.
         A gather leaves with the group that is used last before it; those of a pass that leave before it begins, with
@@ -136,7 +136,8 @@ class StepPlan:
             "forward": [(place, _need(instance, launch), launch) for place, launch in enumerate(forward)],
             "backward": [(number[_module(instance.exchanges[e.tensors[0]])], _need(instance, e), e) for e in backward],
         }
-        return {"groups": groups} | {name: _prefetched(instance, users[name]) for name in PASSES}
+        kept = sorted({*range(len(groups))} - {group for group, *_ in users["backward"]})
+        return {"groups": groups, "kept": kept} | {name: _prefetched(instance, users[name]) for name in PASSES}
 
 
 def _prefetched(instance: Instance, users: list[tuple[int, int, Launch]]) -> dict[str, list[int]]:
