@@ -159,3 +159,11 @@ def test_schedules_are_exported_and_moved_on_data(tmp_path: Path) -> None:
     assert "pieces are cut in 4 chunks instead of" in printed
     assert "checked: every GPU ends with its result" in printed
     assert "is not for schedules on graphs" in run("export", path, "--to", "msccl", "--sizes", "1MB", code=2)
+
+
+def test_sweep_varies_the_bandwidth_of_a_link() -> None:
+    given = ("--over", "nic0.bandwidth=5GB/s,25GB/s", "--policies", "trees", "--size", "1 MB", "--json")
+    rows = json.loads(run("sweep", "boxes_5_3.all_reduce.1GB", *given))
+    assert rows[0]["makespan_ns"] > rows[1]["makespan_ns"]
+    refused = run("sweep", "boxes_5_3.all_reduce.1GB", "--over", "nic9.bandwidth=1GB/s", code=2)
+    assert "must name a link of the network" in refused

@@ -234,3 +234,40 @@ def show(healthy: "GraphInstance", *, as_json: bool) -> None:
     say(graph_headline(healthy))
     for title, rows in graph_tables(healthy).items():
         print_table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
+
+
+def _with_rate(healthy: "GraphInstance", link: str, rate: object) -> "GraphInstance":
+    from themis_opt.base.units import parse_bandwidth
+
+    try:
+        bandwidth = parse_bandwidth(rate)
+    except ValueError as error:
+        raise InputError(str(error), field="--over", value=rate) from None
+    if bandwidth <= 0:
+        raise InputError("must be more than 0", field="--over", value=rate)
+    return healthy.on(healthy.network.with_bandwidth(link, bandwidth))
+
+
+def sweep(healthy: "GraphInstance", over: Sequence[str], policies: str | None, *, as_json: bool) -> None:
+    """Print what policies take over the size of the collective, or over the bandwidth of a link."""
+    from themis_opt.graphs.comparison import compare_graph
+    from themis_opt.study.sweep import read_values
+
+    figure, _, text = (over[0] if len(over) == 1 else "").partition("=")
+    link, _, what = figure.rpartition(".")
+    if figure != "size" and what != "bandwidth":
+        rule = "must be one of size=1MB,1GB and LINK.bandwidth=25GB/s,50GB/s for a graph"
+        raise InputError(rule, field="--over", value=", ".join(over))
+    rows = []
+    for value in read_values(what or figure, text):
+        changed = healthy.resized(value) if figure == "size" else _with_rate(healthy, link, value)
+        results = compare_graph(changed, options.split(policies) or ("trees", "ring")).results
+        rows += [{figure: str(value)} | result.row() for result in results]
+    shown: dict[str, tuple[str, Form]] = {
+        figure: (figure, "text"),
+        "policy": ("policy", "text"),
+        "makespan_ns": ("makespan", "time"),
+        "gap": ("gap", "share"),
+        "algorithm_bandwidth": ("bandwidth", "bandwidth"),
+    }
+    _print(f"{healthy.name or 'graph'}: {len(rows)} runs", rows, shown, as_json=as_json)

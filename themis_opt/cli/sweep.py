@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from themis_opt.base.errors import InputError
-from themis_opt.cli import options, pipelines
+from themis_opt.cli import graphs, options, pipelines
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
 
 USUAL_SIZES = "size=64KiB..1GiB:4"
+GRAPH_SIZES = "size=64KiB,1MiB,16MiB,256MiB"
 
 SWEEP_COLUMNS: "ShownColumns" = {
     "policy": ("policy", "text"),
@@ -35,10 +36,12 @@ def sweep(
             help="What to vary, once for each: size=64KiB..1GiB:4, chunks=8,16,32, or npus, share (of every bandwidth) "
             "or compression of the network, such as npus=8,64, or bandwidth, latency, "
             "launch_overhead or size (NPUs) of a dimension, such as dim1.bandwidth=100GB/s,200GB/s, "
-            "or of one of its rails, such as server.NIC.bandwidth=25GB/s..100GB/s."
+            "or of one of its rails, such as server.NIC.bandwidth=25GB/s..100GB/s. Of a graph: size, or the bandwidth "
+            "of a link, such as nic0.bandwidth=25GB/s,50GB/s."
         ),
     ] = None,
     changes: options.InstanceChanges,
+    network: graphs.NetworkChanges,
     policies: options.Policies = None,
     sizes: options.ChunkSizes = "equal",
     output: Annotated[Path | None, options.output("Folder for sweep.csv and pictures over what varies first.")] = None,
@@ -47,6 +50,12 @@ def sweep(
     """Run policies over message sizes, chunk counts, or bandwidth, latency, launches and NPUs of a dimension."""
     if pipelines.is_pipeline(source):
         pipelines.sweep(source, ",".join(over or ()), as_json=as_json)
+        return
+    graph = graphs.load(source, changes, network)
+    if graph is not None:
+        if output is not None:
+            raise InputError("is not for graphs", field="--output", value=str(output))
+        graphs.sweep(graph.on(network.apply(graph.network)), over or [GRAPH_SIZES], policies, as_json=as_json)
         return
     instance = options.load_instance(source, changes)
 

@@ -188,6 +188,13 @@ class GraphNetwork(Model):
         )
         return self._changed(self.nodes, links, "slowed")
 
+    def with_bandwidth(self, name: str, bandwidth: float) -> "GraphNetwork":
+        """The network with so many bytes per second each way on a link. Raises InputError if there is no such link."""
+        self._check_name(name, "--over", links_only=True)
+        rate = {"bandwidth": bandwidth, "back": None}
+        links = (link.model_copy(update=rate) if name in _names_of(link) else link for link in self.links)
+        return self.model_copy(update={"links": tuple(links)})
+
     def scaled(self, fastest: float) -> "GraphNetwork":
         """The network with so many bytes per second on its fastest link, and all others in proportion."""
         factor = fastest / max(rate for link in self.links for rate in link.bandwidths.values())
