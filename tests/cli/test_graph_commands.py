@@ -167,3 +167,9 @@ def test_sweep_varies_the_bandwidth_of_a_link() -> None:
     assert rows[0]["makespan_ns"] > rows[1]["makespan_ns"]
     refused = run("sweep", "boxes_5_3.all_reduce.1GB", "--over", "nic9.bandwidth=1GB/s", code=2)
     assert "must name a link of the network" in refused
+
+
+def test_other_commands_name_those_that_take_schedules_on_graphs(tmp_path: Path) -> None:
+    run("solve", NETWORK, "--size", "1 MB", "--policies", "ring", "-o", str(tmp_path))
+    refused = run("robustness", str(tmp_path / "schedule.json"), code=2)
+    assert "is a schedule on a graph: 'validate', 'explain', 'plot', 'export' and 'run' take it" in refused

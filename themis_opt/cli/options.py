@@ -323,6 +323,9 @@ def load_solution(path: Path, instance: "Instance | None" = None) -> "tuple[Sche
         if (not path.exists() and path.name in shipped()) or "instance" in _format_of(path):
             rule = "is an instance: solve it, then give the schedule.json that 'themis-opt solve' writes"
             raise InputError(rule, field="schedule", value=path.name) from None
+        if "graph-schedule" in _format_of(path):
+            rule = "is a schedule on a graph: 'validate', 'explain', 'plot', 'export' and 'run' take it"
+            raise InputError(rule, field="schedule", value=path.name) from None
         if "pipeline-schedule" in _format_of(path):
             rule = "is the schedule of a pipeline: 'validate', 'plot' and 'export' take it"
             raise InputError(rule, field="schedule", value=path.name) from None
