@@ -60,6 +60,21 @@ def test_start_ups_occupy_on_known_devices(succeed, tmp_path, network, options, 
     assert f"start-up latency\t{'lags' if rule == 'lag' else 'occupies its dimension'}" in text
 
 
+@pytest.mark.parametrize(
+    ("options", "parallelism"),
+    [
+        (("--experts", 2), "expert"),
+        (("--experts", 2, "--tensor-group", 4), "pipeline"),
+        (("--stages", 2, "--tensor-group", 4, "--experts", 2), "pipeline"),
+        (("--data", 1024), "pipeline"),
+    ],
+)
+def test_choices_ask_for_their_parallelism(succeed, options, parallelism):
+    model = "transformer:layers=1:hidden=64:heads=4:vocabulary=100:experts=4:active=2:expert=32"
+    summary = json.loads(succeed("workload", model, "--network", NETWORK, *options, "--batch", 1, "--json"))
+    assert summary["name"].endswith(f" {parallelism}")
+
+
 def test_training_that_exceeds_the_memory_of_the_device_is_refused(refuse):
     words = ("llama-3-8b", "--network", "v100-256.resnet-50", "--batch", 1)
     message = refuse("workload", *words)
@@ -94,6 +109,11 @@ def test_times_come_from_a_file(succeed, tmp_path):
         (("gnmt", "--network", NETWORK, "--latency", "none"), ("latency = 'none'",)),
         (("gnmt", "--network", NETWORK, "--device", "H10"), ("--device = 'H10'", "H100")),
         (("gnmt", "--network", NETWORK, "--stages", 0), ("--stages = 0",)),
+        (("gnmt", "--network", NETWORK, "--stages", 1, "--pipeline", "nowhere.json"), ("--stages = 1", "2 or more")),
+        (
+            ("mixtral-8x7b", "--network", NETWORK, "--parallelism", "expert", "--experts", 4, "--tensor-group", 4),
+            ("--parallelism = 'expert'", "takes --experts alone"),
+        ),
         (("gnmt", "--network", NETWORK, "--zero", 3), ("--zero = 3", "0, 1 or 2")),
         (("gnmt", "--network", NETWORK, "--sequence", 0), ("--sequence = 0",)),
         (("gnmt", "--network", NETWORK, "--layer-times", "nowhere.json"), ("nowhere.json",)),

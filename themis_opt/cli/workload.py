@@ -62,6 +62,13 @@ class Choices(OptionGroup):
     memory: Annotated[str | None, Option(help="Memory of an NPU, such as '16 GB', which training must fit.")] = None
     host_link: Annotated[str | None, Option(help="Bandwidth between an NPU and its host (out-of-core).")] = None
 
+    @property
+    def parallelism(self) -> str:
+        """The parallelism that the choices ask for, where none is named."""
+        if self.stages or self.data or (self.experts and self.tensor_group):
+            return "pipeline"
+        return "expert" if self.experts else "data"
+
     def by_name(self) -> dict[str, Any]:
         """The choices as :func:`themis_opt.workloads.setup.read_setup` takes them."""
         choices = asdict(self)
@@ -81,11 +88,12 @@ def workload(
         Option(help="Instance file, or shipped instance, whose network to take.", autocompletion=completion.instances),
     ] = None,
     parallelism: Annotated[
-        str,
+        str | None,
         Option(
-            help=f"{', '.join(PARALLELISM_NAMES)}.", autocompletion=completion.starting_with(lambda: PARALLELISM_NAMES)
+            help=f"{', '.join(PARALLELISM_NAMES)}; by default data, or what --stages, --experts and --data ask for.",
+            autocompletion=completion.starting_with(lambda: PARALLELISM_NAMES),
         ),
-    ] = "data",
+    ] = None,
     training: options.Training,
     times: Annotated[
         Path | None, Option("--layer-times", help="JSON file with the times of each layer, instead of --flops.")
@@ -143,7 +151,9 @@ def workload(
         if pipeline is not None:
             write_pipeline(pipeline, pipeline_of(model, layers, setup))
         number = chunks if chunks is not None else USUAL_CHUNKS.get(rule, 4)
-        instance = make_workload(trained, layers, setup, parallelism=parallelism, chunks=number, latency=rule)
+        instance = make_workload(
+            trained, layers, setup, parallelism=parallelism or choices.parallelism, chunks=number, latency=rule
+        )
         check_clock(instance)
     except ValidationError as error:
         raise located(error).within("command line") from None

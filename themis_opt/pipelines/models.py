@@ -20,6 +20,8 @@ def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
         If the setup states no stages, or some that the network or the model cannot have.
     """
     stages = pipeline_stages(layers, setup).layers
+    if len(stages) == 1:
+        raise InputError("must be 2 or more for an order of microbatches", field="--stages", value=1)
     samples, link = setup.batch // setup.microbatches, setup.network.dimensions[-1]
     bytes_of_sample = setup.element_bytes * samples
     sent = bytes_of_sample * max(stage[-1].outputs for stage in stages[:-1])

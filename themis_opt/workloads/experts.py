@@ -76,6 +76,9 @@ def expert_counts(layers: Sequence[Layer]) -> set[int]:
 
 
 def _groups(layers: Sequence[Layer], setup: Setup) -> NpuGroups:
+    if setup.experts and setup.group:
+        rule = "takes --experts alone; --parallelism pipeline takes tensor groups, too"
+        raise InputError(rule, field="--parallelism", value="expert")
     size, field = setup.experts or setup.group, "--experts" if setup.experts else "--tensor-group"
     chosen = size or _most_npus(setup.network, gcd(*expert_counts(layers)))
     groups = divide(setup.network, chosen, shared=setup.shared, field=field)

@@ -128,9 +128,9 @@ def _passes_of(depth: int, microbatches: int, schedule: MicrobatchSchedule) -> I
 
 
 def _check(layers: tuple[Layer, ...], setup: Setup) -> None:
-    if setup.stages is None:
+    if setup.stages is None and setup.data is None and setup.experts is None:
         raise InputError("is required for pipeline", field="--stages")
-    if setup.stages > min(len(layers), MAX_PIPELINE_STAGES):
+    if (setup.stages or 1) > min(len(layers), MAX_PIPELINE_STAGES):
         rule = f"must be at most the {min(len(layers), MAX_PIPELINE_STAGES)} that the layers make"
         raise InputError(rule, field="--stages", value=setup.stages)
     if setup.batch % setup.microbatches:
