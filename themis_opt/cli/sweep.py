@@ -11,6 +11,7 @@ from themis_opt.cli import graphs, options, pipelines
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
+    from themis_opt.problem.instance import Instance
 
 USUAL_SIZES = "size=64KiB..1GiB:4"
 GRAPH_SIZES = "size=64KiB,1MiB,16MiB,256MiB"
@@ -65,7 +66,7 @@ def sweep(
     from themis_opt.study.verdict import on_sweep
 
     usual = [USUAL_SIZES] if instance.iteration is None else ["chunks=4..64"]
-    varied = _varied(over or usual)
+    varied = _varied(instance, over or usual)
     rows = sweep(instance, varied, options.split(policies), sizes=checked_sizes(sizes))
     name = instance.name or "instance"
     if output is not None:
@@ -78,14 +79,15 @@ def sweep(
     print_rows(f"{name}: {len(rows)} runs, chunk sizes {sizes}", _folded(_readable(rows, list(varied))), shown)
 
 
-def _varied(texts: Sequence[str]) -> dict[str, list[Any]]:
-    from themis_opt.study.sweep import read_values
+def _varied(instance: "Instance", texts: Sequence[str]) -> dict[str, list[Any]]:
+    from themis_opt.study.sweep import check_name, read_values
 
     varied: dict[str, list[Any]] = {}
     for text in texts:
         name, sign, values = text.partition("=")
         if not sign or name.strip() in varied:
             raise InputError("must be a name, = and values, each name once", field="--over", value=text)
+        check_name(instance, name.strip())
         varied[name.strip()] = read_values(name.strip(), values)
     return varied
 

@@ -234,17 +234,21 @@ def _changed(instance: Instance, name: str, value: Any) -> Instance:
         return instance.overridden(**{name: value})
     if name in OF_NETWORK:
         return instance.replace(network=_of_network(instance.network, name, value))
-    figures = _figures(instance)
-    if name not in figures:
-        known = [*OF_ALL, *OF_NETWORK, *figures]
-        raise InputError(f"must be one of {', '.join(known)}{suggestion(name, known)}", field="over", value=name)
-    number, field, rail = figures[name]
+    check_name(instance, name)
+    number, field, rail = _figures(instance)[name]
     dimensions = list(instance.network.dimensions)
     try:
         dimensions[number] = _dimension(dimensions[number], field, rail, value)
     except ValidationError as error:
         raise InputError(located(error).rule, field=name, value=value) from None
     return instance.replace(network=instance.network.replace(dimensions=tuple(dimensions)))
+
+
+def check_name(instance: Instance, name: str) -> None:
+    """Raise InputError if there is nothing of a name that can be varied."""
+    known = [*OF_ALL, *OF_NETWORK, *_figures(instance)]
+    if name not in known:
+        raise InputError(f"must be one of {', '.join(known)}{suggestion(name, known)}", field="over", value=name)
 
 
 def _of_network(network: Network, name: str, value: Any) -> Network:

@@ -1,0 +1,93 @@
+"""What newcomers get wrong: every message names the place, the value and the rule, or what was meant."""
+
+import json
+
+import pytest
+from edits import ABSENT, edited
+
+NAME = "fig5.all_reduce.256MB"
+STEP = "3d-fc_ring_sw.resnet-50"
+
+LINES = [
+    # command line, what the message must say
+    (("solve", "fig5"), "fig5: no such file, and no shipped instance of that name"),
+    (("solve", "fig5.all_reduce.256"), "did you mean 'fig5.all_reduce.256MB'?"),
+    (("solve", "net.yaml"), "net.yaml"),
+    (("show", NAME, "--size", "100 MBytes"), "size = '100 MBytes': unknown unit 'MBytes'"),
+    (("show", NAME, "--size", "100Mb"), "did you mean 'MB'?"),
+    (("show", NAME, "--chunks", "0"), "chunks = 0: "),
+    (("show", NAME, "--launch-overhead", "2 usec"), "unknown unit 'usec'"),
+    (("show", NAME, "--packet", "4096"), "packet = '4096': "),
+    (("show", NAME, "--latency", "occupies"), "latency = 'occupies': "),
+    (("show", NAME, "--reduction", "fast"), "reduction = 'fast': "),
+    (("simulate", NAME, "--policies", "thmis"), "did you mean 'themis'?"),
+    (("simulate", NAME, "--policies", "themis+sfc"), "did you mean 'scf'?"),
+    (("simulate", NAME, "--policies", "themis scf"), "unknown policy"),
+    (("simulate", NAME, "--policies", "ddp"), "launching policies are for training iterations"),
+    (("simulate", STEP, "--size", "1MiB"), "its tensors state their sizes"),
+    (("simulate", STEP, "--policies", "ddp:bucket=25MiB"), "unknown knob 'bucket'"),
+    (("sweep", NAME, "--over", "bandwidth=1GB/s"), "must be one of size, chunks, "),
+    (("sweep", NAME, "--over", "dim1.bandwith=1GB/s"), "did you mean 'dim1.bandwidth'?"),
+    (("sweep", NAME, "--over", "size"), "must be a name, = and values"),
+    (("sweep", NAME, "--over", "size=1GB..1MB"), "must rise from more than 0"),
+    (("export", NAME, "--to", "msccl"), "schedule"),
+    (("explain", NAME), "schedule"),
+    (("workload", "llama3", "--network", NAME), "llama3"),
+    (("workload", "resnet-50", "--network", "nowhere"), "nowhere"),
+    (("workload", "resnet-50", "--network", NAME, "--dtype", "float32"), "float32"),
+    (("workload", "resnet-50", "--network", NAME, "--flops", "312 TFLOPS"), "TFLOPS"),
+    (("compare", NAME, "--measured", "nowhere.log"), "nowhere.log"),
+    (("design", NAME), "design"),
+    (("batch", "nowhere.toml"), "nowhere.toml"),
+    (("list", "polices"), "polices"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), LINES, ids=[" ".join(line)[:60] for line, _ in LINES])
+def test_command_lines(invoke, line, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check(invoke(*line), said)
+
+
+FIELDS = [
+    # place, value, what the message must say
+    ("network.dimensions.0.kind", "torus", "network.dimensions[0].kind = 'torus': input should be 'ring'"),
+    ("network.dimensions.0.kind", "swich", "did you mean 'switch'?"),
+    ("network.dimensions.0.size", "4", "network.dimensions[0].size = '4': must be a whole number"),
+    ("network.dimensions.0.size", 1, "network.dimensions[0].size = 1: "),
+    ("network.dimensions.0.bandwidth", "100 GBps", "did you mean 'GB/s'?"),
+    ("network.dimensions.0.bandwidth", -1, "network.dimensions[0].bandwidth = -1: "),
+    ("network.dimensions.0.latency", "1 µsec", "network.dimensions[0].latency = '1 µsec': unknown unit"),
+    ("network.dimensions", [], "network.dimensions"),
+    ("network.dimension", [], "unknown field; did you mean 'dimensions'?"),
+    ("collectives.0.kind", "allreduce", "did you mean 'all_reduce'?"),
+    ("collectives.0.size", ABSENT, "collectives[0].size: required field is missing"),
+    ("collectives.0.chunks", 10**9, "collectives[0].chunks = 1000000000: "),
+    ("collectives.0.dimensions", ["dim9"], "dim9"),
+    ("format", "themis-opt/instance/2", "format = 'themis-opt/instance/2': "),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "said"), FIELDS, ids=[f"{place}={value}" for place, value, _ in FIELDS])
+def test_fields_of_instances(invoke, save, document, place, value, said):
+    path = save(edited(document, place, value))
+    text = check(invoke("simulate", path), said)
+    assert str(path) in text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "import torch", json.dumps({"hello": 1})])
+def test_other_files(invoke, save, text):
+    path = save(text, "notes.json")
+    assert str(path) in check(invoke("simulate", path), "error: ")
+
+
+def check(result, said):
+    """The messages of a command line that is refused: lines without a traceback, one of which says some words."""
+    assert isinstance(result.exception, SystemExit), f"not refused but {result.exception!r}"
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr
+    assert said in result.stderr
+    assert all(
+        line.startswith(("error: ", "warning: ", "Usage: ", "Try ")) for line in result.stderr.splitlines() if line
+    )
+    return result.stderr
