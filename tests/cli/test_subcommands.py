@@ -7,8 +7,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from small_iterations import PAIR, iteration, tensor
 
+from themis_opt.base.compiled import LOG
 from themis_opt.cli import printing
 from themis_opt.cli.main import COMMANDS
+from themis_opt.cli.progress import live
 from themis_opt.formats.readers.registry import load
 from themis_opt.policies.registry import POLICIES, REFERENCE, takes_dispatch, usual_policies
 from themis_opt.problem.catalog import shipped
@@ -336,3 +338,10 @@ def test_instance_is_found_by_its_file_name(succeed):
 def test_no_arguments_show_the_help(invoke):
     result = invoke()
     assert "Usage:" in result.stdout + result.stderr
+
+
+def test_what_is_compiled_is_told_while_something_is_shown(capsys):
+    with live(1.0):
+        LOG.info("compiling once")
+    LOG.info("compiling in silence")
+    assert capsys.readouterr().err == "note: compiling once\n"

@@ -1,8 +1,10 @@
 """Functions that run interpreted at first, and compiled to machine code by numba once a process uses them much."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from inspect import getmembers, isfunction
@@ -15,6 +17,9 @@ from formulations.interruption import is_over
 
 # With colours numba swaps the standard streams while it compiles in the background: what is printed is lost.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+
+LOG = logging.getLogger(__name__)
+"""Told where a function is compiled that a machine has not compiled before."""
 
 _patient = True
 
@@ -94,6 +99,17 @@ class Compilable:
         # modules the old code must not be loaded.
         of_edition.__qualname__ = f"{function.__module__}.{function.__qualname__}_{edition}"
         try:
-            return numba.njit(cache=True, nogil=self.nogil, _nrt=False)(of_edition)
+            compiled = numba.njit(cache=True, nogil=self.nogil, _nrt=False)(of_edition)
         except RuntimeError:  # no folder to cache in is writable
-            return numba.njit(nogil=self.nogil, _nrt=False)(of_edition)
+            compiled = numba.njit(nogil=self.nogil, _nrt=False)(of_edition)
+        if not _is_cached(compiled):
+            LOG.info("compiling to machine code, once on this machine: up to half a minute of a processor")
+        return compiled
+
+
+def _is_cached(compiled: Any) -> bool:
+    """Whether there is machine code of a function on disk."""
+    with suppress(AttributeError):  # without a cache, or one that looks different in this version of numba
+        cache = compiled._cache
+        return bool((Path(cache._cache_path) / cache._cache_file._index_name).exists())
+    return False

@@ -1,5 +1,6 @@
 """Live progress on the error stream: one line that changes on a terminal, plain lines in a pipe."""
 
+import logging
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -7,6 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
+from themis_opt.base.compiled import LOG
 from themis_opt.base.units import format_clock, format_duration, format_percent
 from themis_opt.cli.printing import tell
 
@@ -29,8 +31,24 @@ class Show(Protocol):
 @contextmanager
 def live(quiet: float) -> Iterator[Show]:
     """Show the states it yields a receiver for, in a pipe at most one in so many seconds of quiet, and the last."""
-    with _terminal() if sys.stderr.isatty() else _pipe(quiet) as show:
-        yield show
+    LOG.setLevel(logging.INFO)
+    LOG.addHandler(_COMPILING)
+    try:
+        with _terminal() if sys.stderr.isatty() else _pipe(quiet) as show:
+            yield show
+    finally:
+        LOG.removeHandler(_COMPILING)
+
+
+class _Teller(logging.Handler):
+    """Tells what is compiled, which takes long and happens once."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the message on the error stream."""
+        tell(f"note: {record.getMessage()}")
+
+
+_COMPILING = _Teller()
 
 
 @contextmanager
