@@ -7,7 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from small_iterations import PAIR, iteration, tensor
 
-from themis_opt.base.compiled import LOG
+from themis_opt.base.compiled import COMPILED_LOG
 from themis_opt.cli import printing
 from themis_opt.cli.main import COMMANDS
 from themis_opt.cli.progress import live
@@ -342,6 +342,6 @@ def test_no_arguments_show_the_help(invoke):
 
 def test_what_is_compiled_is_told_while_something_is_shown(capsys):
     with live(1.0):
-        LOG.info("compiling once")
-    LOG.info("compiling in silence")
+        COMPILED_LOG.info("compiling once")
+    COMPILED_LOG.info("compiling in silence")
     assert capsys.readouterr().err == "note: compiling once\n"

@@ -18,7 +18,7 @@ from formulations.interruption import is_over
 # With colours numba swaps the standard streams while it compiles in the background: what is printed is lost.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
-LOG = logging.getLogger(__name__)
+COMPILED_LOG = logging.getLogger(__name__)
 """Told where a function is compiled that a machine has not compiled before."""
 
 _patient = True
@@ -103,7 +103,7 @@ class Compilable:
         except RuntimeError:  # no folder to cache in is writable
             compiled = numba.njit(nogil=self.nogil, _nrt=False)(of_edition)
         if not _is_cached(compiled):
-            LOG.info("compiling to machine code, once on this machine: up to half a minute of a processor")
+            COMPILED_LOG.info("compiling to machine code, once on this machine: up to half a minute of a processor")
         return compiled
 
 

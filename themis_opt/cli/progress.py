@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
-from themis_opt.base.compiled import LOG
+from themis_opt.base.compiled import COMPILED_LOG
 from themis_opt.base.units import format_clock, format_duration, format_percent
 from themis_opt.cli.printing import tell
 
@@ -31,13 +31,13 @@ class Show(Protocol):
 @contextmanager
 def live(quiet: float) -> Iterator[Show]:
     """Show the states it yields a receiver for, in a pipe at most one in so many seconds of quiet, and the last."""
-    LOG.setLevel(logging.INFO)
-    LOG.addHandler(_COMPILING)
+    COMPILED_LOG.setLevel(logging.INFO)
+    COMPILED_LOG.addHandler(_COMPILING)
     try:
         with _terminal() if sys.stderr.isatty() else _pipe(quiet) as show:
             yield show
     finally:
-        LOG.removeHandler(_COMPILING)
+        COMPILED_LOG.removeHandler(_COMPILING)
 
 
 class _Teller(logging.Handler):
