@@ -16,16 +16,15 @@ Objective
 Constraints
     1. *choice*: :math:`k_l + s_l + r_l = 1`, and :math:`r_0 = 0`: nothing makes the input again;
     2. *source*: :math:`r_l + r_{l+1} \le 1`: what is computed again comes from an activation that is there;
-    3. *forward*: :math:`\sum_{j < l} a_j k_j + a_l + a_{l+1} \le M`;
-    4. *backward*: :math:`\sum_{j < l - 1} a_j k_j + a_{l-1} \max(k_{l-1}, r_l) + 2 a_l + a_{l+1} \le M`;
-    5. *compute*: :math:`T \ge \sum_l f_l + b_l + r_l f_{l-1}`;
-    6. *link*: :math:`T \ge \sum_{j \le l} f_j + 2 \sum_{j \ge l} s_j t_j + \sum_{j \le l} b_j + r_j f_{j-1}`,
-       for every l: activations from l on leave after the forward pass of layer l, and return before its backward pass.
+    3. *backward*: :math:`\sum_{j < l - 1} a_j k_j + a_{l-1} \max(k_{l-1}, r_l) + 2 a_l + a_{l+1} \le M`;
+    4. *link*: :math:`T \ge \sum_{j \le l} f_j + 2 \sum_{j \ge l} s_j t_j + \sum_{j \le l} b_j + r_j f_{j-1}`,
+       for every l: activations from l on leave after the forward pass of layer l, and return before its backward pass;
+       of the last layer, all that is computed.
 
-(3) and (4) are a knapsack for every layer; they count what must be there at once when all that can be away is away.  T
-is a **lower bound on the iteration time of every choice that fits the memory**, where one transfer at a time crosses
-the link.  KARMA (M. Wahib et al., SC 2020, https://arxiv.org/abs/2008.11421) chooses between the same three; the model
-is this project's.
+(3) is a knapsack for every layer; it counts what must be there at once when all that can be away is away, and holds in
+the forward pass too, where a layer needs no gradients.  T is a **lower bound on the iteration time of every choice that
+fits the memory**, where one transfer at a time crosses the link.  KARMA (M. Wahib et al., SC 2020,
+https://arxiv.org/abs/2008.11421) chooses between the same three; the model is this project's.
 """
 
 from collections.abc import Sequence
@@ -119,9 +118,7 @@ def _variables(layers: Layers) -> _Variables:
     variables = _Variables(model, by_fate, model.new_int_var(0, serial, "time"))
     _add_choice(variables, count)
     _add_source(variables, count)
-    _add_forward(variables, layers)
     _add_backward(variables, layers)
-    _add_compute(variables, layers)
     _add_link(variables, layers)
     return variables
 
@@ -140,16 +137,8 @@ def _add_source(variables: _Variables, count: int) -> None:
         variables.model.add_at_most_one(again[layer], again[layer + 1])
 
 
-def _add_forward(variables: _Variables, layers: Layers) -> None:
-    """(3) forward: what is kept, and the two activations of the layer."""
-    kept = variables.by_fate[Fate.KEEP]
-    for layer in range(len(kept)):
-        held = sum(layers.sizes[j] * kept[j] for j in range(layer))
-        variables.model.add(held + layers.sizes[layer] + layers.sizes[layer + 1] <= layers.memory)
-
-
 def _add_backward(variables: _Variables, layers: Layers) -> None:
-    """(4) backward: what is kept, what the layer is computed again from, and two activations' gradients."""
+    """(3) backward: what is kept, what the layer is computed again from, and two activations' gradients."""
     kept, again = variables.by_fate[Fate.KEEP], variables.by_fate[Fate.RECOMPUTE]
     for layer in range(len(kept)):
         held = sum(layers.sizes[j] * kept[j] for j in range(layer - 1))
@@ -164,14 +153,8 @@ def _again(layers: Layers, variables: _Variables, count: int) -> cp_model.Linear
     return sum(layers.forward[layer - 1] * again[layer] for layer in range(1, count))
 
 
-def _add_compute(variables: _Variables, layers: Layers) -> None:
-    """(5) compute: all passes, and those that are run again."""
-    passes = sum(layers.forward) + sum(layers.backward)
-    variables.model.add(variables.time >= passes + _again(layers, variables, len(layers.forward)))
-
-
 def _add_link(variables: _Variables, layers: Layers) -> None:
-    """(6) link: transfers fit between the passes of the first layer whose input is swapped."""
+    """(4) link: transfers fit between the passes of the first layer whose input is swapped, and all passes into T."""
     swapped, count = variables.by_fate[Fate.SWAP], len(layers.forward)
     head, tail = list(accumulate(layers.forward)), list(accumulate(layers.backward))
     for layer in range(count):

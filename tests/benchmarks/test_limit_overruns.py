@@ -1,23 +1,20 @@
 """How far commands run past their time limit: 30 cases, each with the CPU time that it takes over the limit.
 
 ``python -m pytest -m benchmarks tests/benchmarks/test_limit_overruns.py -s`` prints the table.  Imports and
-compilation do not count: each command runs in a process that has run all of them before.  Neither does other work on
-the machine: the clock of limits is that of the process.
+compilation do not count: commands run in a process that has run all of them before.  Neither does other work on the
+machine: the clock of limits is that of the process.
 """
 
 import json
-import multiprocessing
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import layered_iterations
 import pytest
-from background import PATIENCE
+import warm_commands
 from held_out import with_costs
 from limited_command import count_processor_time, run_command
 
@@ -31,8 +28,6 @@ pytestmark = pytest.mark.benchmarks
 OVERRUN = 1.0  # CPU seconds past the limit that a command may take
 DETERMINISTIC = 3.0
 """CPU time over the limit that commands which count work may take on one thread, as a multiple of the limit."""
-
-CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def wide(dimensions: int, size: int, chunks: int, collectives: int = 1) -> Instance:
@@ -92,32 +87,26 @@ def overrun(case: LimitCase, folder: Path) -> float:
     options = [*rest, "--time-limit", str(case.limit)]
     options += [] if command == "compare" else ["-o", str(folder / "out")]
     options += [] if command == "tune" else ["--no-cache", "--workers", "1"]
-    seconds, answer = CONTEXT.Pipe(duplex=False)
-    process = CONTEXT.Process(target=measured_command, args=([command, str(path), *options], answer))
-    process.start()
-    try:
-        assert seconds.poll(PATIENCE)
-        return max(float(seconds.recv()) - case.limit, 0.0)
-    finally:
-        process.kill()
-        process.join()
-
-
-def measured_command(arguments: Sequence[str], answer: Connection) -> None:
-    """Run a command line, and tell how many CPU seconds it took."""
-    assert "warm_commands" in sys.modules
-    count_processor_time()
+    forget()
     begin = time.process_time()
-    run_command(arguments)
-    answer.send(time.process_time() - begin)
+    run_command([command, str(path), *options])
+    return max(time.process_time() - begin - case.limit, 0.0)
+
+
+def forget() -> None:
+    """Empty all caches of functions, as if the process had just begun."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("themis_opt.", "formulations.")):
+            for function in vars(module).values():
+                if hasattr(function, "cache_clear"):
+                    function.cache_clear()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def forks() -> Iterator[None]:
-    CONTEXT.set_forkserver_preload(["warm_commands"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # without it nothing is imported ahead, without a word
-        yield
+def warm() -> None:
+    """Import and compile all that commands need."""
+    warm_commands.run_all()
+    count_processor_time()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,4 +1,4 @@
-"""Importing this imports and compiles all that commands need, in the process that those of a test are forked from."""
+"""Commands that import and compile all that others need."""
 
 import tempfile
 
@@ -6,7 +6,10 @@ from limited_command import run_command
 
 COSTS = ("--launch-overhead", "1us", "--no-cache", "--workers", "1", "--time-limit", "20")
 
-with tempfile.TemporaryDirectory() as folder:
-    for name, *options in (("3d-fc_ring_sw.all_reduce.100MiB", *COSTS), ("v100-64.vgg-16", *COSTS[2:])):
-        run_command(["solve", name, *options, "-o", f"{folder}/solved"])
-        run_command(["tune", name, "--trials", "2", "-o", f"{folder}/tuned-{name}"])
+
+def run_all() -> None:
+    """Solve and tune a collective and an iteration."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, *options in (("3d-fc_ring_sw.all_reduce.100MiB", *COSTS), ("v100-64.vgg-16", *COSTS[2:])):
+            run_command(["solve", name, *options, "-o", f"{folder}/solved"])
+            run_command(["tune", name, "--trials", "2", "-o", f"{folder}/tuned-{name}"])
