@@ -46,7 +46,7 @@ def test_what_gzip_did_not_pack_is_refused(data, tmp_path):
 
 
 def test_no_more_is_unpacked_than_may_be_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows_file, "MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr(rows_file, "MAX_ROWS_BYTES", 1000)
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"a" * 1001))
     with pytest.raises(InputError, match="unpacked"):
         read_csv_text(tmp_path / "rows.csv.gz")

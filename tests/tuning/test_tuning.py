@@ -217,7 +217,7 @@ class TestTune:
         tune(instance, trials=2, **COSTLY)
         assert events == ["measured", "listed", "measured"]
 
-    def test_as_long_as_the_first_trial_took_is_left_for_what_follows(self, instance, monkeypatch):
+    def test_time_is_left_for_files_of_many_pieces(self, instance, monkeypatch):
         measure, clock = Space.measure, [time.monotonic()]
 
         def slow(space, choice, case):
@@ -225,9 +225,10 @@ class TestTune:
             return measure(space, choice, case)
 
         monkeypatch.setattr(allowance, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(trials, "SECONDS_PER_PIECE", 3 / 64)
         monkeypatch.setattr(Space, "measure", slow)
         tuned = tune(instance, trials=50, time_limit=10.0, **COSTLY)
-        assert tuned.num_run == 3  # the next would begin at 9 s
+        assert tuned.num_run == 3  # the next would begin at 9 s, and files of 64 pieces take three
         assert tuned.allowance.left == pytest.approx(1.0)
 
     @pytest.mark.parametrize(("field", "value"), [("trials", 0), ("objective", "beauty")])

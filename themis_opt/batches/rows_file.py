@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from themis_opt.base.documents import MAX_FILE_BYTES, read_bytes, write_atomically
+from themis_opt.base.documents import read_bytes, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_size
 from themis_opt.formats.tables import harmless
@@ -18,6 +18,7 @@ ROWS, PACKED, PROVENANCE = "rows.csv", ".gz", "provenance.json"
 """Names of files in the folder of an experiment, and the ending of what is packed."""
 
 BOUND = "bound"  # the name, in the place of a policy, of runs that prove lower bounds and make no schedule
+MAX_ROWS_BYTES = 64 * 2**20  # largest file of rows that is read, unpacked: its rows take ten times the memory
 LONGEST_CELL = 2**31 - 1  # characters of a cell: trajectories may be longer than the 128 KiB that csv reads by default
 
 
@@ -43,7 +44,7 @@ def read_csv_text(path: Path) -> str:
 
     Raises InputError if the file cannot be read, is too large, packed or not, or is no UTF-8 text.
     """
-    data = read_bytes(path, "CSV")
+    data = read_bytes(path, "CSV", MAX_ROWS_BYTES)
     try:
         return (_unpack(data, path) if path.suffix == PACKED else data).decode().removeprefix("\ufeff")
     except UnicodeDecodeError:
@@ -54,11 +55,11 @@ def _unpack(data: bytes, path: Path) -> bytes:
     """Unpack no more than may be read, since a few bytes can stand for any number."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            unpacked = file.read(MAX_FILE_BYTES + 1)
+            unpacked = file.read(MAX_ROWS_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise InputError("is damaged, or not packed with gzip", source=str(path)) from None
-    if len(unpacked) > MAX_FILE_BYTES:
-        raise InputError(f"must be at most {format_size(MAX_FILE_BYTES)}, unpacked", source=str(path))
+    if len(unpacked) > MAX_ROWS_BYTES:
+        raise InputError(f"must be at most {format_size(MAX_ROWS_BYTES)}, unpacked", source=str(path))
     return unpacked
 
 

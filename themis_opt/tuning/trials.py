@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import optuna
 
 FIRST_OVERTIME = 0.5  # seconds of processor past the limit for what users do today, so that there is a result
+SECONDS_AFTER, SECONDS_PER_PIECE = 0.5, 1e-4
+"""What bounds, files and pictures take after a search, and for each piece into which the data are cut."""
+
 TrialProgress = Callable[[int, int, Trial], None]
 """Called with the number of trials run, the number to run, and the latest."""
 
@@ -46,7 +49,7 @@ class Search:
         """Try choices until `trials` were run, all are known, or the allowance is used up.
 
         The one at work when time is up is cut off.  The first one, nearest to what users do today, may take some
-        overtime; as long as it took is left for what follows the search.
+        overtime; by its pieces some time is left for what follows the search, but no more than half of it.
         """
         total, is_late = self._total(trials, allowance) if self._num_known() else trials, False
         with suppress(TimeUp), ExitStack() as turns:
@@ -58,8 +61,9 @@ class Search:
                 if choice is not None:
                     self._enqueue(choice)
                 trial = self._try_next(allowance)
-                if is_first and begin < math.inf:
-                    turns.enter_context(allowance.turn(2 * allowance.left - begin))
+                if is_first and begin < math.inf and trial.measurements:
+                    after = SECONDS_AFTER + SECONDS_PER_PIECE * trial.pieces
+                    turns.enter_context(allowance.turn(allowance.left - min(after, begin / 2)))
                 if is_first:
                     total = self._total(trials, allowance)
                 progress(len(self.history.known), total, trial)
