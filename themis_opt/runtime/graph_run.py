@@ -36,7 +36,7 @@ MOST_PROCESSES, MOST_SECONDS, MOST_BYTES = 64, 120.0, 2**28
 LEAD_SECONDS_OF_RUN = 0.2  # from the sign to begin to the begin
 NODE_PATIENCE = 10.0  # seconds beyond twice the prediction after which a run is ended
 FRAME = struct.Struct("<IIdI")  # hop, chunk, when it is there on the monotonic clock, and CRC-32 of the data
-MESSAGE_SECONDS = 0.02
+MESSAGE_SECONDS = 0.04
 """Mean time of a message for which chunks are made: waking up for one takes a part of a millisecond."""
 
 ELEMENT_TYPES: Mapping[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
