@@ -162,8 +162,9 @@ def plan_step(
         raise InputError("must hold a training iteration: 'workload' makes one, and traces hold one", field="SOURCE")
     gathers = any(exchange.freed_task >= 0 for exchange in instance.exchanges)
     today = f"{'fsdp2' if gathers else 'ddp'}/baseline+fifo"
+    seconds = SEARCHED * time_limit
     try:
-        compared = compare(instance, [today, "exact"], time_limit=time_limit, progress=progress, **limits)
+        compared = compare(instance, [today, "exact"], time_limit=seconds, progress=progress, **limits)
     except InvalidSchedule as error:
         if error.rule != "memory":
             raise
@@ -173,6 +174,7 @@ def plan_step(
     return StepPlan(_leanest(compared.best.schedule), schedules.get(today), max(compared.bounds.values()))
 
 
+SEARCHED = 0.8  # share of the time for the fastest plan; the rest is for one that holds less
 TOLERATED = 0.002
 """By how much longer a step may take that holds less: a plan is also chosen for what it leaves to others."""
 
