@@ -60,6 +60,15 @@ def test_the_model_stands_beside_the_measured_time(logs, schedule):
     assert any(note.startswith("allreduce of 1 MiB: 26.48 us measured at best, ") for note in notes)
 
 
+def test_times_that_no_algorithm_reaches_are_said_to_need_another_description(logs, schedule):
+    narrow = tuple(d.faster(0.01) for d in schedule.instance.network.dimensions)
+    instance = schedule.instance.replace(network=schedule.instance.network.varied(dimensions=narrow))
+    slow = simulate(instance, make_policy("baseline")(instance))
+    (sentence,) = (n for n in make_exporter(f"nccl-tuner:logs={logs}").notes(slow) if "description" in n)
+    assert sentence.startswith("the description of the network is too slow by at least ")
+    assert sentence.endswith("x: check dim1.bandwidth")
+
+
 def test_a_tolerance_spares_ranges(tmp_path, logs, schedule):
     export(schedule, f"nccl-tuner:logs={logs}:tolerance=1", tmp_path / "out")
     assert len((tmp_path / "out" / TUNER_FILE).read_text().splitlines()) == 3

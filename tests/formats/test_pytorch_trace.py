@@ -79,6 +79,14 @@ def test_a_network_of_ones_own_takes_the_place_of_the_fitted_one(write):
     assert instance.network.dimensions[0].bandwidth == 1e12
 
 
+def test_a_network_that_is_described_too_slow_for_the_trace_is_said_so(write):
+    slow = Network(dimensions=(Dimension(kind="ring", size=8, bandwidth="1 GB/s"),))
+    instance = Instance(network=slow, collectives=(Collective(kind="all_reduce", size="1 MB"),))
+    imported = import_files(write(t__json=pytorch_trace(OVERLAPPED), net__json=instance_text(instance)))
+    *_, last = imported.tables["what the best launch would gain"]
+    assert last["iteration"].startswith("the description of the network is too slow by at least ")
+
+
 def test_the_median_step_is_read(write):
     steps = [
         {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{k}", "ts": 1000 * k, "dur": 10 + k}
