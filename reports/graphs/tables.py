@@ -1,37 +1,41 @@
-"""Graphs beside what others publish: ours, theirs and the bound; ``python -m pytest -m benchmarks -s``.
+"""Graphs beside what others publish: ours, theirs and the bound, as CSV beside this file.
 
-Five tables: `shipped`, every shipped graph at three sizes; `forestcoll`, all-gathers of the same graphs by the code of
-ForestColl, whose answers are read from ``reports/graphs/forestcoll.jsonl``; `teccl`, the problems whose results TE-CCL
-ships; `tacos`, the regression tests of TACOS; `all_to_all`, all-to-alls of 1 GB.  THEMIS_OPT_BENCHMARK_OUTPUT sets the
-folder for them, as CSV and Markdown.
+    python reports/graphs/tables.py [TABLE...]
+
+Five tables, by default all: `shipped`, every shipped graph at three sizes; `forestcoll`, all-gathers of the same graphs
+by the code of ForestColl, whose answers are in ``forestcoll.jsonl``; `teccl`, the problems whose results TE-CCL ships
+(``teccl_answers.csv``); `tacos`, the regression tests of TACOS; `all_to_all`, all-to-alls of 1 GB.
 """
 
 import csv
+import itertools
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import pytest
-from test_rivals import ANSWERS, write
-
 import themis_opt
 from formulations.limits import Limits
-from themis_opt.base import compiled as compilation
+from formulations.worst_cut import worst_cut
+from themis_opt.base.compiled import compile_at_once
+from themis_opt.formats.tables import to_csv
 from themis_opt.graphs.bounds import best_bound, throughput
-from themis_opt.graphs.comparison import compare_graph
+from themis_opt.graphs.comparison import GRAPH_POLICIES, SEARCH_POLICY, compare_graph
 from themis_opt.graphs.conversion import as_graph
 from themis_opt.graphs.network import GraphInstance, load_graph
+from themis_opt.graphs.reference import MOST_NODES, takes
 from themis_opt.graphs.trees import tree_plan
-from themis_opt.problem.catalog import shipped_graphs
+from themis_opt.problem.catalog import INSTANCES, shipped_graphs
+from themis_opt.problem.phases import CollectiveKind
 
-pytestmark = [pytest.mark.benchmarks, pytest.mark.timeout(0)]
-
-REPORT = Path(__file__).parents[2] / "reports" / "graphs"
+FOLDER = Path(__file__).parent
+ANSWERS = list(csv.DictReader((INSTANCES / "rivals" / "answers.csv").open(encoding="utf-8")))
 SIZES = ("1 GB", "1 MiB", "64 KiB")
-SECONDS = Limits(seconds=20.0)
+SECONDS = Limits(seconds=15.0)
 PS_PER_US = 10**6
+Row = dict[str, Any]
 MOST_NPUS = 64
 """NPUs up to which all policies are tried: rings of more have a million messages."""
 
@@ -39,68 +43,75 @@ DGX1 = "0-1:2 0-2:1 0-3:1 0-4:2 1-2:1 1-3:2 1-5:1 2-3:2 2-6:2 3-7:1 4-5:2 4-6:1 
 """Links of 25 GB/s in the file ``teccl/topologies/ndv2.py``."""
 
 
-@pytest.fixture(autouse=True)
-def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is interpreted."""
-    monkeypatch.setattr(compilation, "_patient", False)
+def shipped() -> list[Row]:
+    """Every shipped graph at every size."""
+    instances = [load_graph(path).resized(size) for path in shipped_graphs().values() for size in SIZES]
+    return [shipped_row(instance, size) for instance, size in zip(instances, itertools.cycle(SIZES), strict=False)]
 
 
-def test_shipped_graphs() -> None:
-    rows = []
-    for path in shipped_graphs().values():
-        for size in SIZES:
-            instance = load_graph(path).resized(size)
-            few = ("trees", "double_tree") if instance.network.num_npus > MOST_NPUS else None
-            compared = compare_graph(instance, few, SECONDS)
-            trees = best_bound(instance, trees=True).picoseconds
-            best = compared.best
-            others = {
-                f"{name}_times": round(result.schedule.makespan / best.schedule.makespan, 2)
-                for name in ("ring", "double_tree", "greedy")
-                for result in compared.results
-                if result.policy == name
-            }
-            rows.append(
-                {
-                    "graph": instance.name.partition(".")[0],
-                    "npus": instance.network.num_npus,
-                    "kind": instance.kind.value,
-                    "size": size,
-                    "bound_us": round(float(best.bound.picoseconds) / PS_PER_US, 3),
-                    "best": best.policy,
-                    "best_us": round(best.schedule.makespan / PS_PER_US, 3),
-                    "gap_%": round(100 * best.gap, 2),
-                    "gap_to_trees_%": round(100 * (best.schedule.makespan / float(trees) - 1), 2),
-                    "gap_in_class_%": ""
-                    if best.class_bound is None
-                    else round(100 * (best.schedule.makespan / float(best.class_bound.picoseconds) - 1), 2),
-                }
-                | {f"{name}_times": others.get(f"{name}_times", "") for name in ("ring", "double_tree", "greedy")}
-            )
-    write("shipped", rows)
+def shipped_row(instance: GraphInstance, size: str) -> Row:
+    """The best of the policies beside the bound, and what others take."""
+    compared = compare_graph(instance, _policies(instance, size), SECONDS)
+    best, times = compared.best, {result.policy: result.schedule.makespan for result in compared.results}
+    trees = float(best_bound(instance, trees=True).picoseconds)
+    in_class = best.class_bound and percent(best.schedule.makespan / float(best.class_bound.picoseconds))
+    row = {
+        "graph": instance.name.partition(".")[0],
+        "npus": instance.network.num_npus,
+        "kind": instance.kind.value,
+        "size": size,
+        "bound_us": round(float(best.bound.picoseconds) / PS_PER_US, 3),
+        "best": best.policy,
+        "best_us": round(best.schedule.makespan / PS_PER_US, 3),
+        "gap_%": percent(1 + best.gap),
+        "gap_to_trees_%": percent(best.schedule.makespan / trees),
+        "gap_in_class_%": "" if in_class is None else in_class,
+    }
+    rivals = ("ring", "double_tree", "greedy")
+    return row | {
+        f"{name}_times": round(times[name] / times[best.policy], 2) if name in times else "" for name in rivals
+    }
 
 
-def test_forestcoll() -> None:
-    theirs = {row["graph"]: row for row in map(json.loads, (REPORT / "forestcoll.jsonl").read_text().splitlines())}
+def percent(ratio: float) -> float:
+    """By how many per cent something is more."""
+    return round(100 * (ratio - 1), 2)
+
+
+def _policies(instance: GraphInstance, size: str) -> tuple[str, ...]:
+    """All, but for large messages and graphs, where the others can only lose, and take minutes."""
+    if instance.network.num_npus > MOST_NPUS:
+        return ("trees", "trees=1")
+    if size == "1 GB" or instance.network.num_npus > 2 * MOST_NODES:
+        usual: tuple[str, ...] = ("trees", "trees=1", "greedy")
+    else:
+        usual = tuple(GRAPH_POLICIES)
+    missing = {CollectiveKind.ALL_TO_ALL: ("double_tree", "greedy"), CollectiveKind.ALL_REDUCE: ()}
+    usual = tuple(name for name in usual if name not in missing.get(instance.kind, ("double_tree",)))
+    return (*usual, SEARCH_POLICY) if takes(instance) and size != "1 GB" else usual
+
+
+def forestcoll() -> list[Row]:
+    """All-gathers by both."""
+    theirs = {row["graph"]: row for row in map(json.loads, (FOLDER / "forestcoll.jsonl").read_text().splitlines())}
     rows = []
     for name, path in shipped_graphs().items():
         instance = load_graph(path)
         instance = instance.model_copy(update={"collectives": (instance.collective.replace(kind="all_gather"),)})
         started = perf_counter()
-        bound = best_bound(instance)
+        rate = worst_cut(instance.network.capacities).ratio * instance.network.unit * instance.network.num_npus
         middle = perf_counter()
         plan = tree_plan(instance)
         ended = perf_counter()
         row = theirs.get(name.partition(".")[0])
         if row is None or "algbw" not in row:
             continue
-        volume = max(bound.picoseconds, 1)
         rows.append(
             {
                 "graph": row["graph"],
                 "npus": instance.network.num_npus,
                 "forestcoll_GB/s": round(row["algbw"], 3),
-                "ours_GB/s": round(instance.size * 1000 / float(volume), 3),
+                "ours_GB/s": round(float(rate) / 1e9, 3),
                 "forestcoll_bound_s": row["bound_s"],
                 "ours_bound_s": round(middle - started, 2),
                 "forestcoll_trees": row.get("trees", "none in 120 s"),
@@ -110,7 +121,7 @@ def test_forestcoll() -> None:
                 "ours_trees_s": round(ended - middle, 2),
             }
         )
-    write("forestcoll", rows)
+    return rows
 
 
 def teccl_networks() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -144,10 +155,11 @@ def ndv2(boxes: int) -> dict[str, Any]:
     return {"nodes": nodes, "links": links}
 
 
-def test_teccl() -> None:
+def teccl() -> list[Row]:
+    """The problems of TE-CCL."""
     rows = []
     networks = dict(teccl_networks())
-    with (REPORT / "teccl_answers.csv").open(encoding="utf-8") as file:
+    with (FOLDER / "teccl_answers.csv").open(encoding="utf-8") as file:
         answers = list(csv.DictReader(file))
     for answer in answers:
         kind = {"AllGather": "all_gather", "AlltoAll": "all_to_all"}[answer["collective"]]
@@ -171,10 +183,11 @@ def test_teccl() -> None:
                 "ours_gap_%": round(100 * best.gap, 2),
             }
         )
-    write("teccl", rows)
+    return rows
 
 
-def test_tacos() -> None:
+def tacos() -> list[Row]:
+    """The problems of TACOS, as graphs."""
     rows = []
     for answer in (answer for answer in ANSWERS if answer["rival"] == "TACOS"):
         instance = as_graph(themis_opt.load(answer["instance"]))
@@ -190,10 +203,11 @@ def test_tacos() -> None:
                 "ours_gap_%": round(100 * compared.best.gap, 2),
             }
         )
-    write("tacos", rows)
+    return rows
 
 
-def test_all_to_all() -> None:
+def all_to_all() -> list[Row]:
+    """All-to-alls and their maximum concurrent flow."""
     rows = []
     for name, path in shipped_graphs().items():
         instance = load_graph(path)
@@ -211,4 +225,18 @@ def test_all_to_all() -> None:
                 "gap_%": round(100 * results["trees"].gap, 2),
             }
         )
-    write("all_to_all", rows)
+    return rows
+
+
+TABLES = {table.__name__: table for table in (shipped, forestcoll, teccl, tacos, all_to_all)}
+
+
+def main(names: Sequence[str]) -> None:
+    """Make some tables."""
+    compile_at_once()
+    for name in names or TABLES:
+        (FOLDER / f"{name}.csv").write_text(to_csv(TABLES[name]()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
