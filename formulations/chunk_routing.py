@@ -52,7 +52,7 @@ class RoutedChunk(NamedTuple):
     wants: frozenset[int]
 
 
-class Step(NamedTuple):
+class RoutingStep(NamedTuple):
     """A chunk by its number, a route, and when it starts on each arc of it."""
 
     chunk: int
@@ -90,7 +90,7 @@ class RoutingProblem:
 class RoutingOutcome:
     """Steps in the order of their starts (None without a solution), proven bound and status of the search."""
 
-    steps: tuple[Step, ...] | None
+    steps: tuple[RoutingStep, ...] | None
     bound: int
     status: str
 
@@ -129,13 +129,13 @@ class ChunkRouting:
         if value is None:
             return RoutingOutcome(None, int(outcome.bound), outcome.status)
         steps = [
-            Step(chunk, route, tuple(value[start.index] for start in self._starts[chunk, route]))
+            RoutingStep(chunk, route, tuple(value[start.index] for start in self._starts[chunk, route]))
             for (chunk, route), used in self._used.items()
             if value[used.index]
         ]
         return RoutingOutcome(tuple(sorted(steps, key=lambda step: step.starts)), int(outcome.bound), outcome.status)
 
-    def hint(self, steps: Sequence[Step]) -> None:
+    def hint(self, steps: Sequence[RoutingStep]) -> None:
         """Suggest the steps of a schedule."""
         used = {(step.chunk, step.route): step.starts for step in steps}
         for key, variable in self._used.items():

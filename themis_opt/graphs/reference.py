@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from time import monotonic
 
-from formulations.chunk_routing import ChunkRouting, RoutedChunk, RoutingProblem, Step
+from formulations.chunk_routing import ChunkRouting, RoutedChunk, RoutingProblem, RoutingStep
 from formulations.edge_splitting import Route
 from formulations.flow_network import reversed_arcs
 from formulations.limits import Limits
@@ -27,7 +27,7 @@ MOST_SWITCHES = 3
 
 
 @dataclass(frozen=True)
-class Reference:
+class RoutedReference:
     """The best schedule, and for its number of chunks what no schedule beats; None where halves of one are planned."""
 
     schedule: GraphSchedule
@@ -40,7 +40,7 @@ def takes(instance: GraphInstance) -> bool:
     return len(instance.network.nodes) <= MOST_NODES and len(instance.collectives) == 1
 
 
-def best_routing(instance: GraphInstance, limits: Limits, lower: int, upper: int | None) -> Reference | None:
+def best_routing(instance: GraphInstance, limits: Limits, lower: int, upper: int | None) -> RoutedReference | None:
     """The best schedule of chunks of one size; none if no model is small enough or none is faster than `upper`.
 
     By default `upper` is what one message after the other would take.  Each number of chunks has an equal part of the
@@ -60,7 +60,7 @@ def best_routing(instance: GraphInstance, limits: Limits, lower: int, upper: int
         schedule = simulate_graph(plan)
         if schedule.makespan < (best.schedule.makespan if best else upper):
             proven = None if instance.kind is CollectiveKind.ALL_REDUCE else routing.proven
-            best = Reference(schedule, count, proven)
+            best = RoutedReference(schedule, count, proven)
     return best
 
 
@@ -137,14 +137,14 @@ class _Search:
 
     def _greedy_steps(
         self, problem: RoutingProblem, chunks: Sequence[OwnedChunk], elements: int, turned: bool
-    ) -> tuple[Step, ...]:
+    ) -> tuple[RoutingStep, ...]:
         """A greedy matching with its times; none for an all-to-all."""
         if self.instance.kind is CollectiveKind.ALL_TO_ALL:
             return ()
         return tuple(_timed(problem, greedy_matching(self.instance, self.limits.seed)(chunks, elements, turned)))
 
 
-def _timed(problem: RoutingProblem, matches: Sequence[Match]) -> Iterator[Step]:
+def _timed(problem: RoutingProblem, matches: Sequence[Match]) -> Iterator[RoutingStep]:
     """Matches one after the other as early as they can be."""
     free: dict[tuple[int, int], int] = {}
     arrival = {(number, chunk.source): 0 for number, chunk in enumerate(problem.chunks)}
@@ -154,7 +154,7 @@ def _timed(problem: RoutingProblem, matches: Sequence[Match]) -> Iterator[Step]:
             starts.append(max(ready, free.get(arc, 0)))
             free[arc], ready = starts[-1] + problem.hold[arc], starts[-1] + problem.lengths[arc]
         arrival[chunk, route[-1]] = ready
-        yield Step(chunk, route, tuple(starts))
+        yield RoutingStep(chunk, route, tuple(starts))
 
 
 def _routes(instance: GraphInstance, turned: bool) -> list[Route]:
