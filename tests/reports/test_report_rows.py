@@ -102,6 +102,8 @@ def test_a_missing_column_is_named(refusal, column):
         ({"makespan_ns": ""}, "makespan_ns must be above 0 where status is ok"),
         ({"makespan_ns": "-1"}, "makespan_ns must be above 0 where status is ok"),
         ({"policy": "bound"}, "bound_ns must be above 0 where status is ok"),
+        ({"size_bytes": "1" + "0" * 400}, "column size_bytes must be a number of 64 bits"),
+        ({"size_bytes": str(2**63)}, "column size_bytes must be a number of 64 bits"),
         ({"chunks": ""}, "column chunks: must not be empty"),
         ({"chunks": "4.5"}, "column chunks = '4.5': "),
         ({"status": "perhaps"}, "column status = 'perhaps': "),

@@ -59,6 +59,14 @@ class RunRow(BaseModel):
     code_version: str = ""
 
     @model_validator(mode="after")
+    def _fits(self) -> Self:
+        """Whole numbers are those of a frame, of 64 bits."""
+        for column, value in self:
+            if isinstance(value, int) and abs(value) >= 2**63:
+                raise ValueError(f"column {column} must be a number of 64 bits")
+        return self
+
+    @model_validator(mode="after")
     def _has_its_result(self) -> Self:
         """A run that went well has a makespan, or a bound if it was asked for one."""
         column = "bound_ns" if self.policy == BOUND else "makespan_ns"
