@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from edits import edited
 from iteration_schedules import layers, scheduled
+from sharded_iterations import sharded
 
 import themis_opt
 from themis_opt.problem.network import Dimension, Network
@@ -187,6 +188,12 @@ def backwards() -> Schedule:
     return replace(schedule, plan=replace(schedule.plan, sequences=sequences))
 
 
+def beyond_memory() -> Schedule:
+    """A schedule of layers whose gathers need more than a byte."""
+    instance = sharded(40, 40)
+    return replace(enforced(instance, "fused/baseline"), instance=instance.replace(memory=1))
+
+
 FIG5, STAGES = MAKESPAN.instance, PERIOD.plan.num_stages
 
 BREAKS = {
@@ -203,6 +210,7 @@ BREAKS = {
     "serial_compute": schedule_document(earlier_task(PERIOD, 1, 4)),
     "release": schedule_document(earlier_stage(PERIOD, STAGES + 2)),
     "precedence": schedule_document(earlier_stage(PERIOD, STAGES + 3)),
+    "memory": schedule_document(beyond_memory()),
     "needs": schedule_document(earlier_task(PERIOD, 1, 1)),
     "no_overlap": schedule_document(earlier_stage(PERIOD, STAGES + 6)),
     "sequence": schedule_document(backwards()),

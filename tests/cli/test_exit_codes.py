@@ -37,7 +37,7 @@ def interrupted(monkeypatch):
     return at
 
 
-@pytest.mark.parametrize(("policy", "policies"), [("themis+fifo", 2), ("exact", 4)])
+@pytest.mark.parametrize(("policy", "policies"), [("themis+fifo", 3), ("exact", 5)])
 def test_interruption_is_130_and_keeps_what_there_is(invoke, succeed, interrupted, tmp_path, policy, policies):
     interrupted(policy)
     result = invoke("solve", NAME, *QUICK, "-o", tmp_path, "--json")

@@ -169,7 +169,8 @@ def test_policy_of_others_is_solved_with(rows, tmp_path):
 
 def test_launching_policies_of_others_are_compared_unless_some_are_named(rows, trained):
     names = [row["policy"] for row in rows("compare", trained, *QUICK)]
-    assert names == [*LAUNCHED, "eager/hourglass", REFERENCE]
+    assert names[: len(LAUNCHED)] == list(LAUNCHED)
+    assert names[-2:] == ["eager/hourglass", REFERENCE]
 
 
 def test_reader_and_writers_of_others_serve_every_command(rows, tmp_path):

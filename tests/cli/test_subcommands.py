@@ -37,7 +37,7 @@ FILES = {
 }  # fmt: skip
 """What ``solve`` writes for both kinds."""
 
-WITHOUT_JSON = ("schema", "plot", "export")  # commands whose results are files
+WITHOUT_JSON = ("schema", "plot", "export", "demo")  # commands whose results are files
 JUDGED = {"policy", "utilisation", "busy", "idle", "speedup", "bound_ns", "gap", "status"}
 TIMES = {
     "collectives": {"makespan_ns", "algbw_bytes_per_s", "busbw_bytes_per_s"},
@@ -78,6 +78,8 @@ def arguments(solution, trained, trained_solution, batched, tmp_path_factory):
         "import": ("import", NAME, "-o", tmp_path / "instance.json"),
         "sweep": ("sweep", NAME, "--over", "size=4MB,8MB", "--policies", "baseline"),
         "list": ("list",),
+        "demo": ("demo", "-o", tmp_path / "demo"),
+        "plan": ("plan", trained, "--time-limit", 1, "--workers", 1),
         "best-known": ("best-known", "list"),
         "schema": ("schema",),
     }

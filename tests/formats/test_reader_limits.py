@@ -85,7 +85,7 @@ def test_long_lists_of_wrong_items_are_few_errors(document, field, value):
 
 def test_traces_of_many_values_are_refused(tmp_path):
     content = gzip.compress(b'{"traceEvents": [1' + b",1" * 5_000_000 + b"]}", 1)
-    assert "must hold at most 5000000 values" in attempt("pytorch-trace", tmp_path / "trace.json.gz", content)
+    assert "must have at most 5000000 events" in attempt("pytorch-trace", tmp_path / "trace.json.gz", content)
 
 
 def test_logs_of_many_buckets_are_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 from layered_iterations import layers, scheduled
+from sharded_iterations import sharded
 
 from formulations.limits import Limits
 from themis_opt.policies.launching.common import Launching, fusible, whole
@@ -56,3 +57,8 @@ def test_an_illegal_plan_is_refused_when_it_is_offered(monkeypatch: pytest.Monke
     start = scheduled(layers(1, task=50, size=2**24), "fused")
     monkeypatch.setattr(LAUNCHING, "load", lambda name: TooEarly)
     validate(improved(start).best)
+
+
+def test_policies_come_first_where_gathers_may_leave_at_different_times() -> None:
+    first = [candidate.buckets for candidate in candidates(sharded(40, 40, 40))][: len(LAUNCHING)]
+    assert first == [None] * len(LAUNCHING)

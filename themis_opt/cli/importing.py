@@ -46,7 +46,6 @@ def import_command(
     from themis_opt.graphs.network import GraphInstance
     from themis_opt.problem.description import headline
     from themis_opt.problem.fields import located
-    from themis_opt.study.verdict import on_instance
     from themis_opt.workloads.files import write_instance
 
     try:
@@ -70,6 +69,8 @@ def import_command(
     if as_json:
         print_json(imported.summary() | {"fingerprint": instance.fingerprint})
     else:
+        from themis_opt.study.verdict import on_instance  # it loads a solver
+
         say_all(on_instance(instance))
         print_table("files", ("file", "format"), imported.formats)
         say(headline(instance.replace(description="")))

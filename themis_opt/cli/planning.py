@@ -41,13 +41,16 @@ def plan(
     from themis_opt.cli.printing import print_json, say, tell_files
     from themis_opt.cli.process import undisturbed
     from themis_opt.cli.progress import comparison_progress, live
-    from themis_opt.study.step_plan import plan_step
 
     limit = None if memory is None else _bytes(memory)
     with live(quiet=1.0) as show:
         if any(Path(source).is_file() and Path(source).stat().st_size > LARGE for source in sources):
             show(f"reading {', '.join(sources)}", 0, None)
         instance = _read(sources)
+
+    from themis_opt.study.step_plan import plan_step, with_prefetch  # it loads a solver
+
+    instance = with_prefetch(instance)
     instance = instance if limit is None else instance.replace(memory=limit)
     with comparison_progress(instance, time_limit) as progress:
         planned = plan_step(instance, time_limit=time_limit, progress=progress, workers=workers)
@@ -61,15 +64,14 @@ def plan(
 
 
 def _read(sources: list[str]) -> "Instance":
-    """The step, with gathers free to leave earlier; of traces of several ranks the one that computes longest."""
+    """The step; of traces of several ranks that of the one that computes longest."""
     from themis_opt.formats.readers.registry import import_files, is_trace
-    from themis_opt.study.step_plan import with_prefetch
 
     if len(sources) == 1:
-        return with_prefetch(options.load_instance(sources[0]))
+        return options.load_instance(sources[0])
     if all(map(is_trace, sources)):
-        return with_prefetch(max(map(options.load_instance, sources), key=lambda instance: instance.compute))
-    return with_prefetch(import_files(sources).instance)  # type: ignore[arg-type]
+        return max(map(options.load_instance, sources), key=lambda instance: instance.compute)
+    return import_files(sources).instance  # type: ignore[return-value]
 
 
 def _bytes(memory: str) -> int:
