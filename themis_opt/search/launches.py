@@ -139,17 +139,18 @@ def content(exchange: Exchange) -> object:
 def candidates(instance: Instance) -> Iterator[Candidate]:
     """More and more evenly cut buckets, which take longer and longer, and the launches of all policies.
 
-    Where gathers may leave at different times policies come first, since searches for large models end early; buckets
-    are fewer and fewer, and the smallest ones have less memory too.
+    Where gathers may leave at different times, one that fits in memory comes first, and then policies, since searches
+    for large models end early.  Then the smallest buckets have less and less memory, and buckets are fewer and fewer.
     """
     policies = [LAUNCHING.load(name)() for name in LAUNCHING]
     by_policies = (Candidate(policy(instance), policy.order) for policy in policies)
     most = max((len(tensors) for tensors in runs(instance)), default=0)
     powers, amounts = range(most.bit_length()), list(budgets(instance))
     if amounts[0]:
-        yield from by_policies
         smallest = tuple((tensor,) for run in runs(instance) for tensor in run)
-        yield from (with_buckets(instance, smallest, amount) for amount in amounts)
+        yield with_buckets(instance, smallest, amounts[0])
+        yield from by_policies
+        yield from (with_buckets(instance, smallest, amount) for amount in amounts[1:])
         powers = powers[::-1]
     yield from (with_buckets(instance, even_buckets(instance, 2**power), amounts[0]) for power in powers)
     yield from by_policies
