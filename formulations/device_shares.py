@@ -63,6 +63,16 @@ def share(speeds: Floats, channels: Floats, limits: Floats, work: float, bandwid
     return DeviceShares(most, _bound(devices, most, work, bandwidth), done * (work / done.sum()), bandwidths)
 
 
+def least_time(rates: Floats, limits: Floats, work: float) -> float:
+    """Seconds until devices of given rates have done some work, none more than its limit."""
+    full = limits / rates  # when each is at its limit, of which the first are at theirs before the others
+    order = np.argsort(full)
+    before = np.concatenate([[0.0], limits[order].cumsum()])[:-1]
+    left = rates[order][::-1].cumsum()[::-1]
+    times: Floats = (work - before) / left
+    return float(times[np.argmax(times <= full[order])])
+
+
 def _rates(speeds: Floats, channels: Floats, bandwidths: Floats) -> Floats:
     received = channels * bandwidths
     return speeds * received / (received + speeds)

@@ -25,7 +25,7 @@ Bound
     https://doi.org/10.1287/opre.6.3.419).  Without capacities it is the distance, without latencies the least cut.
 
     With sources and sink in exchange, and arcs turned around, it holds as well: one node has independent data for
-    several others, and the bound is the time at which none of them can have all of its own.
+    several others, and the bound is the time at which none of them can have all that is meant for it.
 
 Method
     GLOP solves it.  Its :math:`l_e` are rounded down to whole units of time, so that (3) holds in exact arithmetic;

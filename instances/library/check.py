@@ -252,7 +252,7 @@ def grid(size: int) -> tuple[int, int]:
 
 
 def read_problem(document: dict[str, Any]) -> Problem:
-    """The instance of a document, whose own rules are taken as kept."""
+    """The instance of a document, whose rules are taken as kept."""
     network, iteration = document["network"], document.get("iteration")
     dimensions = tuple(_dimension(part, k, network) for k, part in enumerate(network["dimensions"]))
     names = [dimension.name for dimension in dimensions]

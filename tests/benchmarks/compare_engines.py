@@ -61,7 +61,7 @@ def run(engine: str, name: str, seconds: float) -> None:
 
 
 def measure(path: Path, seconds: float) -> None:
-    """Run what has no row yet, each in a process of its own."""
+    """Run what has no row yet, each in a separate process."""
     done = {(row["instance"], row["engine"], float(row["seconds"])) for row in read(path)}
     for known in contest():
         for engine in ENGINES:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from themis_opt.base import documents
 from themis_opt.base.errors import InputError
+from themis_opt.formats.readers import kineto
 from themis_opt.schedules.schedule_file import PeriodDocument, ScheduleDocument
 from themis_opt.workloads.models import find_model
 
@@ -83,9 +84,20 @@ def test_long_lists_of_wrong_items_are_few_errors(document, field, value):
     assert 0 < sum(error["loc"][0] == field for error in refusal.value.errors()) < 5
 
 
+def test_traces_of_many_events_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(kineto, "MAX_TRACE_EVENTS", 50_000)
+    content = gzip.compress(b'{"traceEvents": [1' + b",1" * 50_000 + b"]}", 1)
+    assert "must have at most 50000 events" in attempt("pytorch-trace", tmp_path / "trace.json.gz", content)
+
+
 def test_traces_of_many_values_are_refused(tmp_path):
-    content = gzip.compress(b'{"traceEvents": [1' + b",1" * 5_000_000 + b"]}", 1)
-    assert "must have at most 5000000 events" in attempt("pytorch-trace", tmp_path / "trace.json.gz", content)
+    content = gzip.compress(b'{"traceEvents": [1' + b",1" * kineto.MAX_TRACE_VALUES + b"]}", 1)
+    assert "must hold at most 50000000 values" in attempt("pytorch-trace", tmp_path / "trace.json.gz", content)
+
+
+def test_an_event_of_a_trace_may_not_fill_the_memory(tmp_path):
+    content = b'{"traceEvents": [{"a": [1' + b",1" * 5_000_000 + b"]}]}"
+    assert "an event of more than 8388608 characters" in attempt("pytorch-trace", tmp_path / "trace.json", content)
 
 
 def test_logs_of_many_buckets_are_refused(tmp_path):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from formulations.device_shares import DeviceShares, share
+from formulations.device_shares import DeviceShares, least_time, share
 from themis_opt.base.documents import schema_text
 from themis_opt.base.units import Bytes, BytesPerSecond
 from themis_opt.problem.catalog import read_model
@@ -79,15 +79,7 @@ class DeviceDesign:
         """Seconds with equal bandwidth for all and parameters that fit it: only those are divided well."""
         counts, speeds, channels, memories = self.problem.figures
         received = channels * self.problem.bandwidth * counts / counts.sum()
-        rates = speeds * received / (received + speeds)
-        low, high = 0.0, float(self.problem.parameters / rates.min())
-        while np.minimum(memories, high * rates).sum() < self.problem.parameters:
-            high *= 2
-        for _ in range(100):
-            middle = (low + high) / 2
-            enough = np.minimum(memories, middle * rates).sum() >= self.problem.parameters
-            low, high = (low, middle) if enough else (middle, high)
-        return high
+        return least_time(speeds * received / (received + speeds), memories, float(self.problem.parameters))
 
     @property
     def verdict(self) -> str:

@@ -31,7 +31,7 @@ Places = dict[str, tuple[float, float]]
 
 
 def draw_network(network: GraphNetwork, path: Path) -> None:
-    """Draw a network, each bandwidth in a colour of its own.
+    """Draw a network, each bandwidth in another colour.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Measured times, from logs of nccl-tests, the NCCL Inspector, PyTorch and our own runs.
+"""Measured times, from logs of nccl-tests, the NCCL Inspector, PyTorch and ``run``.
 
 Logs of rccl-tests look like those of nccl-tests.  Of PyTorch there are traces of its profiler, and the flight recorder
 (``TORCH_NCCL_TRACE_BUFFER_SIZE``, ``TORCH_NCCL_ENABLE_TIMING=1``, as JSON), whose entries have sizes of tensors and a

@@ -19,7 +19,7 @@ class ComputeTask(Model):
 
     `after` names tasks of the same iteration that come first; `parameter_bytes` is the memory that it claims on
     each NPU for as long as training lasts; `activation_bytes` what it keeps from its start to the end of the task
-    `freed_after`, its own by default, or of that task in the next iteration; `stage` is that of a pipeline whose NPUs
+    `freed_after`, itself by default, or of that task in the next iteration; `stage` is that of a pipeline whose NPUs
     run it.
     """
 

@@ -123,7 +123,7 @@ def verdict(rows: Sequence[Beside]) -> tuple[str, ...]:
 
 
 def _problem(instance: Instance, measurement: Measurement) -> Instance:
-    """What was measured, as a problem of its own on the network."""
+    """What was measured, as a separate problem on the network."""
     network, npus, size = instance.network, measurement.num_npus, measurement.size
     dimensions = None if npus == network.num_npus else dimensions_by_size(npus, network)
     if dimensions is None and npus != network.num_npus:

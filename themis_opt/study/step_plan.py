@@ -61,7 +61,7 @@ class StepPlan:
         return sorted(temporary, key=lambda launch: _need(instance, launch))
 
     def distances(self) -> list[int]:
-        """For every gather how many are used from when it leaves until its own use."""
+        """For every gather how many are used from when it leaves until its use."""
         tasks = len(self.instance.tasks)
         uses = [_need(self.instance, launch) for launch in self.gathers]
         round_and_round = [use - tasks for use in uses] + uses

@@ -18,7 +18,7 @@ class EncoderDecoder:
     `layers`: of the encoder and of the decoder.
     `heads`, `head`: heads of attention, and their size.
     `inner`: width of a feed-forward layer.
-    `buckets`: distances with a bias of their own.
+    `buckets`: distances that have a bias each.
     `gated`: whether feed-forward layers have three matrices.
     `tied`: whether the output projection has the weights of the embedding.
     """

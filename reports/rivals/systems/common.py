@@ -47,7 +47,7 @@ def run(instance: Instance, policy: str = BUSY) -> Schedule:
 
 
 def measured(what: str, instance: Instance, policy: str = BUSY, **more: Any) -> Row:
-    """Times of one batch, in milliseconds, and the gap to the instance's own bound."""
+    """Times of one batch, in milliseconds, and the gap to the bound of the instance."""
     schedule, steps = run(instance, policy), instance.steps
     least = max(bounds(instance).values())
     assert schedule.makespan >= least * (1 - 1e-9), what

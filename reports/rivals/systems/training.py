@@ -99,7 +99,7 @@ def dct() -> Iterator[Row]:
 
 
 def local() -> Iterator[Row]:
-    """Local updates: blocks with losses of their own."""
+    """Local updates: blocks with separate losses."""
     for blocks in (1, 2, 4, 8):
         yield measured(f"ResNet-50, {blocks} blocks", made("resnet-50", V100, local_blocks=blocks))
     yield measured("ResNet-50, one loss", made("resnet-50", V100), "ddp/hourglass")

@@ -24,6 +24,7 @@ from themis_opt.problem.phases import CollectiveKind, Phase
 from themis_opt.problem.wiring import blocks_sent, steps
 
 SYSTEM_COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
+ALL_TO_ALL = "all-to-all-implementation"
 NATIVE = tuple(f"{collective}-implementation" for collective in SYSTEM_COLLECTIVES)
 CUSTOM = tuple(f"{name}-custom" for name in NATIVE)
 USED = ("endpoint-delay", "active-chunks-per-dimension", "preferred-dataset-splits", "local-mem-bw", "peak-perf")
@@ -76,7 +77,7 @@ def _read(sources: Sequence[Source]) -> Part:
     notes = tuple(_notes(document, chosen))
     return Part(
         change=lambda machine: executed(source, machine, chosen, numbers),
-        finish=lambda instance: _as_exchanged(instance, chosen, by_collective.get(NATIVE[-1], ())),
+        finish=lambda instance: _as_exchanged(instance, chosen, by_collective.get(ALL_TO_ALL, ())),
         notes=notes,
     )
 

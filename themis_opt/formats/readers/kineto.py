@@ -14,6 +14,7 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -35,6 +36,7 @@ STEP = re.compile(r"ProfilerStep#(\d+)")
 STEP_MARKS = ("gpu_user_annotation", "user_annotation")
 MAX_TRACE_EVENTS = 5_000_000
 MAX_TRACE_VALUES = 10 * MAX_VALUES  # events are parsed one by one
+MAX_EVENT_LENGTH = 8 * 2**20  # characters of an event: its values take up to twenty times as much memory
 MAX_KEPT = 1_000_000
 
 NCCL_KINDS: Mapping[str, CollectiveKind] = {
@@ -104,14 +106,11 @@ def events(source: Source) -> Iterator[Mapping[str, Any]]:
     opening = re.compile(r'"traceEvents"\s*:\s*\[\s*').search(text)
     if opening is None:
         raise source.error("must hold a list 'traceEvents'")
-    decoder, place, separator = json.JSONDecoder(), opening.end(), re.compile(r"\s*(,|\])\s*")
+    parts, place, separator = _Parts(source, text), opening.end(), re.compile(r"\s*(,|\])\s*")
     for _ in range(MAX_TRACE_EVENTS):
         if text.startswith("]", place):
             return
-        try:
-            event, place = decoder.raw_decode(text, place)
-        except (ValueError, RecursionError):
-            raise source.error(f"not JSON at character {place} of its events") from None
+        event, place = parts.value(place)
         if isinstance(event, dict):
             yield event
         match = separator.match(text, place)
@@ -121,6 +120,26 @@ def events(source: Source) -> Iterator[Mapping[str, Any]]:
             return
         place = match.end()
     raise source.error(f"must have at most {MAX_TRACE_EVENTS} events")
+
+
+class _Parts:
+    """A long JSON text that is parsed in parts, so that no value in it can fill the memory."""
+
+    def __init__(self, source: Source, text: str) -> None:
+        self._source, self._text, self._decode = source, text, json.JSONDecoder().raw_decode
+        self._part, self._begin = "", 0
+
+    def value(self, place: int) -> tuple[Any, int]:
+        """The value at a place, and where it ends. Raises InputError if it is none, or too long."""
+        for is_fresh in (False, True):
+            if is_fresh:
+                self._part, self._begin = self._text[place : place + MAX_EVENT_LENGTH], place
+            with suppress(ValueError, RecursionError):
+                value, end = self._decode(self._part, place - self._begin)
+                if end < len(self._part) or self._begin + end == len(self._text):
+                    return value, self._begin + end
+        rule = f"not JSON at character {place} of its events, or an event of more than {MAX_EVENT_LENGTH} characters"
+        raise self._source.error(rule)
 
 
 def _span(source: Source, event: Mapping[str, Any]) -> Span:

@@ -17,7 +17,7 @@ BLOCK = re.compile(r"^.*?\d+")
 class BlockBuckets(Launching):
     """Fuse what belongs to one block of layers, and launch it when the last part is ready.
 
-    A block is what the names of tensors say up to their first number; tensors without one are blocks of their own.
+    A block is what the names of tensors say up to their first number; each tensor without one is a block.
     This is what is written by hand for a transformer: https://github.com/pytorch/pytorch/issues/184236.
     """
 
