@@ -31,7 +31,7 @@ Method
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ortools.linear_solver import pywraplp
@@ -72,12 +72,15 @@ class SharedRoots:
         Data of each root.
     reduce, broadcast : dict
         Capacity of each arc for trees into roots, and out of them.
+    lengths : dict
+        Duals of (1): with other capacities, as alike in both directions, no throughput is above their weighted sum.
     """
 
     throughput: float
     shares: Shares
     reduce: Loads
     broadcast: Loads
+    lengths: Loads
 
 
 @dataclass(frozen=True)
@@ -114,13 +117,15 @@ class _RootProgramme:
         is_mirrored = graph.is_symmetric and sums == copies
         self._into = self._out if is_mirrored else _Side(self._solver, graph.reversed, roots, "into", sums)
         self._sides = list(dict.fromkeys((self._out, self._into)))
-        self.capacity_rows()
+        self._capacity = self.capacity_rows()
         self.objective(spread)
 
-    def capacity_rows(self) -> None:
+    def capacity_rows(self) -> dict[tuple[int, int], pywraplp.Constraint]:
         """(1) Both kinds of trees share an arc."""
-        for arc, capacity in self._graph.arcs.items():
-            self._solver.Add(self._into.loads[arc[::-1]] + self._out.loads[arc] <= capacity / self._scale)
+        return {
+            arc: self._solver.Add(self._into.loads[arc[::-1]] + self._out.loads[arc] <= capacity / self._scale)
+            for arc, capacity in self._graph.arcs.items()
+        }
 
     def objective(self, spread: bool) -> None:
         """Throughput; where it does not matter, large shares of all roots and much capacity."""
@@ -172,7 +177,8 @@ class _RootProgramme:
             {arc: max(value, 0.0) * self._scale for arc, value in zip(side.loads, side.values(), strict=True)}
             for side in (self._out, self._into)
         )
-        return SharedRoots(sum(shares.values()), shares, reversed_arcs(into), out)
+        lengths = {arc: max(row.dual_value(), 0.0) for arc, row in self._capacity.items()}
+        return SharedRoots(sum(shares.values()), shares, reversed_arcs(into), out, lengths)
 
 
 class _Side:
@@ -245,7 +251,7 @@ def whole_shares(graph: CapacityGraph, solution: SharedRoots, spanned: Sequence[
 
 def _blurred(solution: SharedRoots) -> SharedRoots:
     """The solution with a throughput that has no small denominator, so that it is rounded."""
-    return SharedRoots(math.inf, solution.shares, solution.reduce, solution.broadcast)
+    return replace(solution, throughput=math.inf)
 
 
 def _most_units(units: dict[int, int], fits: Callable[[dict[int, int]], bool]) -> dict[int, int]:
@@ -294,18 +300,29 @@ def partition_throughput(graph: CapacityGraph, parts: Iterable[frozenset[int]]) 
     .. math:: X \le \Big( \sum_{e\ \text{between parts of terminals}} b_e
         + \tfrac12 \sum_{e\ \text{at parts of switches}} b_e \Big) \Big/ 2 (m - 1)
     """
+    lengths = partition_lengths(graph, parts)
+    return sum((graph.arcs[arc] * length for arc, length in lengths.items()), Fraction(0))
+
+
+def partition_lengths(graph: CapacityGraph, parts: Iterable[frozenset[int]]) -> dict[tuple[int, int], Fraction]:
+    """What a unit of each capacity adds to the throughput that a partition allows, where it adds something."""
     part_of = {node: number for number, part in enumerate(parts) for node in part}
     inhabited = {part_of[terminal] for terminal in graph.terminals}
-    crossing = Fraction(0)
-    for (tail, head), capacity in graph.arcs.items():
-        if part_of[tail] != part_of[head]:
-            is_direct = {part_of[tail], part_of[head]} <= inhabited
-            crossing += capacity if is_direct else Fraction(capacity, 2)
-    return crossing / (2 * (len(inhabited) - 1))
+    each = Fraction(1, 2 * (len(inhabited) - 1))
+    return {
+        (tail, head): each if {part_of[tail], part_of[head]} <= inhabited else each / 2
+        for tail, head in graph.arcs
+        if part_of[tail] != part_of[head]
+    }
 
 
 def partition_bound(graph: CapacityGraph) -> Fraction:
-    """The least of some partitions: parts are what links of more than some capacity join.
+    """The least throughput of some partitions."""
+    return partition_throughput(graph, worst_partition(graph))
+
+
+def worst_partition(graph: CapacityGraph) -> frozenset[frozenset[int]]:
+    """The worst of some partitions: parts are what links of more than some capacity join.
 
     Of these links once all count, once those between nodes of one sort, and once those between terminals.
     """
@@ -321,7 +338,7 @@ def partition_bound(graph: CapacityGraph) -> Fraction:
         for arcs in links
     }
     inhabited = [parts for parts in partitions if sum(not part.isdisjoint(graph.terminals) for part in parts) > 1]
-    return min(partition_throughput(graph, parts) for parts in inhabited)
+    return min(inhabited, key=lambda parts: partition_throughput(graph, parts))
 
 
 def _joined(graph: CapacityGraph, arcs: Iterable[tuple[int, int]]) -> frozenset[frozenset[int]]:

@@ -16,7 +16,7 @@ from themis_opt.graphs.network import load_graph
 from themis_opt.graphs.rivals import ring_plan
 from themis_opt.graphs.schedule_file import schedule_text
 from themis_opt.graphs.simulation import simulate_graph
-from themis_opt.problem.catalog import shipped_graphs, shipped_pipelines
+from themis_opt.problem.catalog import is_graph, shipped_graphs, shipped_pipelines
 from themis_opt.schedules.schedule_file import schedule_document
 
 REPORTS = sorted(Path(__file__).parents[2].joinpath("reports").glob("*/experiment.toml"))
@@ -40,13 +40,15 @@ def documents(kind):
     trained = themis_opt.load("v100-256.resnet-50")
     iteration = themis_opt.simulate(trained, themis_opt.make_policy("fused/baseline+fifo")(trained))
     small_graph = load_graph(shipped_graphs()["dgx1.all_gather.1GB"])
+    designs = [json.loads(path.read_text(encoding="utf-8")) for path in shipped_problems().values()]
     times = {"forward": "1 us", "weight_gradient": "1 us", "input_gradient": "0 s"}
     made = {
         "experiment": [tomllib.loads(path.read_text(encoding="utf-8")) for path in REPORTS],
         "schedule": [schedule_document(schedule), schedule_document(iteration)],
         "order": [json.loads(order_json(schedule))],
         "times": [{"layers": {"conv1": times}}],
-        "design": [json.loads(path.read_text(encoding="utf-8")) for path in shipped_problems().values()],
+        "design": [problem for problem in designs if not is_graph(problem)],
+        "graph-design": [problem for problem in designs if is_graph(problem)],
         "devices": [documented_devices()],
         "pipeline": [json.loads(path.read_text(encoding="utf-8")) for path in shipped_pipelines().values()],
         "graph": [json.loads(path.read_text(encoding="utf-8")) for path in shipped_graphs().values()],

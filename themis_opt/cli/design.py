@@ -12,7 +12,9 @@ from themis_opt.cli import options
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.designing.design import Design
+    from themis_opt.designing.graph_design import GraphDesign
 
+ALL_READINGS = "fixed,free,simulated"
 LEAST_PRICE = 1e-3  # picoseconds for each GB/s or dollar below which a price is noise
 SUMMARY: "ShownColumns" = {
     "reading": ("minimised", "text"),
@@ -38,6 +40,22 @@ DIMENSIONS: "ShownColumns" = {
     "provisioned": ("beside the one before", "text"),
 }
 
+LINK_GROUPS: "ShownColumns" = {
+    "links": ("links", "text"),
+    "count": ("count", "count"),
+    "bandwidth": ("bandwidth", "bandwidth"),
+    "dollars": ("dollars", "text"),
+    "saved": ("one more GB/s of each saves", "text"),
+}
+
+GRAPH_PARTS: "ShownColumns" = {
+    "collective": ("collective", "text"),
+    "weight": ("weight", "text"),
+    "time_ns": ("trees and flows need", "time"),
+    "simulated_ns": ("trees take", "time"),
+    "deciding": ("what decides", "text"),
+}
+
 DEVICE_SHARES: "ShownColumns" = {
     "device": ("device", "text"),
     "count": ("count", "count"),
@@ -50,7 +68,7 @@ def design(
     source: Annotated[str, Argument(help="Design problem: a file, or the name of a shipped one.", metavar="PROBLEM")],
     readings: Annotated[
         str, Option(help="What to minimise, with commas between: fixed, free, simulated.")
-    ] = "fixed,free,simulated",
+    ] = ALL_READINGS,
     policy: Annotated[
         str | None, Option(help="Policy that simulates; hourglass, and baseline where the order is fixed.")
     ] = None,
@@ -62,10 +80,18 @@ def design(
 ) -> None:
     """Find the bandwidths of a network that make its workloads fastest, with a proof that none do better."""
     from themis_opt.designing.problem import find_problem, load_problem
+    from themis_opt.problem.catalog import is_graph
 
     path = find_problem(source)
-    if _is_of_devices(path):
+    document = _document(path)
+    if document.get("format") == "themis-opt/devices/1":
         _design_devices(path, output, as_json=as_json)
+        return
+    if is_graph(document):
+        given = {"readings": readings != ALL_READINGS, "policy": policy, "pareto": front}
+        for name in (name for name, value in given.items() if value):
+            raise InputError("is not for graphs: bounds of any algorithm are minimised", field=f"--{name}")
+        _design_graph(path, output, as_json=as_json)
         return
     problem = load_problem(path)
 
@@ -86,11 +112,53 @@ def design(
     _print(designs, points)
 
 
-def _is_of_devices(path: Path) -> bool:
+def _document(path: Path) -> "dict[str, Any]":
     from themis_opt.base.documents import read_json
-    from themis_opt.designing.devices import DEVICES_FORMAT
 
-    return read_json(path).get("format") == DEVICES_FORMAT
+    return read_json(path)
+
+
+def _design_graph(path: Path, output: Path | None, *, as_json: bool) -> None:
+    """Divide bandwidth among the links of a graph."""
+    from themis_opt.cli.printing import print_json, print_rows, say_all
+    from themis_opt.designing.graph_design import design_graph
+    from themis_opt.designing.graph_problem import load_graph_problem
+
+    answer = design_graph(load_graph_problem(path))
+    if output is not None:
+        _write_graph(output, answer)
+    if as_json:
+        print_json({"problem": answer.problem.name} | answer.document())
+        return
+    say_all(answer.verdict)
+    title = answer.problem.name or "design"
+    rows = [
+        row | {"dollars": f"{row['money']:,.0f}", "saved": _saved_in_words(row["saved_ns_per_gb_per_s"])}
+        for row in answer.rows()
+    ]
+    shown = {name: how for name, how in LINK_GROUPS.items() if answer.money or name != "dollars"}
+    print_rows(f"{title}: bandwidth of each link", rows, shown)
+    parts = [row | {"deciding": "; ".join(row["deciding"])} for row in answer.part_rows()]
+    print_rows("collectives", parts, GRAPH_PARTS)
+    _print_prices([({}, answer.constraint_prices)])
+
+
+def _write_graph(folder: Path, answer: "GraphDesign") -> None:
+    """Write the collectives on the network, its picture, and the answer."""
+    import json
+
+    from themis_opt.base.documents import make_folder, write_atomically
+    from themis_opt.cli.printing import tell_files
+    from themis_opt.formats.graph_pictures import draw_network
+    from themis_opt.graphs.network import graph_text
+
+    make_folder(folder)
+    written = {f"{name}.json": graph_text(instance) for name, instance in answer.instances().items()}
+    written["design.json"] = json.dumps(answer.document(), indent=2) + "\n"
+    for name, text in written.items():
+        write_atomically(folder / name, text)
+    draw_network(answer.network, folder / "network.svg")
+    tell_files(folder / name for name in [*written, "network.svg"])
 
 
 def _design_devices(path: Path, output: Path | None, *, as_json: bool) -> None:
@@ -127,19 +195,32 @@ def _print(designs: "Sequence[Design]", points: "Sequence[Design]") -> None:
     print_rows(f"{title}: {len(designs)} designs", [_summary(answer) for answer in designs], SUMMARY)
     for answer in designs:
         print_rows(f"minimised: {answer.reading}", [_readable(row) for row in answer.rows()], _used(DIMENSIONS, answer))
-    prices = [
-        {"minimised": answer.reading, "constraint": text, "saved": _price_in_words(price)}
-        for answer in designs
-        for text, price in answer.constraint_prices.items()
-    ]
-    if prices:
-        per = "one more GB/s or dollar saves"
-        heads = {"minimised": ("minimised", "text"), "constraint": ("constraint", "text"), "saved": (per, "text")}
-        print_rows("shadow prices", prices, heads)  # type: ignore[arg-type]
+    _print_prices([({"minimised": answer.reading}, answer.constraint_prices) for answer in designs])
     if points:
         best = min(points, key=lambda point: point.time * (point.money or point.bandwidths.sum()))
         rows = [_summary(point) | {"note": "least time x budget" if point is best else ""} for point in points]
         print_rows("front", rows, {**SUMMARY, "note": ("", "text")})
+
+
+def _print_prices(answers: "Sequence[tuple[dict[str, str], dict[str, float]]]") -> None:
+    """Shadow prices of constraints, each answer with what stands before them."""
+    from themis_opt.cli.printing import print_rows
+
+    rows = [
+        head | {"constraint": text, "saved": _price_in_words(price)}
+        for head, prices in answers
+        for text, price in prices.items()
+    ]
+    if rows:
+        titles = {"constraint": "constraint", "saved": "one more GB/s or dollar saves"}
+        shown: ShownColumns = {name: (titles.get(name, name), "text") for name in rows[0]}
+        print_rows("shadow prices", rows, shown)
+
+
+def _saved_in_words(nanoseconds: float) -> str:
+    from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
+
+    return _price_in_words(nanoseconds * PICOSECONDS_PER_NANOSECOND)
 
 
 def _used(shown: "ShownColumns", answer: "Design") -> "ShownColumns":
@@ -156,13 +237,11 @@ def _summary(answer: "Design") -> dict[str, Any]:
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
-    from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
-
     factor = f" {row['provisioned_factor']:.3g}x" if row["provisioned"].endswith("provisioned") else ""
     return row | {
         "links": str(row["links"] or "-"),
         "dollars": f"{row['money']:,.0f}",
-        "saved": _price_in_words(row["saved_ns_per_gb_per_s"] * PICOSECONDS_PER_NANOSECOND),
+        "saved": _saved_in_words(row["saved_ns_per_gb_per_s"]),
         "provisioned": row["provisioned"] + factor,
     }
 

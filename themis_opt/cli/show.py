@@ -11,8 +11,9 @@ from typer import Argument, Option
 from themis_opt.cli import graphs, options
 
 FileKind = Literal[
-    "instance", "experiment", "schedule", "order", "times", "design", "devices", "pipeline", "graph", "graph-schedule"
-]
+    "instance", "experiment", "schedule", "order", "times", "design", "graph-design", "devices", "pipeline", "graph",
+    "graph-schedule",
+]  # fmt: skip
 
 SCHEMAS: Mapping[str, str] = {
     "instance": "themis_opt.problem.schema:shipped_schema",
@@ -21,6 +22,7 @@ SCHEMAS: Mapping[str, str] = {
     "order": "themis_opt.formats.flat_exports:order_schema",
     "times": "themis_opt.workloads.timing:times_schema",
     "design": "themis_opt.designing.problem:problem_schema",
+    "graph-design": "themis_opt.designing.graph_problem:graph_problem_schema",
     "devices": "themis_opt.designing.devices:devices_schema",
     "pipeline": "themis_opt.pipelines.files:pipeline_schema",
     "graph": "themis_opt.graphs.network:graph_schema",

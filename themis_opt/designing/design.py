@@ -321,7 +321,7 @@ def _data(problem: DesignProblem, groups: tuple[Any, ...]) -> AllocationData:
         least.append(fixed or (links.least * links.rate if links else dimension.least))
         most.append(fixed or (links.most * links.rate if links else dimension.most or math.inf))
         units.append(links.rate if links else 0.0)
-    limits = _limits(least, most, rows)
+    limits = tightened(least, most, rows)
     for name, needed, limit in zip(problem.network.dimension_names, least, limits, strict=True):
         if limit == math.inf:
             raise InputError("nothing limits its bandwidth: give it 'most' or 'links', or a budget", field=name)
@@ -333,7 +333,7 @@ def _data(problem: DesignProblem, groups: tuple[Any, ...]) -> AllocationData:
     return AllocationData(groups, rows, tuple(least), tuple(limits), tuple(units))
 
 
-def _limits(least: Sequence[float], most: Sequence[float], rows: Sequence[LinearRow]) -> list[float]:
+def tightened(least: Sequence[float], most: Sequence[float], rows: Sequence[LinearRow]) -> list[float]:
     """The largest rates that rows allow, one row at a time, as often as they change something."""
     limits = list(most)
     for _ in range(len(limits) + 1):
@@ -393,11 +393,12 @@ def _around(
     moves = [sign * unit * np.eye(len(rates))[k] for k, unit in enumerate(data.units) if unit for sign in (1, -1)]
     for one in [np.zeros(len(rates)), *moves]:
         for other in moves:
-            if _obeys(data, rates + one + other) and np.any(one + other):
+            if obeys(data, rates + one + other) and np.any(one + other):
                 yield rates + one + other
 
 
-def _obeys(data: AllocationData, rates: FloatArray) -> bool:
+def obeys(data: AllocationData, rates: FloatArray) -> bool:
+    """Whether rates are within all limits and constraints, up to rounding."""
     slack = 1e-9 * max(data.most)
     if (rates < np.array(data.least) - slack).any() or (rates > np.array(data.most) + slack).any():
         return False

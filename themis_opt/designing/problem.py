@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from themis_opt.base.documents import schema_text
+from themis_opt.base.documents import read_json, schema_text
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import BytesPerSecond, parse_bandwidth
 from themis_opt.formats.readers.registry import load
-from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, locate, read_model
+from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, is_graph, locate, read_model
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_DIMENSIONS, Count, FieldError, Model, located
@@ -279,7 +279,11 @@ def load_problem(source: str | Path) -> DesignProblem:
 
     Raises InputError if there is none, or it breaks a rule; the message names file, field, value and rule.
     """
-    return read_model(find_problem(source), DesignProblem, FORMAT)
+    path = find_problem(source)
+    if is_graph(read_json(path)):
+        rule = "is a graph: design_graph of themis_opt.designing.graph_design takes it"
+        raise InputError(rule, field="network", source=str(path))
+    return read_model(path, DesignProblem, FORMAT)
 
 
 def find_problem(source: str | Path) -> Path:

@@ -64,20 +64,24 @@ def draw_network(network: GraphNetwork, path: Path) -> None:
 def _draw_nodes(axes: Axes, network: GraphNetwork, places: Places) -> None:
     few = len(network.nodes) <= MOST_NAMED_NODES
     for kind, colour, marker in (("npu", NPU_COLOUR, "o"), ("switch", SWITCH_COLOUR, "s")):
-        points = [places[node.name] for node in network.nodes if node.kind == kind]
+        points = [places[node.name] for node in network.nodes if node.kind == kind and node.name in places]
         if points:
             size = 260 if few else 40
             x, y = zip(*points, strict=True)
             axes.scatter(x, y, s=size, c=colour, marker=marker, edgecolors="white", zorder=3)
     slant = 60 if len(network.nodes) > MOST_BANDWIDTH_LABELS / 2 else 0
-    for node in network.nodes if few else ():
+    for name, place in places.items() if few else ():
         shift: Any = {"xytext": (0, -12), "textcoords": "offset points"}
-        axes.annotate(node.name, places[node.name], **shift, fontsize=6.5, ha="center", va="top", rotation=slant)
+        axes.annotate(name, place, **shift, fontsize=6.5, ha="center", va="top", rotation=slant)
 
 
 def _places(network: GraphNetwork) -> Places:
-    """NPUs in a row, with switches above and below, where all links lead from row to row; else by distances."""
+    """NPUs in a row, with switches above and below, where all links lead from row to row; else by distances.
+
+    Switches without links have no place.
+    """
     graph = network.graph.to_undirected()
+    graph.remove_nodes_from(list(nx.isolates(graph)))
     heights = _heights(graph, network)
     if all(heights[a] != heights[b] for a, b in graph.edges):
         return _rows(graph, network, heights)

@@ -57,7 +57,7 @@ def graph_bounds(instance: GraphInstance) -> dict[str, GraphBound]:
             for bound in graph_bounds(single).values()
         }
         return {"loads": _load_bound(instance)} | {name: replace(bound, name=name) for name, bound in singles.items()}
-    bounds = (*_volume_bounds(instance), _latency_bound(instance), *_arrival_bounds(instance))
+    bounds = (*_volume_bounds(instance), latency_bound(instance), *_arrival_bounds(instance))
     return {bound.name: bound for bound in bounds}
 
 
@@ -148,7 +148,7 @@ def _worst_cut(network: GraphNetwork, *, turned: bool) -> WorstCut:
     return worst_cut(network.capacities.reversed if turned else network.capacities)
 
 
-def _latency_bound(instance: GraphInstance) -> GraphBound:
+def latency_bound(instance: GraphInstance) -> GraphBound:
     """What the last byte of the farthest NPU takes: all NPUs influence all, or the root does, or all do the root."""
     network = instance.network
     npus = network.capacities.terminals

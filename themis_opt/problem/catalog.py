@@ -46,7 +46,8 @@ def library_instances() -> dict[str, Path]:
 
 def shipped_graphs() -> dict[str, Path]:
     """Files of the shipped instances whose networks are graphs, by name, such as ``dgx1.all_gather.1GB``."""
-    return {path.name.removesuffix(".json"): path for path in sorted(GRAPHS.glob("*.json"))}
+    files = (path for path in sorted(GRAPHS.glob("*.json")) if not path.name.endswith(DESIGN_SUFFIX))
+    return {path.name.removesuffix(".json"): path for path in files}
 
 
 def all_shipped() -> dict[str, Path]:

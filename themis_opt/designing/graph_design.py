@@ -1,0 +1,340 @@
+"""Designing a graph: the bandwidths of its links that make collectives fastest, against bounds of any algorithm.
+
+The programme is that of :mod:`formulations.allocation`, with the pieces of :mod:`themis_opt.designing.graph_times`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from formulations.allocation import (
+    Allocation,
+    AllocationData,
+    Group,
+    Infeasible,
+    LinearRow,
+    Piece,
+    allocate,
+    extreme_rates,
+)
+from themis_opt.base.arrays import FloatArray
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_bandwidth, format_duration, format_percent, nanoseconds
+from themis_opt.designing.design import BANDWIDTH_BUDGET, MONEY_BUDGET, obeys, tightened
+from themis_opt.designing.graph_problem import GraphDesignProblem
+from themis_opt.designing.graph_times import GraphPart, TimeLimit, Wiring
+from themis_opt.designing.problem import DOLLARS_PER
+from themis_opt.graphs.bounds import graph_bounds
+from themis_opt.graphs.comparison import compare_graph
+from themis_opt.graphs.network import GraphInstance, GraphNetwork
+from themis_opt.graphs.simulation import GraphSchedule
+
+KEPT_DIGITS = 7
+"""Digits of the largest bandwidth that are kept: capacities are whole numbers in exact flows."""
+
+DECIDES = 1e-5
+"""Share by which a limit may be below the time of a collective and count as what decides."""
+
+WORTH_SAYING_EVEN = 1.005
+"""Multiple of the time from which equal bandwidths are spoken of."""
+
+MOST_DECIDING = 4
+"""Limits of a collective that are named."""
+
+
+@dataclass(frozen=True, eq=False)
+class GraphDesign:
+    """Bandwidths for the links of a graph.
+
+    Attributes
+    ----------
+    problem : GraphDesignProblem
+    bandwidths : dict
+        Bytes per second of each link of a group; 0 where none is built.
+    bound : float
+        Picoseconds: no algorithm is faster on any bandwidths within the constraints.
+    allocation : Allocation
+        The solution of the programme of trees and flows, with its shadow prices.
+    parts : tuple of GraphPart
+    deciding : tuple of tuple of str
+        For each part what limits it, in words.
+    """
+
+    problem: GraphDesignProblem
+    bandwidths: dict[str, float]
+    bound: float
+    allocation: Allocation
+    parts: tuple[GraphPart, ...]
+    deciding: tuple[tuple[str, ...], ...]
+
+    @cached_property
+    def network(self) -> GraphNetwork:
+        """The network with these bandwidths."""
+        return self.problem.network.at(self.bandwidths)
+
+    def instances(self) -> dict[str, GraphInstance]:
+        """The collectives on the network, by name."""
+        return {part.name: part.instance.on(self.network) for part in self.parts}
+
+    @cached_property
+    def times(self) -> tuple[float, ...]:
+        """Picoseconds that trees and flows need for each part."""
+        return tuple(_time(instance) for instance in self.instances().values())
+
+    @property
+    def time(self) -> float:
+        """What is minimised, at what trees and flows need."""
+        return self._total(self.times)
+
+    @property
+    def gap(self) -> float:
+        """How far that may be from the best possible, as a fraction of it."""
+        return max(self.time / self.bound - 1, 0.0)
+
+    @cached_property
+    def schedules(self) -> tuple[GraphSchedule, ...]:
+        """Validated schedules of trees."""
+        return tuple(compare_graph(instance, ["trees"]).best.schedule for instance in self.instances().values())
+
+    @property
+    def simulated(self) -> float:
+        """What is minimised, for these schedules."""
+        return self._total([schedule.makespan for schedule in self.schedules])
+
+    @cached_property
+    def even_time(self) -> float | None:
+        """The same for equal bandwidths of all links, as large as the constraints allow; None if they allow none."""
+        data = _data(self.problem, self.parts[0].wiring, ())
+        rate = _even_rate(data, len(self.bandwidths))
+        if rate is None:
+            return None
+        network = self.problem.network.at(dict.fromkeys(self.bandwidths, _rounded(rate, rate)))
+        return self._total([_time(part.instance.on(network)) for part in self.parts])
+
+    @property
+    def money(self) -> float:
+        """Dollars for all links that were sought."""
+        return float(
+            sum(price * rate for price, rate in zip(_dollars(self.problem), self.bandwidths.values(), strict=True))
+        )
+
+    @property
+    def constraint_prices(self) -> dict[str, float]:
+        """Picoseconds saved by one more GB/s, or one more dollar, in every constraint."""
+        pairs = zip(_named_rows(self.problem), self.allocation.row_prices, strict=True)
+        return {text: price if text == MONEY_BUDGET else price * DOLLARS_PER for text, price in pairs}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each group; bandwidths in bytes per second."""
+        figures = zip(self.bandwidths.items(), _dollars(self.problem), self.allocation.rate_prices, strict=False)
+        return [
+            {
+                "links": name,
+                "count": len(self.problem.network.members[name]),
+                "bandwidth": rate,
+                "money": price * rate,
+                "saved_ns_per_gb_per_s": nanoseconds(saved * DOLLARS_PER),
+            }
+            for (name, rate), price, saved in figures
+        ]
+
+    def part_rows(self) -> list[dict[str, Any]]:
+        """One row for each collective; times in nanoseconds."""
+        columns = zip(self.parts, self.times, self.schedules, self.deciding, strict=True)
+        return [
+            {
+                "collective": part.name,
+                "weight": part.weight,
+                "time_ns": nanoseconds(time),
+                "simulated_ns": nanoseconds(schedule.makespan),
+                "deciding": list(words),
+            }
+            for part, time, schedule, words in columns
+        ]
+
+    def document(self) -> dict[str, Any]:
+        """Everything, as JSON has it."""
+        even = self.even_time
+        return {
+            "minimised": self.problem.minimise,
+            "time_ns": nanoseconds(self.time),
+            "bound_ns": nanoseconds(self.bound),
+            "gap": self.gap,
+            "simulated_ns": nanoseconds(self.simulated),
+            "even_ns": None if even is None else nanoseconds(even),
+            "money": self.money,
+            "links": self.rows(),
+            "collectives": self.part_rows(),
+            "constraints": [
+                {"constraint": text, "saved_ns": nanoseconds(p)} for text, p in self.constraint_prices.items()
+            ],
+        }
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What it comes to, and what decides, in sentences."""
+        need, least = format_duration(self.time), format_duration(self.bound)
+        others = "less" if self.gap < DECIDES else f"less than {least}"
+        above = format_percent(self.simulated / self.bound - 1)
+        lines = [
+            f"The best bandwidths need {need}; no others within the constraints need {others}, with any algorithm.",
+            f"Trees take {format_duration(self.simulated)} there, {above} above what is proven.",
+        ]
+        if self.even_time is not None and self.even_time > self.time * WORTH_SAYING_EVEN:
+            lines.append(f"Equal bandwidths of all links need {self.even_time / self.time:.2f} times as long.")
+        slowest = max(range(len(self.parts)), key=lambda k: self.parts[k].weight * self.times[k])
+        lines.append(f"{self.parts[slowest].name} is limited by {'; '.join(self.deciding[slowest])}.")
+        return tuple(lines)
+
+    def _total(self, times: Sequence[float]) -> float:
+        weighted = [part.weight * time for part, time in zip(self.parts, times, strict=True)]
+        return max(weighted) if self.problem.minimise == "worst" else sum(weighted)
+
+
+def design_graph(problem: GraphDesignProblem) -> GraphDesign:
+    """Find the bandwidths of a graph; of equally good ones the cheapest.
+
+    Raises
+    ------
+    InputError
+        If the problem has no solution, or leaves a bandwidth without limit.
+    """
+    parts = tuple(_parts(problem))
+    allocation, limits = _allocate(problem, parts, trees=True)
+    bound = allocation.bound
+    if any(part.differs for part in parts):
+        bound = min(bound, _allocate(problem, parts, trees=False)[0].bound)
+    largest = float(allocation.rates.max())
+    pairs = zip(problem.group_names, allocation.rates.tolist(), strict=False)
+    least = {name: problem.network.limits(name).least for name in problem.group_names}
+    bandwidths = {name: max(_rounded(rate, largest), least[name]) for name, rate in pairs}
+    deciding = tuple(_deciding(known.values(), allocation.rates) for known in limits)
+    return GraphDesign(problem, bandwidths, bound, allocation, parts, deciding)
+
+
+def _parts(problem: GraphDesignProblem) -> Iterator[GraphPart]:
+    wiring = Wiring(problem)
+    for workload in problem.workloads:
+        for each in workload.collectives:
+            name = workload.name if len(workload.collectives) == 1 else f"{workload.name}.{each.kind.value}"
+            yield GraphPart(name, workload.weight * each.count, problem.instance(wiring.whole, [each]), wiring)
+
+
+def _allocate(
+    problem: GraphDesignProblem, parts: Sequence[GraphPart], *, trees: bool
+) -> tuple[Allocation, list[dict[Piece, TimeLimit]]]:
+    """The best rates, and for each part the limits that were met, by their pieces."""
+    wiring = parts[0].wiring
+    prices = np.array([*_dollars(problem), *([0.0] * (wiring.fixed > 0))])
+    known: list[dict[Piece, TimeLimit]] = [{part.distance.piece: part.distance} for part in parts]
+    refining = [_refining(part, limits, trees=trees) for part, limits in zip(parts, known, strict=True)]
+    try:
+        centre = np.mean(extreme_rates(_data(problem, wiring, ())), axis=0)
+        for refine in refining:
+            refine(centre)
+        return allocate(_data(problem, wiring, _groups(problem, parts, known, refining)), prices), known
+    except Infeasible:
+        raise InputError("no bandwidths obey all constraints", field="constraints") from None
+
+
+def _groups(
+    problem: GraphDesignProblem,
+    parts: Sequence[GraphPart],
+    known: Sequence[Iterable[Piece]],
+    refining: Sequence[Callable[[FloatArray], list[Piece]]],
+) -> tuple[Group, ...]:
+    """A group for each part, or one of all where the worst counts."""
+    if problem.minimise == "sum":
+        columns = zip(parts, known, refining, strict=True)
+        return tuple(Group(part.weight, tuple(pieces), refine) for part, pieces, refine in columns)
+
+    def refine_all(rates: FloatArray) -> list[Piece]:
+        pairs = zip(parts, refining, strict=True)
+        return [_times(piece, part.weight) for part, refine in pairs for piece in refine(rates)]
+
+    first = (_times(piece, part.weight) for part, pieces in zip(parts, known, strict=True) for piece in pieces)
+    return (Group(1.0, tuple(first), refine_all),)
+
+
+def _refining(part: GraphPart, known: dict[Piece, TimeLimit], *, trees: bool) -> Callable[[FloatArray], list[Piece]]:
+    def refine(rates: FloatArray) -> list[Piece]:
+        limits = list(part.limits(rates, trees=trees))
+        known.update((limit.piece, limit) for limit in limits)
+        return [limit.piece for limit in limits]
+
+    return refine
+
+
+def _times(piece: Piece, weight: float) -> Piece:
+    return Piece(piece.work * weight, piece.shares, piece.fixed * weight)
+
+
+def _dollars(problem: GraphDesignProblem) -> list[float]:
+    """Dollars for each byte per second of every group."""
+    members = problem.network.members.items()
+    return [problem.network.limits(name).price * len(links) / DOLLARS_PER for name, links in members]
+
+
+def _named_rows(problem: GraphDesignProblem) -> dict[str, LinearRow]:
+    """The linear constraints by their texts, budgets last."""
+    rows = {row.text: LinearRow(row.coefficients, row.sense, row.limit) for row in problem.rows}
+    if problem.budget.bandwidth is not None:
+        counts = tuple(float(len(links)) for links in problem.network.members.values())
+        rows[BANDWIDTH_BUDGET] = LinearRow(counts, "<=", problem.budget.bandwidth)
+    if problem.budget.money is not None:
+        rows[MONEY_BUDGET] = LinearRow(tuple(_dollars(problem)), "<=", problem.budget.money)
+    return rows
+
+
+def _data(problem: GraphDesignProblem, wiring: Wiring, groups: tuple[Group, ...]) -> AllocationData:
+    """The programme: the rate of each group, and one of all fixed links if there are some."""
+    fixed, groups_of = [wiring.fixed] * (wiring.fixed > 0), [problem.network.limits(n) for n in problem.group_names]
+    rows = [
+        LinearRow((*row.coefficients, *(0.0 for _ in fixed)), row.sense, row.limit)
+        for row in _named_rows(problem).values()
+    ]
+    least = [*(group.least for group in groups_of), *fixed]
+    most = tightened(least, [*(group.most or math.inf for group in groups_of), *fixed], rows)
+    for name, needed, limit in zip(problem.group_names, least, most, strict=False):
+        if limit == math.inf:
+            raise InputError("nothing limits its bandwidth: give its group 'most', or a budget", field=name)
+        if limit <= 0 or limit < needed * (1 - 1e-9):  # which sums of floating-point numbers may lose
+            left = f"{name} needs {format_bandwidth(needed)}, and they leave it {format_bandwidth(limit)}"
+            raise InputError(f"no bandwidths obey all constraints: {left}", field="constraints")
+    return AllocationData(groups, tuple(rows), tuple(least), tuple(most), (0.0,) * len(least))
+
+
+def _even_rate(data: AllocationData, num_groups: int) -> float | None:
+    """The largest rate that all groups may have at once; None if the constraints allow none."""
+    sums = ((row.limit, sum(row.coefficients)) for row in data.rows if row.sense == "<=")
+    rate = min([*data.most[:num_groups], *(limit / total for limit, total in sums if total > 0)])
+    rates = np.array([*([rate] * num_groups), *data.most[num_groups:]])
+    return rate if rate > 0 and obeys(data, rates) else None
+
+
+def _rounded(rate: float, largest: float) -> float:
+    """A rate with so many digits of the largest, rounded down."""
+    step = 10.0 ** (math.floor(math.log10(largest)) + 1 - KEPT_DIGITS)
+    return math.floor(rate / step * (1 + 1e-8)) * step
+
+
+def _time(instance: GraphInstance) -> float:
+    """Picoseconds that trees and flows need: bounds of throughput and distance alone."""
+    bounds = graph_bounds(instance).items()
+    return float(max(bound.picoseconds for name, bound in bounds if name != "arrival"))
+
+
+def _deciding(limits: Iterable[TimeLimit], rates: FloatArray) -> tuple[str, ...]:
+    """What decides at some rates in words, the largest first; of alike ones, which weigh groups equally, one."""
+    ranked = sorted(limits, key=lambda limit: -limit.piece.at(rates))
+    least = ranked[0].piece.at(rates) * (1 - DECIDES)
+    kept: dict[tuple[str, ...], str] = {}
+    for limit in ranked:
+        piece = limit.piece
+        if piece.at(rates) >= least:
+            kept.setdefault(tuple(f"{share / piece.work:.6g}" for share in piece.shares if piece.work), limit.words)
+    return tuple(dict.fromkeys(kept.values()))[:MOST_DECIDING]
