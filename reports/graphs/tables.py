@@ -2,18 +2,21 @@
 
     python reports/graphs/tables.py [TABLE...]
 
-Five tables, by default all: `shipped`, every shipped graph at three sizes; `forestcoll`, all-gathers of the same graphs
-by the code of ForestColl, whose answers are in ``forestcoll.jsonl``; `teccl`, the problems whose results TE-CCL ships
-(``teccl_answers.csv``); `tacos`, the regression tests of TACOS; `all_to_all`, all-to-alls of 1 GB.
+Tables, by default all: `shipped`, every shipped graph at three sizes; `forestcoll`, all-gathers of the same graphs by
+the code of ForestColl, whose answers are in ``forestcoll.jsonl``; `teccl`, the problems whose results TE-CCL ships
+(``teccl_answers.csv``); `tacos`, the regression tests of TACOS; `all_to_all`, all-to-alls of 1 GB; `random_graphs`, a
+hundred of them at three sizes; `speed`, seconds of the processor for boxes of eight.
 """
 
 import csv
 import itertools
 import json
+import random
 import sys
 from collections.abc import Iterator, Sequence
+from math import log2
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import themis_opt
@@ -228,7 +231,89 @@ def all_to_all() -> list[Row]:
     return rows
 
 
-TABLES = {table.__name__: table for table in (shipped, forestcoll, teccl, tacos, all_to_all)}
+def random_network(seed: int) -> dict[str, Any]:
+    """A ring of 4 to 12 nodes with chords, of which up to two are switches; half of them uneven in both directions."""
+    chance = random.Random(seed)
+    switches = seed % 3
+    count = chance.randint(4 + switches, 10 + switches)
+    pairs = {(node, (node + 1) % count) for node in range(count)}
+    pairs |= {(a, b) for a in range(count) for b in range(a) if chance.random() < CHORDS and (b, a) not in pairs}
+    nodes = [{"name": f"n{k}", "kind": "switch" if k >= count - switches else "npu"} for k in range(count)]
+    links = []
+    for a, b in sorted(pairs):
+        rate = chance.randint(1, 6)
+        back = rate if seed % 2 else chance.randint(1, 6)
+        rates = {"bandwidth": f"{25 * rate} GB/s", "back": f"{25 * back} GB/s"}
+        links.append({"ends": [f"n{a}", f"n{b}"], **rates, "latency": "1 us"})
+    return {"nodes": nodes, "links": links}
+
+
+NUM_RANDOM, CHORDS = 100, 0.4
+"""Random graphs, and the part of all pairs beside the ring that have a link."""
+
+RANDOM_KINDS = ("all_gather", "all_reduce", "all_to_all", "reduce_scatter", "broadcast")
+
+
+def random_graphs() -> list[Row]:
+    """What the best of the policies takes on random graphs, and what every other policy takes beside it."""
+    return [random_row(seed, size) for seed in range(NUM_RANDOM) for size in SIZES]
+
+
+def random_row(seed: int, size: str) -> Row:
+    """A collective on a random graph; seeds go through the kinds."""
+    kind = RANDOM_KINDS[seed % len(RANDOM_KINDS)]
+    document = {"network": random_network(seed), "collectives": [{"kind": kind, "size": size}]}
+    instance = GraphInstance.model_validate(document)
+    started = process_time()
+    compared = compare_graph(instance)
+    times = {result.policy: result.schedule.makespan for result in compared.results}
+    best, trees = compared.best, min(time for name, time in times.items() if name.startswith("trees"))
+    row = {"seed": seed, "npus": instance.network.num_npus, "links": len(instance.network.links), "kind": kind}
+    row |= {"size": size, "bound_us": round(float(best.bound.picoseconds) / PS_PER_US, 3), "best": best.policy}
+    row |= {"best_us": round(best.schedule.makespan / PS_PER_US, 3), "gap_%": percent(1 + best.gap)}
+    rivals = {name: times.get(name) for name in ("ring", "double_tree", "direct", "greedy")}
+    row |= {f"{name}_times": round(time / best.schedule.makespan, 3) if time else "" for name, time in rivals.items()}
+    return row | {"trees_times": round(trees / best.schedule.makespan, 3), "cpu_s": round(process_time() - started, 2)}
+
+
+def boxes_of_eight(npus: int) -> GraphInstance:
+    """An all-gather of 1 GB on boxes of eight behind NVSwitches, with a NIC for each NPU."""
+    nodes = [{"name": f"box{k // 8}.gpu{k % 8}"} for k in range(npus)]
+    switches = [f"box{box}.nvswitch" for box in range(npus // 8)]
+    links = [{"ends": [f"box{k // 8}.gpu{k % 8}", switches[k // 8]], "bandwidth": "450 GB/s"} for k in range(npus)]
+    links += [{"ends": [f"box{k // 8}.gpu{k % 8}", "ib"], "bandwidth": "50 GB/s"} for k in range(npus)]
+    nodes += [{"name": name, "kind": "switch"} for name in (*switches, "ib")]
+    collective = {"kind": "all_gather", "size": "1 GB"}
+    return GraphInstance.model_validate({"network": {"nodes": nodes, "links": links}, "collectives": [collective]})
+
+
+def speed() -> list[Row]:
+    """Seconds of the processor for bounds and trees, and how they grow: the power of the number of NPUs."""
+    rows = [speed_row(npus) for npus in (64, 128, 256, 512, 1024, 2048, 4096)]
+    for before, row in itertools.pairwise(rows):
+        for name in ("bound", "trees"):
+            old, new = before[f"{name}_cpu_s"], row[f"{name}_cpu_s"]
+            row[f"{name}_power"] = round(log2(new / old), 1) if old and new else ""
+    return rows
+
+
+def speed_row(npus: int) -> Row:
+    """Seconds of the processor for so many NPUs."""
+    instance, started = boxes_of_eight(npus), process_time()
+    worst_cut(instance.network.capacities)
+    middle = process_time()
+    if npus <= MOST_PLANNED:
+        tree_plan(instance)
+    trees = round(process_time() - middle, 2) if npus <= MOST_PLANNED else ""
+    bound = round(middle - started, 3)
+    return {"npus": npus, "bound_cpu_s": bound, "trees_cpu_s": trees, "bound_power": "", "trees_power": ""}
+
+
+MOST_PLANNED = 512
+"""NPUs up to which trees are planned for the table: of twice as many it takes minutes."""
+
+
+TABLES = {table.__name__: table for table in (shipped, forestcoll, teccl, tacos, all_to_all, random_graphs, speed)}
 
 
 def main(names: Sequence[str]) -> None:

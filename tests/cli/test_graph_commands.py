@@ -19,6 +19,11 @@ def run(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
+def said(*arguments: str) -> str:
+    """What is printed without progress."""
+    return CliRunner().invoke(application(), list(arguments)).stdout
+
+
 def test_bound_names_what_decides() -> None:
     rows = json.loads(run("bound", NETWORK, "--json"))
     assert [row["bound"] for row in rows] == ["cut", "latency"]
@@ -43,6 +48,39 @@ def test_of_many_links_one_stands_for_those_alike() -> None:
     rows = json.loads(run("bound", "h100_x16.all_reduce.1GB", "--lost", "each", "--json"))
     assert [row["lost"] for row in rows] == ["box0.gpu0-box0.nvswitch or 127 alike", "box0.nic0 or 127 alike"]
     assert rows[1]["kept"] == pytest.approx(127 / 128, abs=1e-3)
+
+
+def test_what_hurts_most_is_drawn(tmp_path: Path) -> None:
+    run("bound", NETWORK, "--lost", "each", "-o", str(tmp_path / "losses.svg"))
+    assert "what hurts most" in (tmp_path / "losses.svg").read_text()
+    assert "is for --lost each" in run("bound", NETWORK, "-o", str(tmp_path / "losses.svg"), code=2)
+
+
+def test_plans_for_every_loss_are_kept_and_a_second_run_goes_on(tmp_path: Path) -> None:
+    network = {
+        "nodes": [{"name": name} for name in ("a", "b", "c", "d")],
+        "links": [{"ends": list(ends), "bandwidth": "1 GB/s"} for ends in ("ab", "bc", "ca", "cd")],
+    }
+    document = {"format": "themis-opt/instance/1", "network": network}
+    document["collectives"] = [{"kind": "all_gather", "size": "4 MB"}]
+    file, folder = tmp_path / "net.json", tmp_path / "plans"
+    file.write_text(json.dumps(document))
+    command = ("solve", str(file), "--lost", "each", "--policies", "trees,ring", "-o", str(folder))
+    assert said(*command).startswith(
+        "Of 4 links c-d hurts most: all_gather keeps 0.00 % of its speed; without 1 of them"
+    )
+    index = json.loads((folder / "index.json").read_text())
+    assert [plan["lost"] for plan in index["plans"]] == ["nothing", "a-b", "b-c", "c-a", "c-d"]
+    assert run("validate", str(folder / index["plans"][1]["file"])).startswith("valid")
+    assert index["plans"][0]["kept"] == 1
+    assert (folder / "losses.svg").exists()
+    (folder / index["plans"][2]["file"]).unlink()
+    before = (folder / index["plans"][1]["file"]).stat().st_mtime_ns
+    rows = json.loads(said(*command, "--json"))
+    assert rows[0] == index["plans"][4]
+    assert (folder / index["plans"][2]["file"]).exists()
+    assert (folder / index["plans"][1]["file"]).stat().st_mtime_ns == before
+    assert "another instance" in run(*command, "--size", "8 MB", code=2)
 
 
 def test_slow_links_count() -> None:
@@ -90,7 +128,7 @@ def test_show_lists_links() -> None:
         (("bound", NETWORK, "--slow", "gpu0-gpu3"), "--slow = 'gpu0-gpu3': must be a link and a factor"),
         (("bound", NETWORK, "--chunks", "4"), "--chunks = 4: is not for graphs"),
         (("bound", NETWORK, "--size", "1 QB"), "command line"),
-        (("solve", NETWORK, "--lost", "each"), "--lost = 'each': 'each' is for 'bound'"),
+        (("compare", NETWORK, "--lost", "each"), "--lost = 'each': 'each' is for 'bound' and 'solve'"),
         (("compare", NETWORK, "--policies", ","), "must name one or more policies, each once"),
         (("compare", NETWORK, "--policies", "trees,trees"), "must name one or more policies, each once"),
         (("compare", NETWORK, "--policies", "tres"), "--policies = 'tres': must be one of"),

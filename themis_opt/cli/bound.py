@@ -1,9 +1,11 @@
 """``themis-opt bound``: what no schedule can beat."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from themis_opt.base.errors import InputError
 from themis_opt.cli import graphs, options, pipelines
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ def bound(
     sizes: Annotated[
         str | None, Option("--chunk-sizes", help="equal or free: only the bounds that hold for them.")
     ] = None,
+    output: Annotated[Path | None, options.output("With --lost each: a picture of what hurts most.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Print every proven lower bound on the makespan, or on the time of a training iteration."""
@@ -27,8 +30,10 @@ def bound(
         return
     graph = graphs.load(source, changes, network)
     if graph is not None:
-        graphs.bound(graph, network, as_json=as_json)
+        graphs.bound(graph, network, output, as_json=as_json)
         return
+    if output is not None:
+        raise InputError("is for --lost each, which has a picture", field="--output", value=str(output))
     instance = options.load_instance(source, changes)
 
     from themis_opt.cli.printing import print_json, print_rows

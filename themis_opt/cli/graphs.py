@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from themis_opt.graphs.comparison import GraphComparison
     from themis_opt.graphs.network import GraphInstance, GraphNetwork
 
+QUIET_SECONDS = 5.0
+"""Seconds between lines of progress where they are no terminal."""
+
 EACH = "each"
 """What ``--lost`` says for every link in turn."""
 
@@ -91,7 +94,7 @@ def _are_of_graphs(policies: str | None) -> bool:
     return names is not None and not set(names).isdisjoint(POLICY_NAMES) and set(names) <= {*POLICY_NAMES, "exact"}
 
 
-def bound(healthy: "GraphInstance", network: NetworkChanges, *, as_json: bool) -> None:
+def bound(healthy: "GraphInstance", network: NetworkChanges, output: Path | None, *, as_json: bool) -> None:
     """Print the bounds of a graph, or what is lost."""
     from themis_opt.base.units import nanoseconds
     from themis_opt.cli.printing import say
@@ -99,8 +102,10 @@ def bound(healthy: "GraphInstance", network: NetworkChanges, *, as_json: bool) -
     from themis_opt.graphs.comparison import loss, loss_in_words
 
     if network.lost == EACH:
-        _print_every_loss(healthy.on(network.apply(healthy.network)), as_json=as_json)
+        _print_every_loss(healthy.on(network.apply(healthy.network)), output, as_json=as_json)
         return
+    if output is not None:
+        raise InputError("is for --lost each, which has a picture", field="--output", value=str(output))
     instance = healthy.on(network.apply(healthy.network))
     if network.in_words and not as_json:
         say(loss_in_words(healthy, loss(healthy, instance.network, network.in_words)))
@@ -134,9 +139,9 @@ def _print(
         print_rows(title, rows, shown)
 
 
-def _print_every_loss(instance: "GraphInstance", *, as_json: bool) -> None:
-    """The table of what single links are worth, and the worst in a sentence."""
-    from themis_opt.cli.printing import say
+def _print_every_loss(instance: "GraphInstance", output: Path | None, *, as_json: bool) -> None:
+    """The table of what single links are worth, the worst in a sentence, and perhaps a picture."""
+    from themis_opt.cli.printing import say, tell_files
     from themis_opt.graphs.comparison import every_loss, loss_in_words
 
     losses = every_loss(instance)
@@ -148,6 +153,52 @@ def _print_every_loss(instance: "GraphInstance", *, as_json: bool) -> None:
         "meaning": ("what decides then", "text"),
     }
     _print(f"{instance.name or 'graph'}: without one link", [one.row() for one in losses], shown, as_json=as_json)
+    if output is not None:
+        from themis_opt.formats.graph_pictures import draw_losses
+
+        draw_losses(instance, [(one.name, one.kept, one.alike) for one in losses], output)
+        tell_files([output])
+
+
+def plan_every_loss(
+    instance: "GraphInstance", policies: str | None, folder: Path, *, ignored: Sequence[str], as_json: bool
+) -> None:
+    """Plan for the loss of every link, in a folder with an index and a picture."""
+    from themis_opt.cli.printing import say, tell_files, tell_note
+    from themis_opt.cli.progress import live
+    from themis_opt.formats.graph_pictures import draw_losses
+    from themis_opt.graphs.loss_plans import HEALTHY, INDEX_FILE, losses_in_words, plan_losses
+
+    if ignored:
+        tell_note(f"what plans for losses do not hear of: {', '.join(ignored)}")
+    entries, total = [], len(instance.network.links) + 1
+    with live(QUIET_SECONDS) as show_progress:
+        for entry in plan_losses(instance, folder, options.split(policies)):
+            entries.append(entry)
+            show_progress(f"without {entry['lost']}", len(entries), total)
+    losses = sorted((entry for entry in entries if entry["lost"] != HEALTHY), key=lambda entry: entry["kept"])
+    if not as_json:
+        say(losses_in_words(instance, entries))
+    shown: dict[str, tuple[str, Form]] = {
+        "lost": ("lost", "text"),
+        "kept": ("speed kept", "share"),
+        "policy": ("policy", "text"),
+        "makespan": ("makespan", "text"),
+        "file": ("file", "text"),
+    }
+    rows = losses if as_json else [row | _in_words(row) for row in losses]
+    _print(f"{instance.name or 'graph'}: plans without one link", rows, shown, as_json=as_json)
+    draw_losses(instance, [(entry["lost"], entry["kept"], 0) for entry in losses], folder / "losses.svg")
+    tell_files([folder / INDEX_FILE, folder / "losses.svg"])
+
+
+def _in_words(entry: Mapping[str, object]) -> dict[str, str]:
+    """Makespan and file of a plan, or why there is none."""
+    from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_short_time
+
+    if entry["file"] is None:
+        return {"makespan": "-", "file": "NPUs do not reach each other"}
+    return {"makespan": format_short_time(float(str(entry["makespan_ns"])) * PICOSECONDS_PER_NANOSECOND)}
 
 
 def compare(
@@ -168,7 +219,13 @@ def compare(
     if changed := search.changed("sizes", *LIMITS):
         tell_note(f"what graphs do not hear of: {', '.join(changed)}")
     if network.lost == EACH:
-        raise InputError("'each' is for 'bound': schedules are made for one network", field="--lost", value=EACH)
+        if folder is None:
+            raise InputError(
+                "'each' is for 'bound' and 'solve': 'compare' is for one network", field="--lost", value=EACH
+            )
+        changed_network = network.apply(healthy.network)
+        plan_every_loss(healthy.on(changed_network), policies, folder, ignored=search.changed(*LIMITS), as_json=as_json)
+        return
     names, settings = options.split(policies), search.settings()
     limits = Limits(seconds=settings["time_limit"], **{name: settings[name] for name in LIMITS[1:]})
     compared = compare_graph(healthy.on(network.apply(healthy.network)), names, limits)

@@ -1,6 +1,8 @@
 """Pictures of graphs: the network with its capacities, and what each direction of a link sends over time."""
 
+import re
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from themis_opt.base.units import format_link, format_short_time, time_unit
 from themis_opt.formats.gantt import save_figure
 from themis_opt.formats.palette import INK, LINE, QUIET
 from themis_opt.graphs.explanation import arrow, link_loads
-from themis_opt.graphs.network import GraphNetwork
+from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.simulation import GraphSchedule, Hops
 
 MOST_DRAWN, MOST_NAMED_NODES, MOST_BANDWIDTH_LABELS = 400, 48, 24
@@ -122,6 +124,42 @@ def _by_distances(graph: "nx.Graph[str]") -> Places:
     start = start / np.abs(start).max() + np.random.default_rng(0).normal(scale=1e-3, size=start.shape)
     placed = nx.spring_layout(graph, pos=dict(zip(names, start, strict=True)), weight=None, iterations=15, seed=0)
     return {name: (float(x), float(y)) for name, (x, y) in placed.items()}
+
+
+def draw_losses(instance: GraphInstance, losses: Sequence[tuple[str, float, int]], path: Path) -> None:
+    """Draw what is kept of the speed without each link, the worst first; alike names with equal values share a bar.
+
+    `losses`: a link, the part of the speed that is kept, and how many other links it stands for.
+
+    Raises
+    ------
+    InputError
+        If no picture has that ending.
+    """
+    bars: dict[tuple[str, float], list[tuple[str, int]]] = defaultdict(list)
+    for name, kept, alike in sorted(losses, key=lambda one: one[1]):
+        bars[re.sub(r"\d+", "*", name), round(kept, 4)].append((name, 1 + alike))
+    names = [
+        links[0][0] if (count := sum(n for _, n in links)) == 1 else f"{links[0][0]} and {count - 1} alike"
+        for links in bars.values()
+    ][:MOST_BARS]
+    values = [100 * kept for _, kept in bars][:MOST_BARS]
+    figure = Figure(figsize=(9.0, 1.2 + 0.3 * len(names)), layout="constrained")
+    axes = figure.subplots()
+    axes.barh(range(len(names)), values, color=NPU_COLOUR, height=0.7)
+    for row, value in enumerate(values):
+        axes.annotate(f"{value:.3g} %", (value, row), (3, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 110)
+    axes.set_xlabel("speed kept without this link (%)", color=QUIET, fontsize=9)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    left_out = f", the worst {len(names)} of {len(bars)} bars" if len(bars) > len(names) else ""
+    axes.set_title(f"{instance.name or 'graph'}: what hurts most{left_out}", loc="left", fontsize=11)
+    save_figure(figure, path)
+
+
+MOST_BARS = 40
 
 
 def draw_schedule(schedule: GraphSchedule, path: Path) -> None:

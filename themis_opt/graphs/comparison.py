@@ -216,6 +216,13 @@ class Loss:
     name: str
     healthy: GraphBound
     bound: GraphBound | None
+    alike: int = 0
+    """Other links that look alike, for which it stands."""
+
+    @property
+    def label(self) -> str:
+        """What is lost, and how many alike."""
+        return f"{self.name} or {self.alike} alike" if self.alike else self.name
 
     @property
     def kept(self) -> float:
@@ -225,29 +232,32 @@ class Loss:
     def row(self) -> dict[str, object]:
         """Plain values of a row of the table."""
         meaning = self.bound.meaning if self.bound else "NPUs do not reach each other"
-        return {"lost": self.name, "kept": self.kept, "meaning": meaning}
+        return {"lost": self.label, "kept": self.kept, "meaning": meaning}
 
 
-def loss(instance: GraphInstance, network: GraphNetwork | None, name: str) -> Loss:
+def loss(instance: GraphInstance, network: GraphNetwork | None, name: str, alike: int = 0) -> Loss:
     """What an instance keeps on a network that was changed; none if that is not connected.
 
     Where the collective depends on the number of NPUs, the time for the same buffer counts.
     """
     healthy = best_bound(instance, trees=True)
     bound = None if network is None else best_bound(instance.on(network), trees=True)
-    return Loss(name, healthy, bound)
+    return Loss(name, healthy, bound, alike)
 
 
 def every_loss(instance: GraphInstance) -> tuple[Loss, ...]:
     """The loss of every single link, what hurts most first; of many links one for all that look alike."""
-    losses = []
-    for label, alike in _representatives(instance.network).items():
-        try:
-            network = instance.network.without([label])
-        except InputError:
-            network = None
-        losses.append(loss(instance, network, f"{label} or {alike} alike" if alike else label))
+    labels = _representatives(instance.network).items()
+    losses = (loss(instance, without_link(instance.network, label), label, alike) for label, alike in labels)
     return tuple(sorted(losses, key=lambda one: one.kept))
+
+
+def without_link(network: GraphNetwork, label: str) -> GraphNetwork | None:
+    """The network without a link; None if NPUs do not reach each other then."""
+    try:
+        return network.without([label])
+    except InputError:
+        return None
 
 
 def _representatives(network: GraphNetwork) -> dict[str, int]:
@@ -270,11 +280,11 @@ MOST_SINGLE_LINKS = 64
 def loss_in_words(instance: GraphInstance, one: Loss) -> str:
     """The sentence about a loss."""
     if one.bound is None:
-        return f"Without {one.name} NPUs do not reach each other."
+        return f"Without {one.label} NPUs do not reach each other."
     rates = [format_rate(throughput(where, bound)) for where, bound in ((instance, one.healthy), (instance, one.bound))]
     limit = "any algorithm" if one.bound.holds == "any algorithm" else "any trees"
     return (
-        f"{one.name}: {instance.kinds} keeps {format_percent(one.kept)} of its speed at most, "
+        f"{one.label}: {instance.kinds} keeps {format_percent(one.kept)} of its speed at most, "
         f"{rates[1]} instead of {rates[0]} ({limit}: {one.bound.meaning})."
     )
 
