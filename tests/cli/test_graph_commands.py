@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from themis_opt.cli import graphs
 from themis_opt.cli.main import application
 from themis_opt.graphs.comparison import GRAPH_POLICIES
+from themis_opt.problem.catalog import shipped_graphs
 
 NETWORK = "dgx1.all_gather.1GB"
 
@@ -83,6 +84,17 @@ def test_plans_for_every_loss_are_kept_and_a_second_run_goes_on(tmp_path: Path) 
     assert "another instance" in run(*command, "--size", "8 MB", code=2)
 
 
+def test_several_collectives_are_exported_alone(tmp_path: Path) -> None:
+    document = json.loads(shipped_graphs()[NETWORK].read_text())
+    document["collectives"] = [{"kind": kind, "size": "1 MB"} for kind in ("all_gather", "reduce_scatter")]
+    file = tmp_path / "two.json"
+    file.write_text(json.dumps(document))
+    run("solve", str(file), "--policies", "trees=1", "-o", str(tmp_path))
+    said_then = run("export", str(tmp_path / "schedule.json"), "--to", "msccl", "-o", str(tmp_path / "x"), code=2)
+    assert "collectives = 2: must be one for an export: solve and export each alone" in said_then
+    assert "there are several collectives, each with a size" in run("sweep", str(file), "--over", "size=1MB", code=2)
+
+
 def test_slow_links_count() -> None:
     half = json.loads(run("bound", NETWORK, "--slow", "gpu0-gpu3=0.5", "--json"))
     assert half[0]["bound_ns"] == pytest.approx(1e9 * 7 / 8 / 125)
@@ -129,6 +141,8 @@ def test_show_lists_links() -> None:
         (("bound", NETWORK, "--chunks", "4"), "--chunks = 4: is not for graphs"),
         (("bound", NETWORK, "--size", "1 QB"), "command line"),
         (("compare", NETWORK, "--lost", "each"), "--lost = 'each': 'each' is for 'bound' and 'solve'"),
+        (("compare", NETWORK, "--measured", "log.txt"), "--measured = 'log.txt': is not for graphs"),
+        (("explain", NETWORK), "is an instance: solve it, then give the schedule.json"),
         (("compare", NETWORK, "--policies", ","), "must name one or more policies, each once"),
         (("compare", NETWORK, "--policies", "trees,trees"), "must name one or more policies, each once"),
         (("compare", NETWORK, "--policies", "tres"), "--policies = 'tres': must be one of"),

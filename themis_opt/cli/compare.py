@@ -126,6 +126,8 @@ def compare(
         return
     graph = graphs.load(source, changes, network, policies)
     if graph is not None:
+        if measured:
+            raise InputError("is not for graphs", field="--measured", value=str(measured[0]))
         graphs.compare(graph, network, policies, folder=output, search=search, as_json=as_json)
         return
     instance = options.load_instance(source, changes)

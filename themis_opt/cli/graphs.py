@@ -315,6 +315,9 @@ def sweep(healthy: "GraphInstance", over: Sequence[str], policies: str | None, *
     if figure != "size" and what != "bandwidth":
         rule = "must be one of size=1MB,1GB and LINK.bandwidth=25GB/s,50GB/s for a graph"
         raise InputError(rule, field="--over", value=", ".join(over))
+    if figure == "size" and len(healthy.collectives) > 1:
+        rule = "must be LINK.bandwidth=25GB/s,50GB/s: there are several collectives, each with a size"
+        raise InputError(rule, field="--over", value=over[0] if over else "size")
     rows = []
     for value in read_values(what or figure, text):
         changed = healthy.resized(value) if figure == "size" else _with_rate(healthy, link, value)

@@ -312,7 +312,7 @@ def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
 
 def load_solution(path: Path, instance: "Instance | None" = None) -> "tuple[Schedule, Summary]":
     """The same with its summary."""
-    from themis_opt.problem.catalog import shipped
+    from themis_opt.problem.catalog import all_shipped
     from themis_opt.schedules.schedule_file import read_solution
     from themis_opt.schedules.validation import validate
 
@@ -320,7 +320,7 @@ def load_solution(path: Path, instance: "Instance | None" = None) -> "tuple[Sche
         schedule, summary = read_solution(path, instance)
         validate(schedule)
     except InputError:
-        if (not path.exists() and path.name in shipped()) or "instance" in _format_of(path):
+        if (not path.exists() and path.name in all_shipped()) or "instance" in _format_of(path):
             rule = "is an instance: solve it, then give the schedule.json that 'themis-opt solve' writes"
             raise InputError(rule, field="schedule", value=path.name) from None
         if "graph-schedule" in _format_of(path):

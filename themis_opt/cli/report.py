@@ -17,9 +17,13 @@ def report(
     as_json: options.Json = False,
 ) -> None:
     """Write the report of an experiment (README.md, pictures as SVG, report.html) and print its summary."""
+    from themis_opt.base.errors import InputError
     from themis_opt.cli.printing import print_json, say, tell_files
     from themis_opt.reports.making import make_report
 
+    if not folder.is_dir():
+        rule = "must be the folder of an experiment, which 'themis-opt batch' fills with rows"
+        raise InputError(rule, field="folder", value=str(folder))
     made = make_report(folder, rows=rows, output=output, html=html, figures=options.split(figures) or ())
     if as_json:
         print_json({"report": made.name, "rows": made.num_rows, "files": [str(file) for file in made.files]})

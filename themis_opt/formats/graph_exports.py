@@ -40,8 +40,11 @@ def export_graph(
     InputError
         If the format is not for graphs, or cannot express the schedule.
     """
-    exporter, coarser = make_exporter(specification), to_export(schedule)
-    instance = coarser.plan.instance
+    exporter, instance = make_exporter(specification), schedule.plan.instance
+    if len(instance.collectives) > 1:
+        rule = "must be one for an export: solve and export each alone, and start them at once"
+        raise InputError(rule, field="collectives", value=len(instance.collectives))
+    coarser = to_export(schedule)
     name, ranks = plan_name(instance.name, instance.kind.value), instance.network.num_npus
     texts: dict[str, str | bytes]
     match exporter:

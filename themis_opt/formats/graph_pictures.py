@@ -142,8 +142,8 @@ def draw_losses(instance: GraphInstance, losses: Sequence[tuple[str, float, int]
     names = [
         links[0][0] if (count := sum(n for _, n in links)) == 1 else f"{links[0][0]} and {count - 1} alike"
         for links in bars.values()
-    ][:MOST_BARS]
-    values = [100 * kept for _, kept in bars][:MOST_BARS]
+    ][:MOST_LOSS_BARS]
+    values = [100 * kept for _, kept in bars][:MOST_LOSS_BARS]
     figure = Figure(figsize=(9.0, 1.2 + 0.3 * len(names)), layout="constrained")
     axes = figure.subplots()
     axes.barh(range(len(names)), values, color=NPU_COLOUR, height=0.7)
@@ -159,7 +159,7 @@ def draw_losses(instance: GraphInstance, losses: Sequence[tuple[str, float, int]
     save_figure(figure, path)
 
 
-MOST_BARS = 40
+MOST_LOSS_BARS = 40
 
 
 def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
