@@ -1,8 +1,9 @@
 """Whether tests notice when an operator of the source is a wrong one.
 
 ``python tests/benchmarks/mutants.py --count 120 --seed 1 -o rows.csv`` changes one operator in a copy of the tree, runs
-the tests of the module until one fails, and goes on with the next; then those that live meet all tests of their folder.
-It appends a row per mutant, goes on where it stopped, and prints what became of each.
+the tests of the module until one fails, and goes on with the next; then those that live meet the tests of their folder
+that import the module, directly or not. It appends a row per mutant and stage, and goes on where it stopped. At the end
+it runs all tests that killed without a mutant: those that fail then have killed none.
 
 Machine code that is kept is named after the text it is made from, so that no mutant meets that of another; the tests
 keep it in a folder of the copy.
@@ -19,8 +20,9 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -52,9 +54,9 @@ MUTATED = (
 """Folders and files of the source that are changed."""
 
 FOLDERS = {
-    "formulations": "tests/formulations tests/solving tests/search/test_refuter.py tests/search/test_refute_steps.py",
+    "formulations": "tests/formulations tests/solving tests/search/test_refut tests/graphs tests/pipelines",
     "themis_opt/search": "tests/search tests/policies/test_gap.py",
-    "themis_opt/solving": "tests/solving tests/search/test_refuter.py tests/policies/test_gap.py",
+    "themis_opt/solving": "tests/solving tests/search/test_refut tests/policies/test_gap.py",
     "themis_opt/schedules": "tests/schedules tests/project/test_paper.py",
     "themis_opt/runtime": "tests/runtime/test_program_runs.py tests/schedules tests/formats/test_msccl.py",
     "themis_opt/formats/msccl": "tests/formats/test_msccl.py tests/formats/test_mscclpp.py",
@@ -66,7 +68,7 @@ SLOW = ("hash_seed", "two_processes", "ctrl_c", "moving_launches_alone")
 
 COPIED = ("formulations", "themis_opt", "tests", "instances", "reports", "docs")
 
-CPU_SECONDS = 400  # what the tests of a mutant may take; all tests of the largest folder take a quarter of it
+CPU_SECONDS = 60  # what the tests of a mutant may take; hardly a folder without it takes more
 WALL_SECONDS = 1800  # after which tests that wait, or have no share of a busy machine, are given up
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -98,8 +100,12 @@ EXTREMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimu
 """Names of functions and methods that choose, and of their opposites."""
 
 
-OUTCOMES = {0: "survived", -signal.SIGKILL: "undecided"}
-"""What exit codes of tests mean; others above 0 are failures, and below it signals, such as that of the CPU limit."""
+OUTCOMES = {0: "survived", 5: "survived", -signal.SIGKILL: "undecided"}
+"""What exit codes of tests mean, 5 that there is none; others above 0 are failures, and below it signals, such as that
+of the CPU limit."""
+
+STAGES = ("alive", "survived")
+"""What a mutant is that the tests of its module leave alive, and one that those of its folder do."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +134,8 @@ class Mutant:
 class MutantRow:
     """What became of a mutant.
 
-    It is `killed` (by `test`), `timeout` if the tests do not end, which counts as killed, `survived`, or `undecided` if
-    the machine is too busy to say.
+    It is `killed` (by `test`), `alive` until it meets the tests of its folder, `survived` those, or counts for nothing:
+    `slower` if the tests take too much time, `undecided` if the machine is too busy to say.
     """
 
     path: str
@@ -225,12 +231,24 @@ def sample(count: int, seed: int, only: str = "") -> list[Mutant]:
 
 
 def tests_of(path: str) -> tuple[list[str], list[str]]:
-    """Tests that mirror a module, or else those of the nearest modules that import it; and those of its folder."""
+    """Tests that mirror a module, or else those of the nearest modules that import it; and others of its folder."""
     folder = next(folder for folder in FOLDERS if path.startswith(folder))
     nearest, tests = [path], list[str]()
     while nearest and not (tests := [test for name in nearest for test in _own_tests(name)]):
         nearest = [user for name in nearest for user in _users(name)]
-    return list(dict.fromkeys(tests))[:MIRRORS], FOLDERS[folder].split()
+    mirrors = list(dict.fromkeys(tests))[:MIRRORS]
+    among = tuple(FOLDERS[folder].split())
+    others = [name for name in sorted(_dependents(path)) if name.startswith(among) and "/test_" in name]
+    return mirrors, [name for name in others if name not in mirrors]
+
+
+def _dependents(path: str) -> set[str]:
+    """Modules and tests that import a module, or one that does."""
+    seen, new = set[str](), [path]
+    while new:
+        users = {user for name in new for user in _users(name, "tests")} - seen
+        seen, new = seen | users, sorted(users)
+    return seen
 
 
 @cache
@@ -240,12 +258,20 @@ def _texts(folder: str) -> dict[str, str]:
     return {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in files}
 
 
-def _users(path: str) -> list[str]:
-    """Modules of the source that import a module."""
+@cache
+def _users(path: str, *more: str) -> list[str]:
+    """Modules of the source, and of other folders, that import a module."""
     module = path.removesuffix(".py").replace("/", ".")
     package, _, stem = module.rpartition(".")
-    imports = (f"from {module} import ", f"from {package} import {stem}\n", f"from {package} import {stem},")
+    imports: tuple[str, ...] = (
+        f"from {module} import ",
+        f"from {package} import {stem}\n",
+        f"from {package} import {stem},",
+    )
+    imports += (f"from {stem} import ",) if path.startswith("tests/") else (f'"{module}:', f"import {module}\n")
     every = _texts("formulations") | _texts("themis_opt")
+    for folder in more:
+        every = every | _texts(folder)
     return [name for name, text in every.items() if name != path and any(line in text for line in imports)]
 
 
@@ -267,9 +293,15 @@ def judge(mutant: Mutant, copy: Path, tests: Sequence[str]) -> MutantRow:
     finally:
         _replace(file, before)
     failed = [line.split(" ")[1] for line in text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    outcome = OUTCOMES.get(status, "killed" if status > 0 else "timeout")
+    outcome = OUTCOMES.get(status, "killed" if status > 0 else "slower")
     seconds = round(time.monotonic() - start, 1)
     return MutantRow(mutant.path, mutant.line, mutant.change, outcome, (*failed, "")[0], seconds)
+
+
+def failing_tests(tests: Sequence[str], copy: Path) -> set[str]:
+    """Those that fail without any mutant, so that their failing with one says nothing."""
+    output = _run(tests, copy, "--maxfail=0")[1] if tests else ""
+    return {line.split(" ")[1] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))}
 
 
 def _replace(file: Path, content: bytes) -> None:
@@ -279,7 +311,7 @@ def _replace(file: Path, content: bytes) -> None:
         compiled.unlink()
 
 
-def _run(tests: Sequence[str], copy: Path) -> tuple[int, str]:
+def _run(tests: Sequence[str], copy: Path, *options: str) -> tuple[int, str]:
     """Exit code, below 0 for a time that is over, and output of tests in a process of their own.
 
     It is a fork of this one, which has loaded what takes seconds.
@@ -287,7 +319,7 @@ def _run(tests: Sequence[str], copy: Path) -> tuple[int, str]:
     output = copy.parent / "output"
     child = os.fork()
     if child == 0:
-        _become_pytest(tests, copy, output)
+        _become_pytest([*tests, *options], copy, output)
     end, status = time.monotonic() + WALL_SECONDS, 0
     while not (done := os.waitpid(child, os.WNOHANG))[0]:
         time.sleep(0.05)
@@ -298,7 +330,7 @@ def _run(tests: Sequence[str], copy: Path) -> tuple[int, str]:
     return status, output.read_text(encoding="utf-8", errors="replace")
 
 
-def _become_pytest(tests: Sequence[str], copy: Path, output: Path) -> NoReturn:
+def _become_pytest(words: Sequence[str], copy: Path, output: Path) -> NoReturn:
     status = 3
     try:
         os.setsid()
@@ -309,8 +341,8 @@ def _become_pytest(tests: Sequence[str], copy: Path, output: Path) -> NoReturn:
         os.chdir(copy)
         os.environ |= {"PYTHONPATH": str(copy), "NUMBA_CACHE_DIR": str(copy / "numba"), "COLUMNS": "200"}
         sys.path[:] = [str(copy), *(folder for folder in sys.path if not folder.startswith(str(ROOT / "tests")))]
-        options = ("-x", "--timeout=0", "--tb=no", "-rfE", "-p", "no:cacheprovider")
-        status = int(pytest.main([*options, "-k", f"not ({' or '.join(SLOW)})", *tests]))
+        options = ("-x", "--timeout=0", "--tb=no", "-rfE", "-p", "no:cacheprovider", "--hypothesis-profile=unshrunk")
+        status = int(pytest.main([*options, "-k", f"not ({' or '.join(SLOW)})", *words]))
         sys.stdout.flush()
     finally:
         os._exit(status)
@@ -336,6 +368,11 @@ def read_mutant_rows(path: Path) -> list[MutantRow]:
         ]
 
 
+def last_rows(path: Path) -> dict[tuple[str, int, str], MutantRow]:
+    """The last row of each mutant."""
+    return {(row.path, row.line, row.change): row for row in read_mutant_rows(path)}
+
+
 def append_mutant_row(path: Path, row: MutantRow) -> None:
     """Write a row at the end of a file, which gets its head with the first one."""
     is_new = not path.exists()
@@ -354,25 +391,24 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a part of the paths of the files to change")
     parser.add_argument("-o", "--output", type=Path, default=Path("mutants.csv"))
     options = parser.parse_args()
-    judged = {(row.path, row.line, row.change) for row in read_mutant_rows(options.output)}
+    left = sample(options.count, options.seed, options.only)
     with tempfile.TemporaryDirectory() as folder:
         copy = copied(Path(folder) / "tree")
-        left = sample(options.count, options.seed, options.only)
-        left = [mutant for mutant in left if (mutant.path, mutant.line, mutant.change) not in judged]
-        for stage in (0, 1):
-            alive = list[Mutant]()
+        for stage, alive in enumerate(STAGES):
             for mutant in left:
-                row = judge(mutant, copy, tests_of(mutant.path)[stage])
-                if row.outcome == "survived" and stage == 0:
-                    alive.append(mutant)
-                else:
+                before = last_rows(options.output).get((mutant.path, mutant.line, mutant.change))
+                if before is None or (stage and before.outcome == STAGES[0]):
+                    row = judge(mutant, copy, tests_of(mutant.path)[stage])
+                    row = replace(row, outcome=alive) if row.outcome == "survived" else row
                     append_mutant_row(options.output, row)
-                print(*astuple(row), stage, flush=True)
-            left = alive
-    rows = read_mutant_rows(options.output)
-    judged_rows = [row for row in rows if row.outcome != "undecided"]
-    killed = sum(row.outcome != "survived" for row in judged_rows)
-    print(f"{killed} of {len(judged_rows)} killed ({killed / max(len(judged_rows), 1):.1%})")
+                    print(*astuple(row), flush=True)
+        rows = list(last_rows(options.output).values())
+        unfit = failing_tests(sorted({row.test for row in rows if row.outcome == "killed"}), copy)
+    rows = [replace(row, outcome="undecided") if row.test in unfit else row for row in rows]
+    counts = Counter(row.outcome for row in rows)
+    judged = counts["killed"] + counts["survived"]
+    print(f"{counts['killed']} of {judged} killed ({counts['killed'] / max(judged, 1):.1%}); {dict(counts)}")
+    print(*(f"{row.path}:{row.line} {row.change}" for row in rows if row.outcome == "survived"), sep="\n")
 
 
 if __name__ == "__main__":

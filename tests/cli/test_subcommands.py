@@ -168,6 +168,15 @@ def test_a_verdict_stands_before_the_figures(printed, kind, command):
     assert all(sentence.endswith(".") and " " in sentence for sentence in verdict)
 
 
+@pytest.mark.parametrize("sizes", ["equal", "free"])
+def test_a_solved_file_is_explained_with_the_proof_that_was_printed(succeed, tmp_path, sizes):
+    """Of a comparison of heuristics, whose gap only the strongest bound that fits its chunks makes so small."""
+    options = ("--chunks", 9, "--chunk-sizes", sizes, "--policies", "baseline,themis+scf", "--launch-overhead", "2us")
+    solved = succeed("solve", "3d-fc_ring_sw.all_reduce.100MiB", *options, "--no-cache", "-o", tmp_path / "solved")
+    proof = next(line for line in solved.splitlines() if "which is proven" in line)
+    assert proof in succeed("explain", tmp_path / "solved" / "schedule.json").splitlines()
+
+
 WIDE = [(kind, name) for kind in KINDS for name in ("simulate", "compare", "explain", "robustness", "bound", "show")]
 WIDE += [("collectives", name) for name in ("sweep", "scaling", "design", "workload", "list")]
 

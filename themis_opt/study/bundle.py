@@ -17,7 +17,7 @@ from themis_opt.study.comparison import Comparison
 def write_comparison(folder: Path, comparison: Comparison, settings: Mapping[str, Any]) -> list[Path]:
     """Write the table of a comparison and the best schedule; returns the files written.
 
-    `settings`: what the comparison was allowed to spend, by name.
+    `settings`: what the comparison was allowed to spend, by name.  Where no policy chose sizes, those are equal.
     """
     rows, best = [result.row() for result in comparison.results], comparison.best
     files = {
@@ -31,7 +31,7 @@ def write_comparison(folder: Path, comparison: Comparison, settings: Mapping[str
         policy=best.policy,
         bounds_ns={name: nanoseconds(value) for name, value in comparison.bounds.items()},
         status=best.status,
-        settings=dict(settings),
+        settings=dict(settings) | {"sizes": "equal" if comparison.equal_sizes else "free"},
     )
     title = f"{comparison.instance.name or 'instance'}, {best.policy}"
     return [*files, *write_schedule(folder, best.schedule, title, summary)]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FIRST_OVERTIME = 0.5  # seconds of processor past the limit for what users do today, so that there is a result
 SECONDS_AFTER, SECONDS_PER_PIECE = 0.5, 1e-4
 """What bounds, files and pictures take after a search, and for each piece into which the data are cut."""
+MOST_AFTER = 0.8  # of the time for trials; so short ones try a second choice, and files of 32,000 pieces have 4 s of 5
 
 TrialProgress = Callable[[int, int, Trial], None]
 """Called with the number of trials run, the number to run, and the latest."""
@@ -49,7 +50,7 @@ class Search:
         """Try choices until `trials` were run, all are known, or the allowance is used up.
 
         The one at work when time is up is cut off.  The first one, nearest to what users do today, may take some
-        overtime; by its pieces some time is left for what follows the search, but no more than half of it.
+        overtime; by its pieces some time is left for what follows the search, but not all of it.
         """
         total, is_late = self._total(trials, allowance) if self._num_known() else trials, False
         with suppress(TimeUp), ExitStack() as turns:
@@ -63,7 +64,7 @@ class Search:
                 trial = self._try_next(allowance)
                 if is_first and begin < math.inf and trial.measurements:
                     after = SECONDS_AFTER + SECONDS_PER_PIECE * trial.pieces
-                    turns.enter_context(allowance.turn(allowance.left - min(after, begin / 2)))
+                    turns.enter_context(allowance.turn(allowance.left - min(after, MOST_AFTER * begin)))
                 if is_first:
                     total = self._total(trials, allowance)
                 progress(len(self.history.known), total, trial)
