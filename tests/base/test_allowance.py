@@ -27,7 +27,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock that allowances read."""
     clock = Clock()
-    monkeypatch.setattr(allowance, "monotonic", clock)
+    monkeypatch.setattr(allowance.SEARCH_CLOCK, "now", clock)
     return clock
 
 

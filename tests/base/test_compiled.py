@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numba
@@ -13,6 +14,7 @@ import pytest
 from background import PATIENCE
 
 from themis_opt.base import compiled
+from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.compiled import Compilable, compile_at_once
 from themis_opt.policies.hourglass import candidates
 from themis_opt.policies.hourglass.policy import balanced
@@ -102,6 +104,14 @@ def test_a_change_in_what_is_called_is_not_answered_with_old_code(
     changed.write_text(Path(str(helper.__file__)).read_text(encoding="utf-8") + "\n", encoding="utf-8")
     monkeypatch.setattr(helper, "__file__", str(changed))
     assert len(cache_files(Compilable(doubled), tmp_path)) == len(before) + 1
+
+
+def test_no_limit_on_time_counts_what_is_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    compiled = Compilable(doubled).compiled
+    began, counted = monotonic(), SEARCH_CLOCK.now()
+    compiled(NUMBERS)
+    assert SEARCH_CLOCK.now() - counted < (monotonic() - began) / 2
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def count_processor_time() -> None:
 
 def run_command(arguments: Sequence[str]) -> None:
     """Run a command line as if its process began now, without a word."""
-    process.PROCESS_START = process.monotonic()
+    process.PROCESS_START = process.SEARCH_CLOCK.now()
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         sys.stdout = sys.stderr = nowhere
         try:

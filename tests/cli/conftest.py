@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
 from iteration_schedules import layers
 from typer.testing import CliRunner
 
+from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.batches import executors
 from themis_opt.cli import process
 from themis_opt.cli.main import application
@@ -32,7 +32,7 @@ def invoke() -> Callable[..., Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             warnings.simplefilter("error", UserWarning)
-            process.PROCESS_START = monotonic()  # which time limits count from
+            process.PROCESS_START = SEARCH_CLOCK.now()  # which time limits count from
             return runner.invoke(command, [str(a) for a in arguments])
 
     return run

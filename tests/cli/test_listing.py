@@ -87,13 +87,13 @@ never.txt = tiny_policies:nothing
 
 SERVER = """
 import json, sys
-from time import monotonic
 from typer.testing import CliRunner
+from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.cli import process
 from themis_opt.cli.main import application
 
 for line in sys.stdin:
-    process.PROCESS_START = monotonic()
+    process.PROCESS_START = SEARCH_CLOCK.now()
     done = CliRunner().invoke(application(), json.loads(line))
     print(json.dumps({"code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}), flush=True)
 """

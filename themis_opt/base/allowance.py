@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from threading import current_thread, main_thread
-from time import monotonic, process_time
+from time import process_time
 from types import FrameType
 
 from formulations.interruption import INTERRUPTION, METER, TimeUp
+from themis_opt.base.clock import SEARCH_CLOCK
 
 LEAST_TIMER = 1e-3  # seconds of a timer that is to ring at once: 0 would stop it
 # Wall time, and time of the processor, after which a timer rings again: its exception may have been lost, as in what
@@ -20,7 +21,9 @@ COMPILERS = ("numba", "llvmlite")
 
 
 class Allowance:
-    """Seconds of wall time, or of work that takes about as long on one core and does not depend on the machine.
+    """Seconds of wall time but for those of the compiler, or of work, which does not depend on the machine.
+
+    A second of work takes about a second of one core.
 
     `seconds`: the whole allowance.
     `counts_work`: whether only what is charged counts, and not the time that passes.
@@ -28,7 +31,7 @@ class Allowance:
 
     def __init__(self, seconds: float, counts_work: bool = False) -> None:
         self.counts_work, self._was_interrupted = counts_work, False
-        self._end = seconds if counts_work else monotonic() + seconds
+        self._end = seconds if counts_work else SEARCH_CLOCK.now() + seconds
         self._kept = 0.0  # for the turns after this one
         self.overtime = 0.0  # seconds of processor that work took after the end, before it was cut off
         self.is_cut_off = False  # whether a timer runs for it
@@ -36,7 +39,7 @@ class Allowance:
     @property
     def left(self) -> float:
         """Seconds left of the turn, zero or less if it is over."""
-        return self._end - self._kept - (0.0 if self.counts_work else monotonic())
+        return self._end - self._kept - (0.0 if self.counts_work else SEARCH_CLOCK.now())
 
     @property
     def interrupted(self) -> bool:

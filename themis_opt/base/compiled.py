@@ -5,15 +5,16 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from inspect import getmembers, isfunction
 from pathlib import Path
 from threading import Thread
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from formulations.interruption import is_over
+from themis_opt.base.clock import SEARCH_CLOCK
 
 # With colours numba swaps the standard streams while it compiles in the background: what is printed is lost.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
@@ -46,8 +47,15 @@ class FirstUse:
         return thread
 
     def is_over(self, seconds: float | None) -> bool:
-        """Begin it, if it has not begun; whether it is over within some seconds (None: however long it takes)."""
-        return is_over(self._thread, seconds)
+        """Begin it, if it has not begun; whether it is over within some seconds (None: however long it takes).
+
+        No limit on time counts the wait.
+        """
+        SEARCH_CLOCK.stop()
+        try:
+            return is_over(self._thread, seconds)
+        finally:
+            SEARCH_CLOCK.go()
 
 
 class Compilable:
@@ -85,26 +93,41 @@ class Compilable:
         import numba
         from numba.extending import register_jitable
 
+        _stop_clock_of_compiler()
+
         for module in self.modules:
             for _, helper in getmembers(module, isfunction):
-                if helper.__module__ == module.__name__:
+                if helper.__module__ == module.__name__ and helper is not self.function:
                     register_jitable(forceinline=True)(helper)
-        function = self.function
         edition = sha256(b"".join(Path(str(module.__file__)).read_bytes() for module in self.modules)).hexdigest()[:16]
-
-        def of_edition(*arguments: Any) -> Any:
-            return function(*arguments)
-
         # Numba finds machine code by this name alone, and not by what the function calls: after a change in one of the
         # modules the old code must not be loaded.
-        of_edition.__qualname__ = f"{function.__module__}.{function.__qualname__}_{edition}"
+        of_edition = FunctionType(self.function.__code__, self.function.__globals__, self.function.__name__)
+        of_edition.__qualname__ = f"{self.function.__qualname__}_{edition}"
         try:
             compiled = numba.njit(cache=True, nogil=self.nogil, _nrt=False)(of_edition)
         except RuntimeError:  # no folder to cache in is writable
             compiled = numba.njit(nogil=self.nogil, _nrt=False)(of_edition)
         if not _is_cached(compiled):
-            COMPILED_LOG.info("compiling to machine code, once on this machine: up to half a minute of a processor")
+            COMPILED_LOG.info(
+                "compiling to machine code, once on this machine: up to half a minute, which no time limit counts"
+            )
         return compiled
+
+
+@cache
+def _stop_clock_of_compiler() -> None:
+    """Let no limit on time count what numba compiles in the main thread."""
+    from numba.core.event import Event, Listener, register
+
+    class Stop(Listener):  # type: ignore[misc]  # numba has no types
+        def on_start(self, event: Event) -> None:
+            SEARCH_CLOCK.stop()
+
+        def on_end(self, event: Event) -> None:
+            SEARCH_CLOCK.go()
+
+    register("numba:compile", Stop())
 
 
 def _is_cached(compiled: Any) -> bool:

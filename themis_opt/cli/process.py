@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, SIGTERM, default_int_handler, getsignal, signal
 from threading import current_thread, main_thread
-from time import monotonic
 
 from formulations.interruption import INTERRUPTION
+from themis_opt.base.clock import SEARCH_CLOCK
 
-PROCESS_START = monotonic()
+PROCESS_START = SEARCH_CLOCK.now()
 
 UNMET = 1  # exit code of a request that was not met: the asked gap was not reached, or runs of a batch failed
 BAD_INPUT = 2
@@ -21,7 +21,7 @@ INTERRUPTED = 130
 
 def remaining(time_limit: float) -> float:
     """Seconds left of a limit that counts from the start of the process."""
-    return max(time_limit - (monotonic() - PROCESS_START), 0.0)
+    return max(time_limit - (SEARCH_CLOCK.now() - PROCESS_START), 0.0)
 
 
 def leave(reached: float, asked: float | None, *, interrupted: bool = False) -> None:

@@ -62,7 +62,7 @@ class Anneal:
 
     def run(self, incumbent: Incumbent) -> None:
         """Run waves until the turn is over, or some in a row gain nothing."""
-        if incumbent.is_best_of_launches or not is_ready(None if incumbent.allowance.counts_work else incumbent.left):
+        if incumbent.is_best_of_launches or not is_ready(None):
             return
         waves = _free_waves(incumbent) if incumbent.free_sizes else self._waves(incumbent)
         idle, rate, work_left = 0, float(WORK_PER_SECOND), self.most_work
