@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from themis_opt.base.errors import InputError
 from themis_opt.formats.readers.parts import Request
 from themis_opt.formats.readers.registry import import_files
-from themis_opt.policies.registry import make_policy
+from themis_opt.policies.registry import make_policy, usual_policies
 from themis_opt.schedules.simulator import simulate
+from themis_opt.study.verdict import on_step
 
 FILES = Path(__file__).parent / "files" / "astra_sim"
 
@@ -154,3 +156,24 @@ def test_published_workloads_are_read(write, name):
     assert Counter((exchange.kind.value, exchange.span) for exchange in instance.exchanges) == collectives
     for kind, size in sizes.items():
         assert sum(exchange.size for exchange in instance.exchanges if exchange.kind.value == kind) == size
+
+
+def test_an_imported_workload_is_first_launched_as_its_source_does(write):
+    instance = import_files([*write(tpu__json=TUTORIALS["tpu"]), FILES / "Resnet50_DataParallel.txt"]).instance
+    assert usual_policies(instance)[0] == instance.iteration.launching == "wait_free/baseline"
+    assert on_step(instance)[0].startswith("Communication costs")
+    assert "wait_free/baseline, as its source launches," in on_step(instance)[0]
+
+
+def test_times_of_workloads_are_in_the_unit_that_is_asked_for(write):
+    files = [*write(tpu__json=TUTORIALS["tpu"]), FILES / "Resnet50_DataParallel.txt"]
+    nanoseconds, microseconds = (import_files(files, time_unit=unit) for unit in (None, "us"))
+    assert microseconds.instance.compute == 1000 * nanoseconds.instance.compute
+    assert any("1000 times as long" in note for note in nanoseconds.notes)
+
+
+@pytest.mark.parametrize(("unit", "rule"), [("weeks", "use one of s, ms, us, ns, ps"), ("us", "is for workloads")])
+def test_units_that_mean_nothing_are_refused(write, unit, rule):
+    files = write(tpu__json=TUTORIALS["tpu"]) + ([FILES / "Resnet50_DataParallel.txt"] if unit == "weeks" else [])
+    with pytest.raises(InputError, match=rule):
+        import_files(files, time_unit=unit)

@@ -75,13 +75,14 @@ LAUNCHED = (
     "dear/hourglass",
     "priority/hourglass",
 )
-"""The same where there is compute: the first is what most run today."""
+"""The same where there is compute: the first is what most run today, unless the instance says what it comes from."""
 
 
 def usual_policies(instance: Instance) -> tuple[str, ...]:
     """What `exact` is compared with on an instance by default; speedups are relative to the first."""
     if has_launches(instance):
-        return LAUNCHED
+        launching = instance.iteration.launching if instance.iteration else ""
+        return tuple(dict.fromkeys((launching or LAUNCHED[0], *LAUNCHED)))
     return (HEURISTICS[0], "nccl", *HEURISTICS[1:]) if is_served_by_nccl(instance) else HEURISTICS
 
 

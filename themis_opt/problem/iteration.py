@@ -52,7 +52,7 @@ class Iteration(Model):
     included.
     `steps` is the number of batches one iteration stands for, where gradients are not exchanged after each.  `links`
     are dimensions that every NPU has beside the network, such as one to the memory of its host: only tensors that name
-    them use them.
+    them use them.  `launching` is the policy of the tool that the iteration comes from, with which others are compared.
     """
 
     tasks: Annotated[tuple[ComputeTask, ...], Field(min_length=1, max_length=MAX_TASKS)]
@@ -60,6 +60,7 @@ class Iteration(Model):
     splits: Annotated[tuple[Split, ...], Field(fail_fast=True)] = ()
     steps: Annotated[Count, Field(gt=0)] = 1
     links: Annotated[tuple[Dimension, ...], Field(fail_fast=True)] = ()
+    launching: str = ""
 
     @property
     def num_stages(self) -> int:

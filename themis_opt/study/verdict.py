@@ -109,15 +109,18 @@ def _limiting(instance: Instance, row: Mapping[str, Any], name: str) -> str:
 def on_step(instance: Instance) -> tuple[str, ...]:
     """What communication costs a step as most train today, and what no schedule can beat; nothing of very large ones.
 
-    Gradients that can be fused are in the buckets of PyTorch DistributedDataParallel, all other tensors alone, and
+    An iteration that says how its source launches is launched so.  Else gradients that can be fused are in the buckets of PyTorch DistributedDataParallel, all other tensors alone, and
     chunks pass the dimensions in the fixed order.
     """
     buckets = has_buckets(instance)
-    launching = "ddp" if buckets else "wait_free"
+    policy = "ddp/baseline" if buckets else "wait_free/baseline"
     if not instance.exchanges or count_stages(instance) > MOST_SIMULATED_STAGES:
         return ()
-    schedule = simulate(instance, make_policy(f"{launching}/baseline")(instance))
     today = "DDP with 25 MiB buckets" if buckets else "every tensor alone"
+    if instance.iteration and instance.iteration.launching:
+        policy = instance.iteration.launching
+        today = f"{policy}, as its source launches,"
+    schedule = simulate(instance, make_policy(policy)(instance))
     cost = format_percent(schedule.period.exposed / schedule.makespan)
     step, bound = (format_short_time(time) for time in (schedule.makespan, max(bounds(instance).values())))
     return (f"Communication costs {cost} of your step; {today} takes {step}, and no schedule less than {bound}.",)

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from themis_opt.base.sources import Source
-from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
-from themis_opt.formats.readers.draft import Draft, needs_network
+from themis_opt.formats.readers.draft import LAUNCHED_SO, Draft, needs_network
 from themis_opt.formats.readers.parts import Machine, Part, Reader, only
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import Instance
@@ -73,7 +72,7 @@ SIMAI = ("ep", "pp", "vpp", "ga", "all_gpus", "pp_comm")
 
 
 class Pass(NamedTuple):
-    """Time in nanoseconds, and the collective after it."""
+    """Time in the unit of the file, and the collective after it."""
 
     time: int
     kind: CollectiveKind | None
@@ -144,9 +143,12 @@ def _parsed(source: Source) -> tuple[TextWorkload, list[str]]:
 def _notes(workload: TextWorkload, arguments: Mapping[str, tuple[int, ...]]) -> list[str]:
     gathered = "as many bytes as its size says" if workload.simai else "as many bytes as its size says, from each NPU"
     notes = [
-        f"{'SimAI' if workload.simai else 'ASTRA-sim 1'}: times are nanoseconds; an all-gather gathers {gathered}; the "
-        "update of weights is compute before the forward pass of its layer."
+        f"{'SimAI' if workload.simai else 'ASTRA-sim 1'}: times are nanoseconds unless --time-unit says otherwise (the "
+        "simulator counts nanoseconds, Chakra's converter of the same files microseconds, 1000 times as long); an "
+        f"all-gather gathers {gathered}; the update of weights is compute before the forward pass of its layer."
     ]
+    if KEYWORDS[workload.keyword].loop != "alone":
+        notes.append(LAUNCHED_SO)
     if arguments.get("pp", (1,))[0] > 1:
         notes.append("One stage of the pipeline: what stages send each other is left out.")
     return notes
@@ -269,7 +271,7 @@ def _built(source: Source, workload: TextWorkload, machine: Machine) -> Instance
     loop = KEYWORDS[workload.keyword].loop
     if loop == "alone":
         return _alone(source, workload, machine, name)
-    build = _WorkloadBuild(source, workload, scopes)
+    build = _WorkloadBuild(source, workload, scopes, machine.time_unit)
     build.forward()
     if loop == "copied":
         build.backward_of_copies()
@@ -295,14 +297,15 @@ def _size(layer_pass: Pass, npus: int, workload: TextWorkload) -> int:
 class _WorkloadBuild:
     """The iteration of a workload: tasks in the order in which the simulator runs them."""
 
-    def __init__(self, source: Source, workload: TextWorkload, scopes: _Scopes) -> None:
+    def __init__(self, source: Source, workload: TextWorkload, scopes: _Scopes, time_unit: int) -> None:
         self.draft, self._workload, self._scopes = Draft(source), workload, scopes
+        self._time_unit = time_unit
         self._first: dict[int, str] = {}
         self._waiting: list[tuple[str, Pass, str]] = []
 
-    def _compute(self, name: str, nanoseconds: int) -> str:
+    def _compute(self, name: str, time: int) -> str:
         """Add a task; what blocks is over before it."""
-        task = self.draft.compute(name, nanoseconds * PICOSECONDS_PER_NANOSECOND)
+        task = self.draft.compute(name, time * self._time_unit)
         waiting, self._waiting = self._waiting, []
         for tensor, layer_pass, ready in waiting:
             self._exchange(tensor, layer_pass, ready, task)

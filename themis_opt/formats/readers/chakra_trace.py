@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_SECOND
 from themis_opt.formats.chakra import Node, NodeType, read_trace
-from themis_opt.formats.readers.draft import Draft, needs_network
+from themis_opt.formats.readers.draft import LAUNCHED_SO, Draft, needs_network
 from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_of
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
@@ -65,7 +65,8 @@ def _read(sources: Sequence[Source]) -> Part:
 
     folded = f"{len(sources)} equal NPUs are folded into one; " if others else ""
     note = f"Chakra: {folded}an all-gather gathers its size from each NPU; collectives of one stream may be reordered."
-    return Part(workload=build, notes=(note,))
+    computes = any(node.type in COMPUTE_NODES for node in first[2].values())
+    return Part(workload=build, notes=(note, *([LAUNCHED_SO] if computes else [])))
 
 
 def _rank(source: Source) -> int:

@@ -24,6 +24,7 @@ from themis_opt.problem.phases import CollectiveKind
 PASS_TIMES = ("avg_forward_compute_time", "avg_backward_compute_time")
 COMMUNICATION = ("avg_backward_comm_time", "avg_backward_compute_comm_overlap_time")
 MAX_LITERAL = 2**20
+BUCKETS_IN_ORDER = "wait_free:barrier=true/baseline"  # the optimizer waits for all
 NAME = re.compile(r"[a-z_0-9]{1,100}")
 
 
@@ -119,7 +120,7 @@ def _built(source: Source, sizes: Sequence[int], forward: int, backward: int, ma
         end = backward * PICOSECONDS_PER_NANOSECOND * done // total
         task = draft.compute(f"backward {number}", end - start)
         draft.exchange(f"bucket {number}", CollectiveKind.ALL_REDUCE, size, (task, first), None)
-    return draft.instance(f"{machine.network.name or 'network'} DDP", machine)
+    return draft.instance(f"{machine.network.name or 'network'} DDP", machine, launching=BUCKETS_IN_ORDER)
 
 
 READER = Reader("log of PyTorch DistributedDataParallel", (), _recognizes, _read)

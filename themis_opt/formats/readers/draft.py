@@ -11,6 +11,8 @@ from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, ComputeTask, It
 from themis_opt.problem.phases import CollectiveKind
 
 MAX_NAME_LETTERS = 200
+EACH_WHEN_READY = "wait_free/baseline"
+LAUNCHED_SO = f"The source launches each collective when it is ready: 'simulate', 'compare' and 'solve' put {EACH_WHEN_READY} first."
 
 
 class Draft:
@@ -102,8 +104,10 @@ class Draft:
             format=INSTANCE_FORMAT, name=name, network=network, collectives=collectives, latency=machine.latency
         )
 
-    def instance(self, name: str, machine: Machine, splits: Sequence[Split] = ()) -> Instance:
-        """The iteration on a machine. Raises InputError if nothing is exchanged."""
+    def instance(
+        self, name: str, machine: Machine, splits: Sequence[Split] = (), launching: str = EACH_WHEN_READY
+    ) -> Instance:
+        """The iteration on a machine, and the policy that launches as its source. Raises InputError if it is empty."""
         if not self.tensors:
             raise self._source.error("exchanges nothing between NPUs of this network")
         empty = f"{self.empty} collectives without bytes or partners are left out." if self.empty else ""
@@ -112,7 +116,9 @@ class Draft:
             name=name,
             description=empty,
             network=machine.network,
-            iteration=Iteration(tasks=tuple(self.tasks), tensors=tuple(self.tensors), splits=tuple(splits)),
+            iteration=Iteration(
+                tasks=tuple(self.tasks), tensors=tuple(self.tensors), splits=tuple(splits), launching=launching
+            ),
             chunks=machine.chunks,
             latency=machine.latency,
         )

@@ -232,9 +232,9 @@ class TrainingStep:
         from themis_opt.solving.bounds import bounds, bounds_of
         from themis_opt.solving.narrowest import too_slow
 
-        as_traced = "wait_free/baseline"
+        as_traced, *_ = usual_policies(instance)
         periods = {}
-        for name in dict.fromkeys((as_traced, *usual_policies(instance))):
+        for name in usual_policies(instance):
             periods[name] = simulate(instance, make_policy(name)(instance)).makespan
         best = min(periods, key=lambda name: periods[name])
         bound = max(bounds(instance).values())

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from themis_opt.base.errors import InputError
 from themis_opt.base.registries import Registry
 from themis_opt.base.sources import Source
+from themis_opt.base.units import TIME_UNITS
 from themis_opt.formats.readers.parts import Machine, Part, Reader, Request, assemble, assemble_graph
 from themis_opt.graphs.network import GraphInstance
 from themis_opt.problem import catalog
@@ -17,6 +18,7 @@ from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 
 OWN_FORMAT = "json"
+WITHOUT_UNIT = {"astra-sim-1-workload"}  # formats whose times have no unit
 
 READERS = Registry(
     "themis_opt.readers",
@@ -102,7 +104,9 @@ class Import:
         return files
 
 
-def import_files(files: Sequence[str | Path], *, request: Request | None = None) -> Import:
+def import_files(
+    files: Sequence[str | Path], *, request: Request | None = None, time_unit: str | None = None
+) -> Import:
     """Put an instance together from files: a network, what else they say of the machine, and what runs on it.
 
     Raises InputError if a file breaks a rule of its format, or the files are no whole problem together.
@@ -110,6 +114,7 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
     `files`: files of other tools, or documents, of which only the network counts beside others; ``FORMAT:FILE`` where
       the format is not to be recognized.
     `request`: what is exchanged, where no file says it; an all-reduce of 100 MB if not given.
+    `time_unit`: that of workloads whose files state none, such as ``us``; nanoseconds if not given.
     """
     readers: dict[str, tuple[_Entry, list[Path]]] = {}
     file_formats: list[tuple[str, str]] = []
@@ -117,13 +122,15 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
         name, reader, path = _recognized(file)
         readers.setdefault(name, (reader, []))[1].append(path)
         file_formats.append((str(file), name))
+    if time_unit is not None and not readers.keys() & WITHOUT_UNIT:
+        raise InputError("is for workloads of ASTRA-sim 1, which state none", field="--time-unit", value=time_unit)
     parts = [part for reader, paths in readers.values() for part in _parts(reader, paths, alone=len(readers) == 1)]
     needs_request = not any(part.workload for part in parts)
     graph = assemble_graph(parts, request or Request())
     if graph is not None:
         notes = tuple(note for part in parts for note in part.notes)
         return Import(graph, tuple(file_formats), notes, {}, ())
-    instance, notes = assemble(parts, request or (Request() if needs_request else None))
+    instance, notes = assemble(parts, request or (Request() if needs_request else None), _picoseconds(time_unit))
     judged = [part.judge(instance) for part in parts if part.judge]
     return Import(
         instance=instance,
@@ -137,6 +144,12 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
 
 
 _Entry = Reader | Callable[[Path], Instance]
+
+
+def _picoseconds(unit: str | None) -> int:
+    if unit not in (None, *TIME_UNITS):
+        raise InputError(f"use one of {', '.join(TIME_UNITS)}", field="--time-unit", value=unit)
+    return int(TIME_UNITS[unit or "ns"])
 
 
 def _recognized(file: str | Path) -> tuple[str, _Entry, Path]:
