@@ -109,8 +109,8 @@ def _limiting(instance: Instance, row: Mapping[str, Any], name: str) -> str:
 def on_step(instance: Instance) -> tuple[str, ...]:
     """What communication costs a step as most train today, and what no schedule can beat; nothing of very large ones.
 
-    An iteration that says how its source launches is launched so.  Else gradients that can be fused are in the buckets of PyTorch DistributedDataParallel, all other tensors alone, and
-    chunks pass the dimensions in the fixed order.
+    An iteration that says how its source launches is launched so.  Else gradients that can be fused are in the buckets
+    of PyTorch DistributedDataParallel, all other tensors alone, and chunks pass the dimensions in the fixed order.
     """
     buckets = has_buckets(instance)
     policy = "ddp/baseline" if buckets else "wait_free/baseline"

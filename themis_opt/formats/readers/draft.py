@@ -12,7 +12,10 @@ from themis_opt.problem.phases import CollectiveKind
 
 MAX_NAME_LETTERS = 200
 EACH_WHEN_READY = "wait_free/baseline"
-LAUNCHED_SO = f"The source launches each collective when it is ready: 'simulate', 'compare' and 'solve' put {EACH_WHEN_READY} first."
+LAUNCHED_SO = (
+    "The source launches each collective when it is ready: 'simulate', 'compare' and 'solve' put "
+    f"{EACH_WHEN_READY} first."
+)
 
 
 class Draft:
