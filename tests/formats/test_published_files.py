@@ -46,43 +46,95 @@ MEANT = {
 """Kind, NPUs, GB/s (2^30) of an NPU and picoseconds of a step, which crosses two links through a switch."""
 
 
-def topology(kind, npus, bandwidth, latency):
-    return f"topology: [ {kind} ]\nnpus_count: [ {npus} ]\nbandwidth: [ {bandwidth} ]\nlatency: [ {latency} ]\n"
+def topology(kinds, sizes, bandwidths, latencies):
+    columns = {"topology": kinds, "npus_count": sizes, "bandwidth": bandwidths, "latency": latencies}
+    return "".join(f"{name}: [ {', '.join(map(str, values))} ]\n" for name, values in columns.items())
 
 
-def system(algorithm, *, memory, active=1):
+def system(*algorithms, memory=50, delay=1, splits=1, active=1):
     """The fields that the published systems share."""
     names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    values = {"scheduling-policy": "LIFO", "endpoint-delay": 10, "active-chunks-per-dimension": active}
-    values |= {"preferred-dataset-splits": 4, "collective-optimization": "localBWAware", "local-mem-bw": memory}
-    return values | {f"{name}-implementation": [algorithm] for name in names} | {"boost-mode": 0}
+    values = {"scheduling-policy": "LIFO", "endpoint-delay": delay, "active-chunks-per-dimension": active}
+    values |= {"preferred-dataset-splits": splits, "collective-optimization": "localBWAware", "local-mem-bw": memory}
+    return values | {f"{name}-implementation": list(algorithms) for name in names} | {"boost-mode": 0}
 
 
-RING_8 = topology("Ring", 8, 50.0, 500.0)
-MIB = 2**20
+def ring(npus, bandwidth=50.0, latency=500.0):
+    return topology(["Ring"], [npus], [bandwidth], [latency])
+
+
+KINDS = ("all_reduce", "all_gather", "all_to_all", "reduce_scatter")
+SLOW_SUMS = {"delay": 10, "splits": 4}
+RING_SYSTEM, RING_4_CHUNKS = system("ring", **SLOW_SUMS), system("ring", **SLOW_SUMS, memory=1600)
 CYCLES_OF_ASTRA_SIM = {
-    "Ring_sys": (RING_8, system("ring", memory=50), "all_reduce", MIB, 117_780),
-    "Direct_sys": (topology("FullyConnected", 8, 50.0, 500.0), system("direct", memory=50), "all_reduce", MIB, 16_860),
-    "Ring_4chunks": (RING_8, system("ring", memory=1600), "all_to_all", MIB, 125_480),
-    "Ring_16npus": (topology("Ring", 16, 50.0, 500.0), system("ring", memory=1600), "all_gather", 16 * MIB, 323_560),
+    "Ring_4npus + Ring_4chunks": (ring(4), RING_4_CHUNKS, (43_000, 64_744, 41_560, 22_240)),
+    "Ring_8npus + Ring_4chunks": (ring(8), RING_4_CHUNKS, (64_440, 151_016, 125_480, 33_080)),
+    "Ring_16npus + Ring_4chunks": (ring(16), RING_4_CHUNKS, (99_640, 323_560, 391_240, 50_740)),
+    "dgx_v100_4gpu": (ring(4, 3.125, 3.39), system("ring"), (515_953, 937_513, 468_775, 281_566)),
+    "tpu_v3_8": (ring(8, 80.0, 1000.0), system("ring"), (90_406, 92_457, 70_729, 72_724)),
+    "tpu_v3_32_ring": (ring(32, 80.0, 2000.0), system("ring"), (208_600, 440_449, 1_181_473, 134_758)),
+    "tpu_v3_32_2dtorus": (
+        topology(["Ring"] * 2, [4, 8], [80.0] * 2, [1000.0] * 2),
+        system("ring", "ring"),
+        (104_596, 388_429, 95_042, 82_765),
+    ),
+    "hgx_h100_2gpu": (
+        topology(["Switch"], [2], [741.34], [936.25]),
+        system("ring"),
+        (36_520, 3_191, 2_533, 33_988),
+    ),
+    "hgx_h100_4gpu": (
+        topology(["Switch"], [4], [741.34], [936.25]),
+        system("ring"),
+        (60_391, 9_571, 13_213, 53_785),
+    ),
+    "Ring_8 + Ring_sys": (ring(8), RING_SYSTEM, (117_780, 151_016, 125_480, 86_420)),
+    "FullyConnected_2 + Ring_sys": (
+        topology(["FullyConnected"], [2], [50.0], [500.0]),
+        RING_SYSTEM,
+        (55_100, 21_608, 11_844, 43_296),
+    ),
+    "FullyConnected_8 + Direct_sys": (
+        topology(["FullyConnected"], [8], [50.0], [500.0]),
+        system("direct", **SLOW_SUMS),
+        (16_860, 21_608, 4_520, 12_380),
+    ),
+    "DGX_H100-32 + DGX_H100": (
+        topology(["Switch"] * 2, [8, 4], [450.0, 50.0], [500.0] * 2),
+        system("halvingDoubling", "halvingDoubling", **SLOW_SUMS),
+        (51_684, 89_597, None, 40_608),  # it has no all-to-all by halvingDoubling
+    ),
+    "TPUv4-32 + TPUv4": (
+        topology(["Ring"] * 3, [2, 4, 4], [50.0] * 3, [500.0, 500.0, 50.0]),
+        system("ring", "ring", "ring", **SLOW_SUMS),
+        (65_884, 389_549, 52_211, 54_674),
+    ),
 }
-"""Networks, systems, collectives, bytes and the cycles of ASTRA-sim 2's congestion-unaware back end, by its files.
+"""Networks, systems, and the cycles of ASTRA-sim 2's congestion-unaware back end for 1 MiB in the order of `KINDS`.
 
-``Ring_sys.json`` and ``Direct_sys.json`` are in astra-sim/tutorials, ``micro2024/astra-sim-demo/demo1``; the others in
-astra-sim/astra-sim at 518bd51, ``examples/system/native_collectives`` and ``examples/network/analytical``.
+The simulator is astra-sim/astra-sim at 518bd51, whose ``examples`` and ``inputs`` hold the files with dgx, hgx, tpu_v3
+and npus in their names; the others are in astra-sim/tutorials at ead2d5d, ``hoti2024`` and ``micro2024``.
 """
 
 
 @pytest.mark.parametrize("name", CYCLES_OF_ASTRA_SIM)
 def test_imports_take_as_long_as_the_simulator_itself(write, name):
-    network, system, kind, size, cycles = CYCLES_OF_ASTRA_SIM[name]
-    instance = import_files(write(net__yml=network, sys__json=system), request=Request(kind, size)).instance
-    assert simulate(instance, make_policy("baseline")(instance)).makespan / 1000 == pytest.approx(cycles, rel=0.005)
+    network, system, figures = CYCLES_OF_ASTRA_SIM[name]
+    files = write(net__yml=network, sys__json=system)
+    for kind, cycles in zip(KINDS, figures, strict=True):
+        npus = import_files(files).instance.network.num_npus
+        size = 2**20 * (npus if kind == "all_gather" else 1)
+        imported = import_files(files, request=Request(kind, size))
+        if cycles is None:
+            assert any("has no all-to-all by halvingDoubling" in note for note in imported.notes)
+            continue
+        time = simulate(imported.instance, make_policy("baseline")(imported.instance)).makespan / 1000
+        assert time == pytest.approx(cycles, rel=0.003), kind
 
 
 OUTSIDE = {
-    "several active chunks": (RING_8, system("ring", memory=50, active=2), "Several active chunks per dimension"),
-    "direct on a ring": (RING_8, system("direct", memory=50), "share the links of an NPU on a switch or ring"),
+    "several active chunks": (ring(8), system("ring", active=2), "Several active chunks per dimension"),
+    "direct on a ring": (ring(8), system("direct"), "share the links of an NPU on a switch or ring"),
 }
 
 
@@ -177,3 +229,63 @@ def test_units_that_mean_nothing_are_refused(write, unit, rule):
     files = write(tpu__json=TUTORIALS["tpu"]) + ([FILES / "Resnet50_DataParallel.txt"] if unit == "weeks" else [])
     with pytest.raises(InputError, match=rule):
         import_files(files, time_unit=unit)
+
+
+def system_1(algorithm, *, delay=10, splits=4, scheduling="baseline"):
+    """A system of the tutorials, which all sum at once."""
+    lines = {"scheduling-policy": "LIFO", "endpoint-delay": delay, "active-chunks-per-dimension": 1}
+    lines |= {"preferred-dataset-splits": splits, "boost-mode": 1, "collective-optimization": "localBWAware"}
+    lines |= {f"{name}-implementation": algorithm for name in ("all-reduce", "all-gather", "reduce-scatter")}
+    lines |= {"all-to-all-implementation": algorithm, "inter-dimension-scheduling": scheduling}
+    return "".join(f"{name}: {value}\n" for name, value in lines.items())
+
+
+MICRO = "MICRO\n1\nallreduce -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 1048576 1\n"
+CYCLES_OF_ASTRA_SIM_1 = {
+    "ring": (tutorial("Ring", [8], [2], 500, [50]), "ring", 4, 45_681),
+    "fullyconnected": (tutorial("FullyConnected", [8], [7], 500, [50]), "direct", 4, 9_001),
+    "switch": (tutorial("Switch", [8], [1], 500, [50]), "halvingDoubling", 4, 58_449),
+    "3d_switch_baseline": (TUTORIALS["3d_switch"], "_".join(["halvingDoubling"] * 3), 64, 39_937),
+}
+"""Networks, algorithms, splits and the cycles of ASTRA-sim 1 for an all-reduce of 1 MiB.
+
+Files of astra-sim/tutorials at ead2d5d, ``asplos2022``, ``asplos2023`` and ``isca2022``; the simulator is that of the
+tag ``tutorial-asplos2023`` with its analytical back end.
+"""
+
+
+@pytest.mark.parametrize("name", CYCLES_OF_ASTRA_SIM_1)
+def test_imports_take_as_long_as_the_first_simulator(write, name):
+    network, algorithm, splits, cycles = CYCLES_OF_ASTRA_SIM_1[name]
+    instance = import_files(
+        write(net__json=network, sys__txt=system_1(algorithm, splits=splits), work__txt=MICRO)
+    ).instance
+    assert simulate(instance, make_policy("baseline")(instance)).makespan / 1000 == pytest.approx(cycles, rel=0.005)
+
+
+TRANSFORMER_BLOCK = (
+    "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 16 checkpoints: 1 0 checkpoint_initiates: 1 1\n2\n"
+    "Q1 -1 9072581 NONE 0 9072581 ALLREDUCE 805306368 9072581 ALLREDUCE 18874368 1\n"
+    "X1W2b2 -1 36290323 ALLREDUCE 805306368 36290323 NONE 0 36290323 ALLREDUCE 75497472 1\n"
+)
+
+
+def test_weight_gradients_of_transformers_wait_for_the_error_as_in_the_simulator(write):
+    instance = import_files(write(tpu__json=TUTORIALS["tpu"], work__txt=TRANSFORMER_BLOCK)).instance
+    (error,) = (each for each in instance.iteration.tensors if each.name == "Q1.error")
+    assert error.needed_before == "Q1.weight_gradient"
+    assert instance.iteration.launching == "wait_free/baseline"
+
+
+def test_the_newest_gradient_goes_first_where_the_system_says_so(write):
+    files = [*write(tpu__json=TUTORIALS["tpu"], sys__txt=system_1("ring_ring")), FILES / "Resnet50_DataParallel.txt"]
+    assert import_files(files).instance.iteration.launching == "wait_free:order=newest/baseline"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "scheduling", "note"),
+    [("ring_ring", "themis", "orders chunks by themis"), ("direct_direct", "baseline", "share the links of an NPU")],
+)
+def test_systems_of_the_first_simulator_outside_of_what_is_exact_say_so(write, algorithm, scheduling, note):
+    files = write(tpu__json=TUTORIALS["tpu"], sys__txt=system_1(algorithm, scheduling=scheduling), work__txt=MICRO)
+    assert any(note in line for line in import_files(files).notes)

@@ -31,10 +31,10 @@ def import_command(
     size: Annotated[str | None, Option(help="Size of that collective, such as 1GiB.")] = None,
     chunks: Annotated[int | None, Option(help="Chunks of every collective instead of those of the files.")] = None,
     bandwidths: Annotated[
-        str | None, Option(help="Of links that a graph leaves out, such as nvlink=450GB/s,pcie=64GB/s.")
+        str | None, Option(help="Of links, or dimensions, that files leave out, such as nvlink=450GB/s,pcie=64GB/s.")
     ] = None,
     time_unit: Annotated[
-        str | None, Option(help="Of workloads of ASTRA-sim 1, which state none: ns if left out, us, ms or s.")
+        str | None, Option(help="Of workloads of ASTRA-sim 1 and LIBRA, which state none: ns if left out, us, ms or s.")
     ] = None,
     output: Annotated[Path | None, options.output("Write the instance to this file.")] = None,
     whole: Annotated[bool, Option("--all", help="Every row of what the files hold beside the problem.")] = False,
@@ -64,8 +64,6 @@ def import_command(
         instance = instance.overridden(chunks=chunks)
     except ValidationError as error:
         raise located(error).within("command line") from None
-    if bandwidths is not None:
-        raise InputError("is for graphs", field="--bandwidths", value=bandwidths)
     options.warn(instance.network, files[0])
     if output is not None:
         write_instance(instance, output)

@@ -4,10 +4,12 @@ Source: https://github.com/astra-sim/astra-sim, branch ASTRA-sim-1.0, ``Sys.cc``
 uses all links of an NPU in its dimension, but where all NPUs are connected, those to one of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.astra_sim_system import (
+    ALL_TO_ALL,
+    AT_ONCE,
     CYCLES,
     IGNORED,
     NATIVE,
@@ -16,10 +18,13 @@ from themis_opt.formats.readers.astra_sim_system import (
     algorithm,
     algorithms,
     executed,
+    shares_links,
 )
 from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.fields import MAX_CHUNKS
+from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension, Kind
+from themis_opt.problem.phases import CollectiveKind
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     **SCHEDULING_POLICIES,
@@ -46,15 +51,40 @@ def _read(sources: Sequence[Source]) -> Part:
     }
     if "preferred-dataset-splits" in given:
         source.whole(int(numbers["preferred-dataset-splits"]), "preferred-dataset-splits", least=1, most=MAX_CHUNKS)
-    chosen = algorithms(
-        source,
-        {
-            name: tuple(algorithm(source, part, name) for part in given[name].split("_"))
-            for name in NATIVE
-            if name in given
-        },
+    by_collective = {
+        name: tuple(algorithm(source, part, name) for part in given[name].split("_"))
+        for name in NATIVE
+        if name in given
+    }
+    chosen = algorithms(source, by_collective)
+    newest_first = given.get("scheduling-policy") == "LIFO"
+    return Part(
+        change=lambda machine: executed(source, machine, chosen, numbers, _share, newest_first=newest_first),
+        finish=lambda instance: (instance, tuple(_apart(instance, by_collective, chosen))),
+        notes=(CYCLES, *_notes(given)),
     )
-    return Part(change=lambda machine: executed(source, machine, chosen, numbers, _share), notes=(CYCLES,))
+
+
+def _notes(given: Mapping[str, str]) -> Iterator[str]:
+    scheduling = given.get("inter-dimension-scheduling", "baseline")
+    if scheduling != "baseline":
+        yield (
+            f"The file orders chunks by {scheduling}; the fixed order stands first here, and themis+scf is Themis: "
+            "outside of what is exact."
+        )
+    if float(given.get("active-chunks-per-dimension", 1)) != 1:
+        yield AT_ONCE
+
+
+def _apart(
+    instance: Instance, by_collective: Mapping[str, Sequence[Algorithm]], chosen: Sequence[Algorithm]
+) -> Iterator[str]:
+    """Notes where the problem leaves what is exact."""
+    yield from shares_links(instance)
+    exchanging = by_collective.get(ALL_TO_ALL, chosen)
+    is_exchange = any(exchange.kind is CollectiveKind.ALL_TO_ALL for exchange in instance.exchanges)
+    if is_exchange and tuple(exchanging) != tuple(chosen):
+        yield "All-to-alls run by the algorithm of the other collectives here: outside of what is exact."
 
 
 def _pairs(source: Source) -> dict[str, str]:

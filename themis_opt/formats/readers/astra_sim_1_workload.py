@@ -6,8 +6,8 @@ gradient and of the weight gradient, and the time of the weight update.
 
 A forward pass waits for the weight gradient of its layer, of the iteration before; its collective blocks.  Where
 weights are copied, the backward pass of a layer is weight gradient, then input gradient; else it is input gradient,
-whose collective blocks after the weight gradient, which it overlaps.  Recomputation repeats forward passes from the
-checkpoint before a layer.
+whose collective blocks before the weight gradient in transformers, and after it elsewhere.  Recomputation repeats
+forward passes from the checkpoint before a layer.
 Sources: https://github.com/astra-sim/astra-sim, branch ASTRA-sim-1.0, ``astra-sim/workload/Workload.cc``;
 https://github.com/aliyun/SimAI, ``example/``.
 
@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.draft import LAUNCHED_SO, Draft, needs_network
-from themis_opt.formats.readers.parts import Machine, Part, Reader, only
+from themis_opt.formats.readers.parts import EACH_WHEN_READY, Machine, Part, Reader, only
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import MAX_TASKS, Split
@@ -35,6 +35,7 @@ PASS_KINDS: Mapping[str, CollectiveKind | None] = {
     "ALLGATHER": CollectiveKind.ALL_GATHER,
     "REDUCESCATTER": CollectiveKind.REDUCE_SCATTER,
     "ALLTOALL": CollectiveKind.ALL_TO_ALL,
+    "BROADCAST": CollectiveKind.BROADCAST,
 }
 Scope = Literal["none", "all", "first", "rest", "inside", "across", "experts", "copies of experts"]
 """Dimensions of a collective: the innermost one or the others, a model-parallel group or those across its copies."""
@@ -69,6 +70,7 @@ SCOPE_SUFFIXES: Mapping[str, Scope] = {"_DP_EP": "copies of experts", "_EP": "ex
 GROUP = "model_parallel_NPU_group"
 LISTS = ("checkpoints", "checkpoint_initiates")
 SIMAI = ("ep", "pp", "vpp", "ga", "all_gpus", "pp_comm")
+SIMAI_LAYERS = ("grad_gather", "grad_norm")  # at the head of files whose first line does not tell
 
 
 class Pass(NamedTuple):
@@ -126,8 +128,8 @@ def _parsed(source: Source) -> tuple[TextWorkload, list[str]]:
     count = _whole(source, lines[1][1].strip(), "line 2", most=MAX_TASKS)
     if len(lines) - 2 != count:
         raise source.error(f"must be the number of layers that follow, {len(lines) - 2}", f"line {lines[1][0]}", count)
-    simai = any(name in arguments for name in SIMAI)
-    layers = tuple(_layer(source, keyword, number, line.split()) for number, line in lines[2:])
+    layers = tuple(layer_of(source, keyword, number, line.split()) for number, line in lines[2:])
+    simai = any(name in arguments for name in SIMAI) or any(layer.name in SIMAI_LAYERS for layer in layers)
     workload = TextWorkload(
         keyword=keyword,
         layers=layers,
@@ -145,7 +147,8 @@ def _notes(workload: TextWorkload, arguments: Mapping[str, tuple[int, ...]]) -> 
     notes = [
         f"{'SimAI' if workload.simai else 'ASTRA-sim 1'}: times are nanoseconds unless --time-unit says otherwise (the "
         "simulator counts nanoseconds, Chakra's converter of the same files microseconds, 1000 times as long); an "
-        f"all-gather gathers {gathered}; the update of weights is compute before the forward pass of its layer."
+        f"all-gather gathers {gathered}; the update of weights is compute before the forward pass of its layer, which "
+        "takes as much longer as the simulator hides of it."
     ]
     if KEYWORDS[workload.keyword].loop != "alone":
         notes.append(LAUNCHED_SO)
@@ -182,7 +185,8 @@ def _whole(source: Source, text: str, field: str, most: int = MAX_BYTES) -> int:
     return source.whole(int(text), field, most=most)
 
 
-def _layer(source: Source, keyword: str, number: int, words: Sequence[str]) -> WorkloadLayer:
+def layer_of(source: Source, keyword: str, number: int, words: Sequence[str]) -> WorkloadLayer:
+    """The layer of a line. Raises InputError if it breaks a rule."""
     place = f"line {number}"
     expected = 13 if keyword == "HYBRID_CUSTOMIZED" else 12
     if len(words) != expected:
@@ -277,7 +281,8 @@ def _built(source: Source, workload: TextWorkload, machine: Machine) -> Instance
         build.backward_of_copies()
     elif loop == "shared":
         build.backward()
-    return build.draft.instance(name, machine, scopes.splits)
+    launching = machine.launching if loop == "copied" else EACH_WHEN_READY  # the others ask for FIFO
+    return build.draft.instance(name, machine, scopes.splits, launching)
 
 
 def _alone(source: Source, workload: TextWorkload, machine: Machine, name: str) -> Instance:
@@ -355,7 +360,11 @@ class _WorkloadBuild:
                     self._exchange(f"{layers[0].name}.row_gradients", layers[0].inputs, task, self._first[0])
 
     def backward(self) -> None:
-        """Input gradient, whose collective overlaps the weight gradient, after what is recomputed for the layer."""
+        """Input gradient, its collective, and weight gradient of each layer, after what is recomputed for it.
+
+        The weight gradient waits for that collective in loops of transformers, and overlaps it in all others.
+        """
+        blocks = self._workload.keyword in GROUPED
         starts = sorted(self._workload.lists.get("checkpoints", ()))
         layers = self._workload.layers
         for k in reversed(range(len(layers))):
@@ -364,8 +373,12 @@ class _WorkloadBuild:
                 for again in range(max((start for start in starts if start <= k), default=k), k):
                     self._forward(layers[again], "recompute")
             task = self._compute(f"{layer.name}.input_gradient", layer.inputs.time)
+            error = (f"{layer.name}.error", layer.inputs, task)
+            if blocks:
+                self._waiting.append(error)
             self._weights(k, layer)
-            self._waiting.append((f"{layer.name}.error", layer.inputs, task))
+            if not blocks:
+                self._waiting.append(error)
         waiting, self._waiting = self._waiting, []
         for tensor, layer_pass, ready in waiting:
             self._exchange(tensor, layer_pass, ready, self.draft.tasks[0].name)

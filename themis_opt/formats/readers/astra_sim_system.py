@@ -16,7 +16,7 @@ from typing import Any
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_bandwidth, format_time
 from themis_opt.formats.readers.astra_sim_network import links, nanoseconds
-from themis_opt.formats.readers.parts import Machine, Part, Reader, only, with_network
+from themis_opt.formats.readers.parts import NEWEST_FIRST, Machine, Part, Reader, only, with_network
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension, Kind
@@ -53,6 +53,7 @@ DIRECT_SHARES = (
     "Messages of 'direct' share the links of an NPU on a switch or ring; the congestion-unaware back end lets them "
     "pass beside each other, and is up to 6.5 times as fast."
 )
+NO_EXCHANGE = "The simulator has no all-to-all by halvingDoubling, and ends with an error where this predicts a time."
 AT_ONCE = (
     "Several active chunks per dimension are outside of what is exact: here one sends at a time, and latencies of all "
     "overlap; the simulator starts a chunk when one ends."
@@ -76,7 +77,9 @@ def _read(sources: Sequence[Source]) -> Part:
     chosen = algorithms(source, by_collective)
     notes = tuple(_notes(document, chosen))
     return Part(
-        change=lambda machine: executed(source, machine, chosen, numbers),
+        change=lambda machine: executed(
+            source, machine, chosen, numbers, newest_first=document.get("scheduling-policy") == "LIFO"
+        ),
         finish=lambda instance: _as_exchanged(instance, chosen, by_collective.get(ALL_TO_ALL, ())),
         notes=notes,
     )
@@ -138,6 +141,8 @@ def executed(
     chosen: Sequence[Algorithm],
     numbers: Mapping[str, float],
     share: Callable[[Dimension, Algorithm], float] = one_queue,
+    *,
+    newest_first: bool = False,
 ) -> Machine:
     """The machine on which native algorithms run, with the delays and rates of the system.
 
@@ -146,6 +151,7 @@ def executed(
     `chosen`: of each dimension; none if not given.
     `numbers`: values of :data:`USED` that are given.
     `share`: share of the links of a dimension that an algorithm uses at a time.
+    `newest_first`: whether a collective goes before those that wait already (LIFO).
     """
     num_dimensions = len(machine.network.dimensions)
     if chosen and len(chosen) != num_dimensions:
@@ -172,6 +178,7 @@ def executed(
         latency="occupy" if numbers.get("active-chunks-per-dimension", 1) == 1 else "lag",
         flops=numbers["peak-perf"] * 1e12 if numbers.get("peak-perf") else None,
         memory_bandwidth=memory or None,
+        launching=NEWEST_FIRST if newest_first else machine.launching,
     )
 
 
@@ -184,8 +191,10 @@ def _as_exchanged(
     `exchanging`: that for all-to-alls.
     """
     dimensions = instance.network.dimensions
-    notes = [DIRECT_SHARES] if any(_shares_links(dimension) for dimension in dimensions) else []
+    notes = shares_links(instance)
     are_exchanges = {exchange.kind is CollectiveKind.ALL_TO_ALL for exchange in instance.exchanges}
+    if True in are_exchanges and Algorithm.HALVING_DOUBLING in exchanging:
+        notes.append(NO_EXCHANGE)
     if True not in are_exchanges or len(exchanging) != len(dimensions):
         return instance, tuple(notes)
     changed = [_exchanging(*each) for each in zip(dimensions, chosen, exchanging, strict=True)]
@@ -199,8 +208,10 @@ def _as_exchanged(
     return instance, tuple(notes)
 
 
-def _shares_links(dimension: Dimension) -> bool:
-    return dimension.basic_algorithm is Algorithm.DIRECT and dimension.kind is not Kind.FULLY_CONNECTED
+def shares_links(instance: Instance) -> list[str]:
+    """A note where messages of ``direct`` share links, which the simulator lets pass beside each other."""
+    direct = (each for each in instance.network.dimensions if each.basic_algorithm is Algorithm.DIRECT)
+    return [DIRECT_SHARES] if any(each.kind is not Kind.FULLY_CONNECTED for each in direct) else []
 
 
 def _exchanging(dimension: Dimension, chosen: Algorithm, algorithm: Algorithm) -> Dimension:

@@ -206,7 +206,7 @@ def _built(
     order = _order(source, nodes)
     if not any(node.type in COMPUTE_NODES for node in order):
         return _alone(source, order, nodes, spans, machine, name)
-    return _TraceBuild(source, nodes, spans, machine).run(order).instance(name, machine)
+    return _TraceBuild(source, nodes, spans, machine).run(order).instance(name, machine, launching=machine.launching)
 
 
 def _size(node: Node, machine: Machine, span: tuple[str, ...] | None) -> int:

@@ -4,17 +4,15 @@ import math
 from collections.abc import Sequence
 
 from themis_opt.base.sources import Source
-from themis_opt.formats.readers.parts import Machine
+from themis_opt.formats.readers.parts import EACH_WHEN_READY, Machine
 from themis_opt.problem.exchanges import Collective, Parallelism, Tensor
 from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, ComputeTask, Iteration, Split
 from themis_opt.problem.phases import CollectiveKind
 
 MAX_NAME_LETTERS = 200
-EACH_WHEN_READY = "wait_free/baseline"
 LAUNCHED_SO = (
-    "The source launches each collective when it is ready: 'simulate', 'compare' and 'solve' put "
-    f"{EACH_WHEN_READY} first."
+    "The source launches each collective when it is ready: 'simulate', 'compare' and 'solve' put that policy first."
 )
 
 

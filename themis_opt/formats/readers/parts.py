@@ -18,6 +18,9 @@ from themis_opt.problem.fields import located
 from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
 from themis_opt.problem.network import Network
 
+EACH_WHEN_READY = "wait_free/baseline"
+NEWEST_FIRST = "wait_free:order=newest/baseline"
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -30,6 +33,7 @@ class Machine:
     memory_bandwidth: float | None = None  # bytes per second and NPU
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # NPUs of the communicators that have names
     time_unit: int = PICOSECONDS_PER_NANOSECOND  # of workloads that state none
+    launching: str = EACH_WHEN_READY  # the policy that stands for the tool
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Part:
     """The part of a problem that the files of one format describe.
 
     `graph`: the network where it is no product of dimensions, from bandwidths of links that files leave out.
+    `open_network`: the network from bandwidths of dimensions, where files leave them out.
     `change`: adds to a machine what the files say of it.
     `workload`: makes the problem on a machine; on None, where no file describes one, it must bring one or refuse.
     `notes`: how units were read, and what was assumed or left out: one sentence each.
@@ -49,6 +54,7 @@ class Part:
 
     network: Network | None = None
     graph: Callable[[Mapping[str, float]], GraphNetwork] | None = None
+    open_network: Callable[[Mapping[str, float]], Network] | None = None
     change: Callable[[Machine], Machine] | None = None
     workload: Callable[[Machine | None], Instance] | None = None
     notes: tuple[str, ...] = ()
