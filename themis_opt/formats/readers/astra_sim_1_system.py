@@ -17,14 +17,12 @@ from themis_opt.formats.readers.astra_sim_system import (
     USED,
     algorithm,
     algorithms,
+    as_exchanged,
     executed,
-    shares_links,
 )
 from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.problem.fields import MAX_CHUNKS
-from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension, Kind
-from themis_opt.problem.phases import CollectiveKind
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     **SCHEDULING_POLICIES,
@@ -60,7 +58,7 @@ def _read(sources: Sequence[Source]) -> Part:
     newest_first = given.get("scheduling-policy") == "LIFO"
     return Part(
         change=lambda machine: executed(source, machine, chosen, numbers, _share, newest_first=newest_first),
-        finish=lambda instance: (instance, tuple(_apart(instance, by_collective, chosen))),
+        finish=lambda instance: as_exchanged(instance, chosen, by_collective.get(ALL_TO_ALL, ()), _share),
         notes=(CYCLES, *_notes(given)),
     )
 
@@ -74,17 +72,6 @@ def _notes(given: Mapping[str, str]) -> Iterator[str]:
         )
     if float(given.get("active-chunks-per-dimension", 1)) != 1:
         yield AT_ONCE
-
-
-def _apart(
-    instance: Instance, by_collective: Mapping[str, Sequence[Algorithm]], chosen: Sequence[Algorithm]
-) -> Iterator[str]:
-    """Notes where the problem leaves what is exact."""
-    yield from shares_links(instance)
-    exchanging = by_collective.get(ALL_TO_ALL, chosen)
-    is_exchange = any(exchange.kind is CollectiveKind.ALL_TO_ALL for exchange in instance.exchanges)
-    if is_exchange and tuple(exchanging) != tuple(chosen):
-        yield "All-to-alls run by the algorithm of the other collectives here: outside of what is exact."
 
 
 def _pairs(source: Source) -> dict[str, str]:

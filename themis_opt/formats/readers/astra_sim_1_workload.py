@@ -147,8 +147,8 @@ def _notes(workload: TextWorkload, arguments: Mapping[str, tuple[int, ...]]) -> 
     notes = [
         f"{'SimAI' if workload.simai else 'ASTRA-sim 1'}: times are nanoseconds unless --time-unit says otherwise (the "
         "simulator counts nanoseconds, Chakra's converter of the same files microseconds, 1000 times as long); an "
-        f"all-gather gathers {gathered}; the update of weights is compute before the forward pass of its layer, which "
-        "takes as much longer as the simulator hides of it."
+        f"all-gather gathers {gathered}; what the simulator waits after a collective, for the update of weights, is "
+        "compute where passes wait for it, and hidden elsewhere but before the first layer."
     ]
     if KEYWORDS[workload.keyword].loop != "alone":
         notes.append(LAUNCHED_SO)
@@ -299,6 +299,11 @@ def _size(layer_pass: Pass, npus: int, workload: TextWorkload) -> int:
     return layer_pass.size * npus if gathers else layer_pass.size
 
 
+def delays(layer: WorkloadLayer, layer_pass: Pass) -> bool:
+    """Whether the result of a pass is used later than it arrives: the time of the update stands after collectives."""
+    return bool(layer.update and layer_pass.kind and layer_pass.size)
+
+
 class _WorkloadBuild:
     """The iteration of a workload: tasks in the order in which the simulator runs them."""
 
@@ -329,9 +334,10 @@ class _WorkloadBuild:
             )
 
     def forward(self) -> None:
-        """The forward passes, each after the update of its layer."""
+        """The forward passes, the first after the update of its layer."""
         for k, layer in enumerate(self._workload.layers):
-            update = [self._compute(f"{layer.name}.update", layer.update)] if layer.update else []
+            is_exposed = k == 0 and delays(layer, layer.weights)  # later layers have theirs during forward passes
+            update = [self._compute(f"{layer.name}.update", layer.update)] if is_exposed else []
             self._first[k] = [*update, self._forward(layer)][0]
         if self._workload.keyword in PASS_TABLES:
             table, top = self._workload.layers[0], self._workload.last_bottom + 1
@@ -341,8 +347,14 @@ class _WorkloadBuild:
     def _forward(self, layer: WorkloadLayer, what: str = "forward") -> str:
         task = self._compute(f"{layer.name}.{what}", layer.forward.time)
         if self._workload.keyword not in PASS_TABLES:
-            self._waiting.append((f"{layer.name}.{what}_output", layer.forward, task))
+            self._block(layer, (f"{layer.name}.{what}_output", layer.forward, task))
         return task
+
+    def _block(self, layer: WorkloadLayer, tensor: tuple[str, Pass, str]) -> None:
+        """Let the next task wait for a collective, and for the delay after it."""
+        self._waiting.append(tensor)
+        if delays(layer, tensor[1]):
+            self._compute(f"{tensor[0]}.delay", layer.update)
 
     def _weights(self, k: int, layer: WorkloadLayer) -> None:
         task = self._compute(f"{layer.name}.weight_gradient", layer.weights.time)
@@ -375,9 +387,9 @@ class _WorkloadBuild:
             task = self._compute(f"{layer.name}.input_gradient", layer.inputs.time)
             error = (f"{layer.name}.error", layer.inputs, task)
             if blocks:
-                self._waiting.append(error)
+                self._block(layer, error)
             self._weights(k, layer)
-            if not blocks:
+            if not blocks and k:  # nobody waits for that of the first layer
                 self._waiting.append(error)
         waiting, self._waiting = self._waiting, []
         for tensor, layer_pass, ready in waiting:

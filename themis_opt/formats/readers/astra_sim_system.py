@@ -80,7 +80,7 @@ def _read(sources: Sequence[Source]) -> Part:
         change=lambda machine: executed(
             source, machine, chosen, numbers, newest_first=document.get("scheduling-policy") == "LIFO"
         ),
-        finish=lambda instance: _as_exchanged(instance, chosen, by_collective.get(ALL_TO_ALL, ())),
+        finish=lambda instance: as_exchanged(instance, chosen, by_collective.get(ALL_TO_ALL, ())),
         notes=notes,
     )
 
@@ -182,22 +182,26 @@ def executed(
     )
 
 
-def _as_exchanged(
-    instance: Instance, chosen: Sequence[Algorithm], exchanging: Sequence[Algorithm]
+def as_exchanged(
+    instance: Instance,
+    chosen: Sequence[Algorithm],
+    exchanging: Sequence[Algorithm],
+    share: Callable[[Dimension, Algorithm], float] = one_queue,
 ) -> tuple[Instance, tuple[str, ...]]:
     """The problem with all-to-alls as the simulator runs them, and notes where it has no place for that.
 
     `chosen`: algorithm of each dimension for collectives that reduce or gather.
     `exchanging`: that for all-to-alls.
+    `share`: share of the links of a dimension that an algorithm uses at a time.
     """
     dimensions = instance.network.dimensions
-    notes = shares_links(instance)
+    notes = _shares_links(instance)
     are_exchanges = {exchange.kind is CollectiveKind.ALL_TO_ALL for exchange in instance.exchanges}
     if True in are_exchanges and Algorithm.HALVING_DOUBLING in exchanging:
         notes.append(NO_EXCHANGE)
     if True not in are_exchanges or len(exchanging) != len(dimensions):
         return instance, tuple(notes)
-    changed = [_exchanging(*each) for each in zip(dimensions, chosen, exchanging, strict=True)]
+    changed = [_exchanging(*each, share) for each in zip(dimensions, chosen, exchanging, strict=True)]
     if False not in are_exchanges:
         network = instance.network.replace(dimensions=tuple(changed))
         return instance.replace(network=network), tuple(notes)
@@ -208,19 +212,19 @@ def _as_exchanged(
     return instance, tuple(notes)
 
 
-def shares_links(instance: Instance) -> list[str]:
+def _shares_links(instance: Instance) -> list[str]:
     """A note where messages of ``direct`` share links, which the simulator lets pass beside each other."""
     direct = (each for each in instance.network.dimensions if each.basic_algorithm is Algorithm.DIRECT)
     return [DIRECT_SHARES] if any(each.kind is not Kind.FULLY_CONNECTED for each in direct) else []
 
 
-def _exchanging(dimension: Dimension, chosen: Algorithm, algorithm: Algorithm) -> Dimension:
+def _exchanging(
+    dimension: Dimension, chosen: Algorithm, algorithm: Algorithm, share: Callable[[Dimension, Algorithm], float]
+) -> Dimension:
     """A dimension that takes as long for an all-to-all as the simulator with an algorithm."""
     changed = dimension.replace(
         algorithm=algorithm.value,
-        bandwidth=format_bandwidth(
-            dimension.bandwidth * one_queue(dimension, algorithm) / one_queue(dimension, chosen)
-        ),
+        bandwidth=format_bandwidth(dimension.bandwidth * share(dimension, algorithm) / share(dimension, chosen)),
     )
     if algorithm is not Algorithm.RING:
         return changed
