@@ -153,7 +153,7 @@ def networks() -> dict[str, tuple[str, str, Document]]:
 
 def documents() -> dict[str, Document]:
     """The document of each file, by file name."""
-    return {
+    instances: dict[str, Document] = {
         f"{name}.{collective}.json": {
             "format": INSTANCE_FORMAT,
             "name": f"{name}.{collective}",
@@ -162,6 +162,7 @@ def documents() -> dict[str, Document]:
         }
         for name, (source, collective, network) in networks().items()
     }
+    return instances | {"leaf_spine.mixed.design.json": uplinks()}
 
 
 def uplinks() -> Document:
@@ -200,5 +201,5 @@ def text_of(document: Document) -> str:
 
 def write_graphs(folder: Path) -> None:
     """Write all files. Raises InputError if one cannot be written."""
-    for name, document in (documents() | {"leaf_spine.mixed.design.json": uplinks()}).items():
+    for name, document in documents().items():
         write_atomically(folder / name, text_of(document))

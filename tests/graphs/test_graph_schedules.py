@@ -248,3 +248,13 @@ def test_collectives_at_once_have_elements_of_one_size() -> None:
     document["collectives"][1]["element_bytes"] = 4
     with pytest.raises(ValidationError, match="must be that of the first collective"):
         GraphInstance.model_validate(document)
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "all_reduce"])
+@pytest.mark.parametrize("seed", range(3))
+def test_trees_are_no_slower_than_rivals_for_large_messages(seed: int, kind: str) -> None:
+    network = network_of(random_graph(seed, symmetric=True, switches=seed % 2, most=6), latency="1 us")
+    compared = compare_graph(instance_of(network, kind, "256 MB"))
+    times = {result.policy: result.schedule.makespan for result in compared.results}
+    assert {"ring", "greedy"} <= set(times)
+    assert times["trees"] <= 1.01 * min(times.values())

@@ -7,7 +7,6 @@ chunks.  O(n log n) for n operations, however many links there are.
 from typing import NamedTuple
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.schedules.event_loop import NEVER, pop_arrival, push_arrival
 
 
 class HopTable(NamedTuple):
@@ -34,47 +33,51 @@ class LinkSpace(NamedTuple):
 
     `start`: picoseconds; of operations that are not served, how many others they wait for.
     `ready`: when all of those have arrived, as far as they are served.
-    `arrivals`: binary heap of operations that wait for nothing but their `ready`, the earliest first.
+    `arrivals`: binary heap of operations that wait for nothing but their arrival, the earliest first.
+    `arrival_times`: when these arrive, so that the heap is ordered without looking elsewhere.
     `queues`: per link a binary heap of operations that wait for it, one after the other.
     `queue_start`, shape (links + 1,): where these begin.
     `waiting`, `free`, shape (links,): operations in the queue, and the end of the last one served.
-    `calendar`, shape (links,): binary heap of links that serve next when they are free.
+    `calendar`, `calendar_times`, shape (links,): binary heap of links that serve next, and when they do.
     """
 
     start: IntArray
     ready: IntArray
     arrivals: IntArray
+    arrival_times: IntArray
     queues: IntArray
     queue_start: IntArray
     waiting: IntArray
     free: IntArray
     calendar: IntArray
+    calendar_times: IntArray
 
 
 def serve_links(hops: HopTable, space: LinkSpace) -> None:
     """Serve all operations; fills `start`.  Links choose after all arrivals of an instant."""
-    ready, arrivals, free, calendar = space.ready, space.arrivals, space.free, space.calendar
-    link, waiting, count = hops.link, space.waiting, len(hops.link)
+    arrivals, arrival_times = space.arrivals, space.arrival_times
+    calendar, calendar_times = space.calendar, space.calendar_times
+    link, free, waiting, count = hops.link, space.free, space.waiting, len(hops.link)
     num_arriving, num_planned = 0, enqueue_first(hops, space)
     while num_arriving > 0 or num_planned > 0:
-        arrival = ready[arrivals[0]] if num_arriving > 0 else NEVER
-        if num_planned == 0 or arrival <= free[calendar[0]]:
-            i = pop_arrival(arrivals, num_arriving, ready)
+        if num_arriving > 0 and (num_planned == 0 or arrival_times[0] <= calendar_times[0]):
+            now, i = arrival_times[0], arrivals[0]
+            drop_first(arrival_times, arrivals, num_arriving)
             num_arriving -= 1
             r = link[i % count]
             if waiting[r] == 0:
-                free[r] = max(free[r], arrival)
-                push_arrival(calendar, num_planned, r, free)
+                add_timed(calendar_times, calendar, num_planned, max(free[r], now), r)
                 num_planned += 1
             push(space.queues, space.queue_start[r], waiting[r], i)
             waiting[r] += 1
         else:
-            r = pop_arrival(calendar, num_planned, free)
-            num_planned -= 1
-            num_arriving = serve_first(hops, space, r, num_arriving)
+            r = calendar[0]
+            num_arriving = serve_first(hops, space, r, calendar_times[0], num_arriving)
             if waiting[r] > 0:
-                push_arrival(calendar, num_planned, r, free)
-                num_planned += 1
+                sink(calendar_times, calendar, num_planned, free[r], r)
+            else:
+                drop_first(calendar_times, calendar, num_planned)
+                num_planned -= 1
 
 
 def enqueue_first(hops: HopTable, space: LinkSpace) -> int:
@@ -93,20 +96,20 @@ def enqueue_first(hops: HopTable, space: LinkSpace) -> int:
         if hops.num_predecessors[hop] == 0:
             r = hops.link[hop]
             if space.waiting[r] == 0:
-                push_arrival(space.calendar, num_planned, r, space.free)
+                add_timed(space.calendar_times, space.calendar, num_planned, 0, r)
                 num_planned += 1
             push(space.queues, space.queue_start[r], space.waiting[r], i)
             space.waiting[r] += 1
     return num_planned
 
 
-def serve_first(hops: HopTable, space: LinkSpace, r: int, num_arriving: int) -> int:
+def serve_first(hops: HopTable, space: LinkSpace, r: int, now: int, num_arriving: int) -> int:
     """Start the operation that is first in the queue of a link; returns how many operations arrive then."""
-    start, ready, count, now = space.start, space.ready, len(hops.link), space.free[r]
+    start, ready, count = space.start, space.ready, len(hops.link)
     i = pop(space.queues, space.queue_start[r], space.waiting[r])
     space.waiting[r] -= 1
-    hop = i % count
     chunk = i // count
+    hop = i - chunk * count
     end = now + hops.duration[1 if chunk < hops.larger[hop] else 0][hop]
     start[i], space.free[r] = now, end
     result = end + hops.lag[hop]
@@ -116,9 +119,41 @@ def serve_first(hops: HopTable, space: LinkSpace, r: int, num_arriving: int) -> 
             ready[j] = result
         start[j] -= 1
         if start[j] == 0:
-            push_arrival(space.arrivals, num_arriving, j, ready)
+            add_timed(space.arrival_times, space.arrivals, num_arriving, ready[j], j)
             num_arriving += 1
     return num_arriving
+
+
+def add_timed(times: IntArray, items: IntArray, size: int, time: int, item: int) -> None:
+    """Add an item to a binary heap in two arrays, the earliest first, ties in any order."""
+    child = size
+    while child > 0:
+        parent = (child - 1) >> 1
+        if times[parent] <= time:
+            break
+        times[child], items[child] = times[parent], items[parent]
+        child = parent
+    times[child], items[child] = time, item
+
+
+def drop_first(times: IntArray, items: IntArray, size: int) -> None:
+    """Take the earliest item off such a heap."""
+    sink(times, items, size - 1, times[size - 1], items[size - 1])
+
+
+def sink(times: IntArray, items: IntArray, size: int, time: int, item: int) -> None:
+    """Put another item in the place of the earliest one."""
+    parent = 0
+    while 2 * parent + 1 < size:
+        child = 2 * parent + 1
+        if child + 1 < size:
+            # Added rather than branched on: a processor cannot guess which child is earlier.
+            child += times[child + 1] < times[child]
+        if time <= times[child]:
+            break
+        times[parent], items[parent] = times[child], items[child]
+        parent = child
+    times[parent], items[parent] = time, item
 
 
 def push(heap: IntArray, first: int, size: int, item: int) -> None:

@@ -14,9 +14,8 @@ from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs import link_loop
 from themis_opt.graphs.link_loop import HopTable, LinkSpace
 from themis_opt.graphs.plan import GraphPlan
-from themis_opt.schedules import event_loop
 
-LINK_LOOP = Compilable(link_loop.serve_links, event_loop, patience=100_000)
+LINK_LOOP = Compilable(link_loop.serve_links, patience=100_000)
 """The event loop; compiling pays as in :mod:`themis_opt.schedules.kernel`."""
 
 MAX_HOPS = 3_000_000
@@ -170,9 +169,11 @@ def simulate_graph(plan: GraphPlan, chunks: int = 1, hops: Hops | None = None) -
     hops = hops or Hops(plan)
     (small, large), larger = hops.durations(chunks)
     start = _run(_table(hops, np.stack((small, large)), larger), len(plan.instance.network.arcs), chunks)
-    start = start.reshape(chunks, -1)[:, np.argsort(hops.order)]
-    end = start + np.where(np.arange(chunks)[:, None] < larger, large, small)
-    return GraphSchedule(plan, chunks, start, end, int((end + hops.lag).max()))
+    start = np.take(start.reshape(chunks, -1), np.argsort(hops.order), axis=1)
+    end = start + small
+    for chunk in range(int(larger.max(initial=0))):
+        end[chunk] += np.where(chunk < larger, large - small, 0)
+    return GraphSchedule(plan, chunks, start, end, int((end.max(axis=0) + hops.lag).max()))
 
 
 def _table(hops: Hops, durations: IntArray, larger: IntArray) -> HopTable:
@@ -195,7 +196,7 @@ def _table(hops: Hops, durations: IntArray, larger: IntArray) -> HopTable:
 def _run(table: HopTable, num_links: int, chunks: int) -> IntArray:
     """The start of every operation."""
     total = len(table.link) * chunks
-    of_operations, of_links = np.zeros((4, total), dtype=np.int64), np.zeros((3, num_links), dtype=np.int64)
+    of_operations, of_links = np.zeros((5, total), dtype=np.int64), np.zeros((4, num_links), dtype=np.int64)
     space = LinkSpace._make((*of_operations, np.zeros(num_links + 1, dtype=np.int64), *of_links))
     if not LINK_LOOP.interprets(total):
         LINK_LOOP.compiled(table, space)

@@ -29,27 +29,33 @@ def on_comparison(compared: Comparison) -> tuple[str, ...]:
     possible = today / best.bound - 1
     if best.schedule.has_period:
         return _on_exposed(compared), _on_gap(compared)
-    trees = _on_trees(compared)
+    trees = trees_beside(compared.instance)
+    beaten = trees is not None and trees.makespan * WORTH_TREES <= best.makespan
+    proof = _on_trees(compared, trees.makespan) if trees is not None and beaten else _on_gap(compared)
     if possible <= 0.01:  # not worth a change of the runtime
         return (
             f"Nothing to win by order: the fixed order is within {format_percent(possible)} of the bound, and "
             f"{_busiest(best.schedule)}.",
-            *trees,
+            *([proof] if beaten else []),
         )
     times = f"{format_duration(best.makespan)}, {best.speedup:.3f} times as fast as the fixed order"
-    return f"{best.policy} takes {times} with {format_duration(today)}.", _on_gap(compared), *trees
+    return f"{best.policy} takes {times} with {format_duration(today)}.", proof
 
 
-def _on_trees(compared: Comparison) -> tuple[str, ...]:
-    """What trees on the graph of the network win over all that runs along dimensions, if it is a hundredth or more."""
-    trees = trees_beside(compared.instance)
-    if trees is None or trees.makespan * 1.01 > compared.best.makespan:
-        return ()
-    ratio = compared.best.makespan / trees.makespan
-    return (
-        f"All that is along dimensions: trees take {format_duration(trees.makespan)}, {ratio:.2f} times as fast "
-        "(--policies trees).",
-    )
+WORTH_TREES = 1.01
+"""How many times as fast trees must be for what runs along dimensions to count as beaten."""
+
+
+def _on_trees(compared: Comparison, trees: int) -> str:
+    """What is proven along dimensions alone, and what trees on the graph of the network win over that."""
+    best = compared.best
+    within = "within reduce-scatter and all-gather along dimensions"
+    if best.makespan <= best.bound * (1 + PROVEN_GAP):
+        proof = f"It is optimal {within}"
+    else:
+        proof = f"No schedule {within} is more than {format_percent(1 - best.bound / best.makespan)} shorter"
+    ratio = best.makespan / trees
+    return f"{proof}; trees are {ratio:.2f} times as fast, {format_duration(trees)} (--policies trees)."
 
 
 def on_instance(instance: Instance) -> tuple[str, ...]:
