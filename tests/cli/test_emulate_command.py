@@ -157,6 +157,19 @@ def test_children_of_commands_end_with_the_emulation(number):
     wait_until(lambda: not sleepers("301"))
 
 
+def test_ctrl_c_of_a_terminal_ends_all_with_a_sentence():
+    """It comes to every process of the group."""
+    words = [sys.executable, "-c", LISTENING, "emulate", "2", "--rates", "10Mb/s", "--", "sleep", "303"]
+    process = psutil.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    wait_until(lambda: len(sleepers("303")) == 2, process)
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=PATIENCE)[1]
+    assert "interrupted: there is no result yet" in said
+    assert "Traceback" not in said
+    assert process.returncode == 130
+    wait_until(lambda: not sleepers("303"))
+
+
 @pytest.mark.parametrize(("line", "code"), [("sleep 302 & true", 0), ("setsid sleep 302; true", 124)])
 def test_children_that_a_command_leaves_do_not_hold_it_up(line, code):
     words = [sys.executable, "-m", "themis_opt", "emulate", "2", "--rates", "10Mb/s", "--seconds", "3", "--"]

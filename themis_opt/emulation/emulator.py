@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from themis_opt.emulation.relay import Cable, relay, tap
@@ -35,6 +36,7 @@ def main() -> int:
     """
     channel, parent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     channel.set_inheritable(False)  # a command that had it could answer, or outlive the command that is waited for
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C of a terminal comes here too, and ends all without a word
     _end_with_parent()
     if os.getppid() != parent:
         return REFUSED
@@ -239,7 +241,8 @@ def _reason(error: OSError | subprocess.CalledProcessError) -> str:
 
 
 def _answer(channel: socket.socket, words: dict[str, Any]) -> None:
-    channel.sendall(json.dumps(words).encode())
+    with suppress(BrokenPipeError):  # who has asked was interrupted
+        channel.sendall(json.dumps(words).encode())
     channel.close()
 
 
