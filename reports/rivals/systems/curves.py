@@ -2,19 +2,23 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from common import BUSY, NODES, SITES, V100, Row, made, run
+from common import BUSY, NODES, RATE, SITES, V100, Row, made, run
 
 from themis_opt import load
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
+from themis_opt.workloads.memory import memory_use
+from themis_opt.workloads.parallelisms import PARALLELISMS
+from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import Rate
 from themis_opt.workloads.transformations import parse_compression
+from themis_opt.workloads.transformers import TransformerShape, transformer
 
 
 def curves() -> Iterator[Row]:
     """What a published figure depends on: one curve for each system, and where the published value lies."""
-    for points in (_fred, _daso, _fusionllm, _adasum, _dct, _karma, _splitbrain, _ddp):
+    for points in (_fred, _daso, _fusionllm, _adasum, _dct, _karma, _rannc, _splitbrain, _ddp):
         yield from points()
 
 
@@ -129,6 +133,32 @@ def _karma() -> Iterator[Row]:
     )  # fmt: skip
 
 
+def _rannc() -> Iterator[Row]:
+    """32 GPUs that hold a BERT of hidden size 2048 in as many stages, beside tensor groups of the 8 of a node."""
+    outer = V100.dimensions[-1]
+    servers = Network(dimensions=(V100.dimensions[0], outer.replace(size=4)))
+    flat = Network(dimensions=(outer.replace(size=32),))  # stages lie within one dimension
+
+    def bytes_of(depth: int, parallelism: str, **choices: int) -> int:
+        layers = transformer(TransformerShape(depth, 2048, 30522, 512), 512)
+        network = flat if parallelism == "pipeline" else servers
+        setup = Setup(network=network, timing=RATE, batch=32, element_bytes=4, **choices)
+        make = PARALLELISMS[parallelism].make
+        return memory_use(layers, setup, parallelism, lambda _, setup: make(layers, setup)).total
+
+    def deepest(memory: float, parallelism: str, **choices: int) -> float:
+        """Layers that fit: every further one in each stage takes as much."""
+        few, more = (bytes_of(depth, parallelism, **choices) for depth in (64, 128))
+        return 64 + 64 * (memory - few) / (more - few)
+
+    def larger(gigabytes: float) -> float:
+        memory = gigabytes * 1e9
+        return deepest(memory, "pipeline", stages=32, microbatches=32) / deepest(memory, "hybrid", group=8)
+
+    what = "RaNNC: BERT in 32 stages, times as many layers as tensor groups of 8 hold"
+    yield from _curve(what, "GB of memory", (16, 32, 80), larger, "5")
+
+
 def _splitbrain() -> Iterator[Row]:
     def network(npus: float) -> Network:
         link: Row = {"bandwidth": "100 Gb/s", "latency": "4 us"}
@@ -137,7 +167,7 @@ def _splitbrain() -> Iterator[Row]:
 
     def less_memory(group: float) -> float:
         split, whole = made("vgg-16", network(64), "splitbrain", group=int(group)), made("vgg-16", network(64))
-        return 100 * (1 - split.memory / whole.memory)
+        return 100 * (1 - split.parameter_bytes / whole.parameter_bytes)
 
     def speed(npus: float) -> float:
         instance = made("vgg-16", network(npus), "splitbrain", group=4, batch=32)
