@@ -20,6 +20,7 @@ from themis_opt.graphs.network import MAX_GRAPH_LINKS, GraphNetwork, GraphNode
 NPU_KINDS = ("npu", "gpu", "xpu")
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 BIT_RATES = {"Gbps": "Gb/s", "Mbps": "Mb/s", "GBps": "GB/s"}
+EXACT_GRAPH = "Nodes, links and their rates are exact; links between the same two nodes are added up."
 """Spellings of units that other tools use."""
 
 Fields = Mapping[str, Any]
@@ -90,7 +91,7 @@ def _part(
     made = [_node(source, node, values, f"nodes[{number}]") for number, (node, values) in enumerate(nodes)]
     cables = [_cable(source, *edge, f"edges[{number}]") for number, edge in enumerate(edges)]
     network: GraphNetwork = cabled(plain_name(name), made, cables)
-    return Part(graph=lambda _: network)
+    return Part(graph=lambda _: network, notes=(EXACT_GRAPH,))
 
 
 def _node(source: Source, name: str, values: Fields, field: str) -> GraphNode:
