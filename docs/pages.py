@@ -33,8 +33,8 @@ OTHERS = (
 MATHEMATICS = "reference/mathematics.md"
 
 FORMULATIONS = (
-    "lattice", "fluid", "order_count", "head_tail", "chunk_count", "interval_loads", "chunk_sizes", "end_counts",
-    "chunk_order", "sequencing", "period", "allocation", "offloading", "microbatch_order",
+    "lattice", "fluid", "order_count", "head_tail", "order_tree", "chunk_count", "interval_loads", "chunk_sizes",
+    "end_counts", "chunk_order", "sequencing", "period", "allocation", "offloading", "microbatch_order",
     "worst_cut", "edge_splitting", "tree_packing", "shared_roots", "concurrent_flow",
 )  # fmt: skip
 
@@ -132,11 +132,10 @@ def _name(role: str, rawtext: str, text: str, *_: Any, **__: Any) -> tuple[list[
 
 def library() -> str:
     """All rows of the library."""
-    from themis_opt.study.best_known import Library
+    from themis_opt.study.best_known import Library, shares
 
     rows = Library().rows
-    closed = sum(row.status == "closed" for row in rows)
-    return f"\n{len(rows)} rows, {closed} of them closed.\n\n{_known(rows)}"
+    return f"\n{'; '.join(shares(rows))}.\n\n{_known(rows)}"
 
 
 def open_problems() -> str:

@@ -95,7 +95,7 @@ def head_tail_proof(
         if not flow:
             break
         limit = makespan * (1 + LEAST_VIOLATION)
-        windows = [w for k, s in sorted(on_machine.items()) for w in _violated(k, s, flow, limit, known)]
+        windows = [w for k, s in sorted(on_machine.items()) for w in violated(k, s, flow, limit, known)]
         if not windows:
             break
     return bound, proof
@@ -136,7 +136,7 @@ def _passages(job: JobClass, number: int, backwards: bool = False) -> dict[int, 
     return best
 
 
-def _violated(
+def violated(
     machine: int, stages: MachineStages, flow: Mapping[Variable, float], limit: float, known: float
 ) -> list[LoadWindow]:
     """The window of the machine that the flow violates most, if it violates one."""

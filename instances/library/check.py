@@ -11,7 +11,7 @@ import json
 import math
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PICOSECONDS = 10**12
+UNLIMITED = Fraction(10**30)  # picoseconds that no schedule takes: of a case that cannot be
 PHASES = {
     "all_reduce": ("reduce_scatter", "all_gather"),
     "reduce_scatter": ("reduce_scatter",),
@@ -122,6 +123,7 @@ class Exchange(NamedTuple):
 
 
 Arc = tuple[int, int]  # mask of the dimensions visited in the phase, and the next one
+Key = tuple[int, int, Arc]  # number of a collective, number of its phase, and an arc
 
 
 @dataclass(frozen=True)
@@ -587,9 +589,10 @@ def bounds(problem: Problem, certificate: dict[str, Any], *, equal: bool = False
             require(kind in ("path", "load"), f"there is no bound '{kind}' on iterations")
             proven.append(Bound((_path if kind == "path" else _load)(problem, part), kind))
         elif kind == "chain":
-            proven.append(
-                Bound(max(_chain(problem, e, min(e.chunks, e.size // e.element)) for e in problem.exchanges), kind)
-            )
+            proven.append(Bound(max(_chain(problem, e, _most(e)) for e in problem.exchanges), kind))
+        elif kind == "tree":
+            require(equal and not problem.mirrored, "trees are for equal chunks, not mirrored")
+            proven.append(Bound(_tree(problem, part, part["tree"], {}, known), kind))
         else:
             require(kind in ("windows", "counts"), f"there is no bound '{kind}'")
             proven.append(Bound(_windows(problem, problem.exchanges, part, known, equal=equal), kind))
@@ -602,13 +605,19 @@ def _arcs(span: tuple[int, ...]) -> list[Arc]:
     return [(visited, k) for visited in masks for k in span if not visited >> k & 1]
 
 
-def _cheapest(span: tuple[int, ...], cost: dict[Arc, Fraction]) -> Fraction:
+def _cheapest(span: tuple[int, ...], cost: Mapping[Arc, Fraction]) -> Fraction:
     """The cheapest order of the dimensions."""
+    return _reached(span, cost)[sum(1 << k for k in span)]
+
+
+def _reached(span: tuple[int, ...], cost: Mapping[Arc, Fraction]) -> dict[int, Fraction]:
+    """The least cost of having visited each set of dimensions, over the arcs that there are; others are left out."""
     best = {0: Fraction(0)}
     for visited, k in _arcs(span):
-        reached = visited | 1 << k
-        best[reached] = min(best.get(reached, best[visited] + cost[visited, k]), best[visited] + cost[visited, k])
-    return best[sum(1 << k for k in span)]
+        if visited in best and (visited, k) in cost:
+            total = best[visited] + cost[visited, k]
+            best[visited | 1 << k] = min(best.get(visited | 1 << k, total), total)
+    return best
 
 
 def _mirror(span: tuple[int, ...], arc: Arc) -> Arc:
@@ -643,21 +652,31 @@ def _chain(problem: Problem, exchange: Exchange, chunks: int) -> Fraction:
     return exchange.release + _cheapest_paths(problem, exchange, _passages(problem, exchange, size))
 
 
-def _visits(problem: Problem, exchanges: tuple[Exchange, ...], *, equal: bool) -> list[Visit]:
-    """All stages that chunks may have.  Heads and tails are those of a chunk of no size, or of equal ones."""
+def _visits(
+    problem: Problem, exchanges: tuple[Exchange, ...], *, equal: bool, absent: Set[Key] = frozenset()
+) -> list[Visit]:
+    """All stages that chunks may have, without absent arcs and what needs them.
+
+    Heads and tails are those of a chunk of no size, or of equal ones.
+    """
     visits = []
     for owner, exchange in enumerate(exchanges):
-        span, phases = exchange.span, PHASES[exchange.kind]
-        elements = exchange.size // exchange.element
-        least = elements // min(exchange.chunks, elements) * exchange.element if equal else 0
-        passages = _passages(problem, exchange, least)
+        span, phases, least = exchange.span, PHASES[exchange.kind], _least(exchange) if equal else 0
+        passages = [
+            {arc: time for arc, time in passage.items() if (owner, q, arc) not in absent}
+            for q, passage in enumerate(_passages(problem, exchange, least))
+        ]
         before = [_reached(span, passage) for passage in passages]
         after = [_reached(span, {_mirror(span, arc): time for arc, time in passage.items()}) for passage in passages]
         everything = sum(1 << k for k in span)
+        if not all(everything in reached for reached in before):
+            continue
         whole = [reached[everything] for reached in before]
         for q, phase in enumerate(phases):
-            for visited, k in _arcs(span):
+            for visited, k in passages[q]:
                 spread, left = problem.spread(phase, k, visited, span), everything & ~(visited | 1 << k)
+                if visited not in before[q] or left not in after[q]:
+                    continue
                 time = problem.variable(phase, k, exchange.size, spread, whole_packets=False)
                 head = exchange.release + sum(whole[:q]) + before[q][visited]
                 tail = problem.lag(phase, k) + after[q][left] + sum(whole[q + 1 :])
@@ -666,13 +685,14 @@ def _visits(problem: Problem, exchanges: tuple[Exchange, ...], *, equal: bool) -
     return visits
 
 
-def _reached(span: tuple[int, ...], passage: dict[Arc, Fraction]) -> dict[int, Fraction]:
-    """Least time to have visited each set of dimensions."""
-    best = {0: Fraction(0)}
-    for visited, k in _arcs(span):
-        time = best[visited] + passage[visited, k]
-        best[visited | 1 << k] = min(best.get(visited | 1 << k, time), time)
-    return best
+def _most(exchange: Exchange) -> int:
+    """The most chunks, which equal ones are."""
+    return min(exchange.chunks, exchange.size // exchange.element)
+
+
+def _least(exchange: Exchange) -> int:
+    """Bytes of the smallest of equal chunks."""
+    return exchange.size // exchange.element // _most(exchange) * exchange.element
 
 
 def _windows(
@@ -704,6 +724,74 @@ def _windows(
     value += sum(_cheapest_paths(problem, *pair) for pair in zip(exchanges, costs, strict=True))
     chains = [_chain(problem, e, count) for e, count in zip(exchanges, few, strict=True) if count]
     return min([value / total, *chains])
+
+
+def _tree(
+    problem: Problem, part: dict[str, Any], node: dict[str, Any], limits: dict[Key, tuple[int, int]], known: Fraction
+) -> Fraction:
+    """The worse side of a node: at most so many chunks take an arc, or more do; a leaf bounds what its limits allow."""
+    if "arc" not in node:
+        return _leaf(problem, part, node, limits, known)
+    key, most = _key(problem, part["arcs"][node["arc"]]), node["most"]
+    low, high = limits.get(key, (0, _most(problem.exchanges[key[0]])))
+    fewer, more = limits | {key: (low, min(high, most))}, limits | {key: (max(low, most + 1), high)}
+    require(isinstance(most, int), "so many chunks must be whole")
+    return min(_tree(problem, part, node["fewer"], fewer, known), _tree(problem, part, node["more"], more, known))
+
+
+def _key(problem: Problem, arc: dict[str, Any]) -> Key:
+    """The arc that a certificate names."""
+    names = {dimension.name: k for k, dimension in enumerate(problem.dimensions)}
+    owner = [exchange.name for exchange in problem.exchanges].index(arc["collective"])
+    visited = sum(1 << names[name] for name in set(arc["visited"]))
+    return owner, PHASES[problem.exchanges[owner].kind].index(arc["phase"]), (visited, names[arc["next"]])
+
+
+def _leaf(
+    problem: Problem, part: dict[str, Any], leaf: dict[str, Any], limits: dict[Key, tuple[int, int]], known: Fraction
+) -> Fraction:
+    """A weighted mean of the loads of windows, and prices of arcs times their limits, least over all paths of chunks.
+
+    Chunks are equal, and each takes an arc or not.  An arc whose limit is 0 is absent, which heads and tails know of.
+    Without windows a value above 0 says that no chunks keep the limits.
+    """
+    exchanges, absent = problem.exchanges, {key for key, (_, high) in limits.items() if high <= 0}
+    visits, value, total = _visits(problem, exchanges, equal=True, absent=absent), Fraction(0), 0
+    costs: list[list[dict[Arc, Fraction]]] = [[{} for _ in PHASES[exchange.kind]] for exchange in exchanges]
+    for visit in visits:
+        costs[visit.owner][visit.phase][visit.arc] = Fraction(0)
+    for window in leaf["windows"]:
+        weight, total = window["weight"], total + window["weight"]
+        require(isinstance(weight, int) and weight > 0, "weights must be whole and more than 0")
+        inside, is_used = _window(visits, window)
+        require(is_used or window["head"] + window["tail"] <= known, "a window may be empty, and ends too late")
+        value += weight * (window["head"] + window["tail"])
+        for owner, phase, (visited, k), *_ in inside:
+            exchange = exchanges[owner]
+            time = problem.occupancy(PHASES[exchange.kind][phase], k, _least(exchange), visited, exchange.span)
+            costs[owner][phase][visited, k] += weight * time
+    for number, price in leaf.get("prices", ()):
+        key = _key(problem, part["arcs"][number])
+        owner, phase, arc = key
+        value += min(price * limit for limit in limits[key])
+        if arc in costs[owner][phase]:
+            costs[owner][phase][arc] -= price
+    for exchange, phases in zip(exchanges, costs, strict=True):
+        for cost in phases:
+            if not cost:
+                return UNLIMITED  # no path is left
+            value += _most(exchange) * _cheapest(exchange.span, cost)
+    require(bool(total) or value > 0, "a leaf without windows proves nothing")
+    return value / total if total else UNLIMITED
+
+
+def _window(visits: list[Visit], window: dict[str, Any]) -> tuple[list[Visit], bool]:
+    """The stages in a window, and whether every chunk of some collective must have one of them."""
+    on = [visit for visit in visits if visit.resource == window["resource"]]
+    inside = [visit for visit in on if visit.head >= window["head"] and visit.tail >= window["tail"]]
+    outside = set(on) - set(inside)
+    partly = {(visit.owner, visit.phase, visit.arc[1]) for visit in outside}
+    return inside, any((visit.owner, visit.phase, visit.arc[1]) not in partly for visit in inside)
 
 
 def _cut(problem: Problem, part: dict[str, Any]) -> Fraction:

@@ -3,6 +3,9 @@
 import ast
 import copy
 import json
+import random
+import re
+import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -89,6 +92,63 @@ def test_bounds_are_exact_fractions() -> None:
     exact = Fraction(20 * 10**12, 21)
     assert [bound.picoseconds for bound in proven[:2]] == [exact, exact]
     assert proven[2].picoseconds == -(-6 * 2 * 10**12 // 21)  # the larger of two chunks, of three elements
+
+
+@pytest.fixture(scope="module")
+def tree() -> tuple[dict[str, Any], dict[str, Any], int]:
+    """An instance whose row is closed for equal chunks, the certificate with a tree, and its makespan."""
+    row = next(row for row in check.read(LIBRARY / "index.json")["instances"] if row["name"] == "equal-03")
+    parts = certificate(load("equal-03"), equal=True, enough=row["makespan_ps"] * (1 - 1e-4))
+    return DOCUMENTS["equal-03"], json.loads(json.dumps(parts)), row["makespan_ps"]
+
+
+def test_a_tree_proves_what_windows_do_not(tree: tuple[dict[str, Any], dict[str, Any], int]) -> None:
+    document, parts, makespan = tree
+    *others, best = judged(document, None, certificate=parts, equal=True).bounds
+    assert best.kind == "tree"
+    assert max(other.picoseconds for other in others) < 0.99 * makespan
+    assert makespan * (1 - 1e-4) * (1 - 1e-7) <= best.picoseconds <= makespan
+    with pytest.raises(check.Refused, match="equal chunks"):
+        judged(document, None, certificate=parts)
+
+
+def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node, *(inner for side in ("fewer", "more") if side in node for inner in _nodes(node[side]))]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_damaged_tree_proves_too_much(tree: tuple[dict[str, Any], dict[str, Any], int], seed: int) -> None:
+    document, parts, makespan = copy.deepcopy(tree)
+    draw = random.Random(seed)
+    node = draw.choice(_nodes(parts["bounds"][-1]["tree"]))
+    if "arc" in node:
+        node["most"] += draw.choice((-1, 1, 3))
+        node["fewer"], node["more"] = draw.sample((node["fewer"], node["more"]), 2)
+    else:
+        for window in node["windows"]:
+            window[draw.choice(("head", "tail", "weight"))] *= draw.randint(1, 9)
+        node["prices"] = [[arc, price * draw.randint(-3, 9)] for arc, price in node["prices"]]
+    try:
+        verdict = judged(document, None, certificate=parts, equal=True)
+    except check.Refused:
+        return
+    assert verdict.best(trusted=False) <= makespan
+
+
+def test_the_solver_of_the_page_needs_the_checker_alone(tmp_path: Path) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", (LIBRARY / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len([line for line in program.splitlines() if line]) <= 32
+    (tmp_path / "solver.py").write_text(program.replace("range(200)", "range(20)"), encoding="utf-8")
+    (tmp_path / "check.py").write_bytes((LIBRARY / "check.py").read_bytes())
+    path = LIBRARY / "instances/all_reduce-56.json"
+    command = [
+        sys.executable,
+        "-I",
+        "-c",
+        "import sys; sys.path.insert(0, '.'); import runpy; runpy.run_path('solver.py')",
+    ]
+    solved = subprocess.run([*command, path], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert judged(DOCUMENTS["all_reduce-56"], json.loads(solved.stdout)).makespan
 
 
 def _lengthen(table: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, library_instances, read_instance, shipped
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.study.best_known import AnySchedule, BestKnown, Library, beside_best_known, certificate_of
+from themis_opt.study.best_known import AnySchedule, BestKnown, Library, beside_best_known, certificate_of, shares
 
 FILE = "instances/hetero.json"
 GRAPH = "instances/pods.json"
@@ -93,6 +94,38 @@ def test_what_the_checker_refuses_is_not_stored(library: Library) -> None:
     }
     with pytest.raises(InputError, match="refuses it"):
         library.store(FILE, planned(library, "themis"), proof, "free", "open", "anybody", 0.0)
+
+
+def test_the_page_states_how_many_rows_are_closed() -> None:
+    text = (LIBRARY / "README.md").read_text(encoding="utf-8")
+    rows = Library().rows
+    assert [share for share in shares(rows) if share not in text] == []
+    trusted = sum(row.status == "closed" and not row.is_verified for row in rows)
+    assert f"{trusted} of {sum(row.status == 'closed' for row in rows)}, rest on the word of CP-SAT" in text
+    assert sum(row.core for row in rows) == 200
+
+
+def test_a_better_certificate_takes_the_row(library: Library) -> None:
+    proof = certificate_of(read_instance(library.folder / FILE))
+    with pytest.raises(InputError, match="raises no bound"):
+        library.certify(proof)
+    trusted = {"kind": "trusted", "picoseconds": row_of(library, FILE).bound_ps + 1, "solver": "somebody"}
+    (row,) = library.certify(proof | {"bounds": [*proof["bounds"], trusted]})
+    assert (row.bound, row.bound_ps, row.proven_ps) == ("somebody, trusted", trusted["picoseconds"], row.bound_ps - 1)
+    assert Library(library.folder).named("hetero") == (row,)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"fingerprint": "0"}, "no such instance"),
+        ({"bounds": [{"kind": "trusted", "picoseconds": 10**15, "solver": "nobody"}]}, "refuses it"),
+        ({"bounds": [{"kind": "windows"}]}, "cannot read it"),
+    ],
+)
+def test_a_wrong_certificate_is_refused(library: Library, change: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        library.certify(certificate_of(read_instance(library.folder / FILE)) | change)
 
 
 def test_every_row_is_confirmed(library: Library) -> None:

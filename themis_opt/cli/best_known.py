@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def best_known(
     action: Annotated[Literal["list", "show", "submit"], Argument(help="What to do.")],
-    target: Annotated[str, Argument(help="show: an instance; submit: a schedule.json of yours.")] = "",
+    target: Annotated[str, Argument(help="show: an instance; submit: a schedule.json, or a certificate.")] = "",
     *,
     solver: Annotated[str, Option("--solver", help="What made the schedule that is submitted.")] = "unknown",
     only_open: Annotated[bool, Option("--open", help="list: those that are not proven, largest gaps first.")] = False,
@@ -23,7 +23,7 @@ def best_known(
 ) -> None:
     """List the best known schedules of the library, show one, or submit a better one.
 
-    A schedule that is submitted is checked by check.py, and stored with its row, if it is better.
+    A schedule or certificate that is submitted is checked by check.py, and stored with its row, if it is better.
     """
     if bool(target) == (action == "list"):
         needed = {"list": "takes none", "show": "must be an instance", "submit": "must be a schedule file"}
@@ -40,17 +40,21 @@ def best_known(
 
 
 def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> None:
-    from themis_opt.base.units import format_percent
+    from themis_opt.base.documents import read_json
+    from themis_opt.base.units import format_duration, format_percent
     from themis_opt.cli.printing import print_json, say
+    from themis_opt.solving.certificates import CERTIFICATE_FORMAT
 
     before = {row.key: row for row in library.rows}
-    rows = library.submit(_load(path), solver)
+    is_proof = path.suffix == ".json" and read_json(path).get("format") == CERTIFICATE_FORMAT
+    rows = library.certify(read_json(path)) if is_proof else library.submit(_load(path), solver)
     if as_json:
         print_json([row.model_dump(mode="json") for row in rows])
         return
     for row in rows:
-        gain = format_percent(1 - row.makespan_ps / before[row.key].makespan_ps)
-        say(f"{row.name}, chunk sizes {row.sizes}: {gain} shorter than what was known, gap {format_percent(row.gap)}")
+        gain, gap = format_percent(1 - row.makespan_ps / before[row.key].makespan_ps), format_percent(row.gap)
+        news = f"bound {format_duration(row.bound_ps)}" if is_proof else f"{gain} shorter than what was known"
+        say(f"{row.name}, chunk sizes {row.sizes}: {news}, gap {gap}")
 
 
 def _load(path: Path) -> "AnySchedule":
@@ -65,6 +69,7 @@ def _load(path: Path) -> "AnySchedule":
 def _print(rows: "list[BestKnown]", *, whole: bool, as_json: bool) -> None:
     from themis_opt.base.units import format_duration, format_percent
     from themis_opt.cli.printing import print_json, print_rows, say
+    from themis_opt.study.best_known import shares
 
     documents = [row.model_dump(mode="json") | {"gap": row.gap} for row in rows]
     if as_json:
@@ -79,9 +84,8 @@ def _print(rows: "list[BestKnown]", *, whole: bool, as_json: bool) -> None:
             say(f"files {row.file}, {row.solution}, {row.certificate}")
         return
     shown = {name: (name.replace("_", " "), "text") for name in ("name", "sizes", "status", "proven_in")}
-    closed = sum(row.status == "closed" for row in rows)
     print_rows(
-        f"{len(rows)} rows, {closed} closed",
+        "; ".join(shares(rows)),
         [row | {"makespan_ns": row["makespan_ps"] / 1000} for row in documents],
         shown | {"makespan_ns": ("makespan", "time"), "gap": ("gap", "share")},  # type: ignore[arg-type]
     )

@@ -35,6 +35,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.solving.certificates import certificate
 
 INDEX_FORMAT = "themis-opt/library/1"
+CORE = ("all_reduce", "equal", "kinds", "costs", "several", "iteration", "graph")  # families of the first 200 instances
 SizesOfRow = Literal["equal", "free"]
 ProofClass = Literal["rule", "10 s", "10 min", "open"]
 Positive = Annotated[int, Field(gt=0)]
@@ -45,6 +46,7 @@ AnySchedule = Schedule | GraphSchedule
 class BestKnown(Model):
     """A row of the index: what is known of one instance where chunks are equal, or of any sizes.
 
+    `core`: whether it is one of the 200 that were drawn first.
     `makespan_ps`: of the solution; with compute, of one iteration.
     `bound_ps`, `bound`: the best bound, and its kind; `proven_ps` the best one that needs no trust in a solver.
     `proven_in`: what it takes to prove the solution within 0.01 %, in seconds of one core for the reference.
@@ -56,6 +58,7 @@ class BestKnown(Model):
     sha256: str
     fingerprint: str
     sizes: SizesOfRow
+    core: bool
     dimensions: int
     npus: Positive
     status: Literal["closed", "open"]
@@ -74,6 +77,11 @@ class BestKnown(Model):
     def gap(self) -> float:
         """Makespan over bound, minus 1."""
         return self.makespan_ps / self.bound_ps - 1
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether it is closed by bounds that ``check.py`` derives itself."""
+        return self.makespan_ps <= self.proven_ps * (1 + PROVEN_GAP)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -165,35 +173,78 @@ class Library:
         Raises InputError if the checker refuses them.
         """
         instance, table = _instance_of(schedule), solution_of(schedule)
-        key = f"{fingerprint_of(instance)}.{sizes}"
-        raw = (self.folder / file).read_bytes()
-        try:
-            exact = self.checker.json.loads(raw, parse_float=self.checker.Fraction)
-            verdict = self.checker.judge(exact, table, proof, equal=sizes == "equal")
-        except self.checker.Refused as error:
-            raise InputError(f"check.py refuses it: {error}", source=file) from None
-        best = max(verdict.bounds, key=lambda bound: bound.picoseconds)
-        is_closed = verdict.makespan <= best.picoseconds * (1 + PROVEN_GAP)
-        row = BestKnown(
-            name=Path(file).name.removesuffix(".json"),
-            file=file,
-            sha256=sha256(raw).hexdigest(),
-            fingerprint=fingerprint_of(instance),
-            sizes=sizes,
-            dimensions=0 if isinstance(instance, GraphInstance) else len(instance.network.dimensions),
-            npus=instance.network.num_npus,
-            status="closed" if is_closed else "open",
-            proven_in="10 min" if is_closed and proven_in == "open" else proven_in if is_closed else "open",
-            makespan_ps=verdict.makespan,
-            bound_ps=math.floor(best.picoseconds),
-            bound=best.kind,
-            proven_ps=math.floor(verdict.best(trusted=False)),
-            solver=solver,
-            seconds=round(seconds, 2),
-            date=date.today(),
-            solution=f"solutions/{key}.json.gz",
-            certificate=f"certificates/{key}.json",
+        key, name = f"{fingerprint_of(instance)}.{sizes}", Path(file).name.removesuffix(".json")
+        return self._keep(
+            {
+                "name": name,
+                "file": file,
+                "sha256": sha256((self.folder / file).read_bytes()).hexdigest(),
+                "fingerprint": fingerprint_of(instance),
+                "sizes": sizes,
+                "core": file == f"instances/{name}.json" and name.rpartition("-")[0] in CORE,
+                "dimensions": 0 if isinstance(instance, GraphInstance) else len(instance.network.dimensions),
+                "npus": instance.network.num_npus,
+                "proven_in": proven_in,
+                "solver": solver,
+                "seconds": round(seconds, 2),
+                "date": date.today(),
+                "solution": f"solutions/{key}.json.gz",
+                "certificate": f"certificates/{key}.json",
+            },
+            table,
+            proof,
         )
+
+    def certify(self, proof: dict[str, Any]) -> tuple[BestKnown, ...]:
+        """Check a certificate, and store it in every row whose bounds it raises, which are returned.
+
+        Raises InputError if there is no row for its instance, or it raises no bound, or the checker refuses it.
+        """
+        rows = [row for row in self.rows if row.fingerprint == proof.get("fingerprint")]
+        if not rows:
+            rule = "the library has no such instance"
+            raise InputError(rule, field="fingerprint", value=str(proof.get("fingerprint")))
+        changed, refusals = [], []
+        for row in rows:
+            table = json.loads(gzip.decompress((self.folder / row.solution).read_bytes()))
+            try:
+                judged = self._judged(row.model_dump(), table, proof)
+            except InputError as error:
+                refusals.append(error)
+                continue
+            raised = judged.bound_ps >= row.bound_ps and judged.proven_ps >= row.proven_ps
+            if raised and (judged.bound_ps, judged.proven_ps) != (row.bound_ps, row.proven_ps):
+                changed.append(self._keep(row.model_dump(), table, proof))
+        if not changed and len(refusals) == len(rows):
+            raise refusals[0]
+        if not changed:
+            raise InputError("raises no bound of the library", field="bounds", value=rows[0].name)
+        return tuple(changed)
+
+    def _judged(self, fields: dict[str, Any], table: dict[str, Any], proof: dict[str, Any]) -> BestKnown:
+        """The row of a solution and a certificate.  Raises InputError if the checker refuses them."""
+        exact = self.checker.read(self.folder / fields["file"])
+        try:
+            verdict = self.checker.judge(exact, table, proof, equal=fields["sizes"] == "equal")
+        except self.checker.Refused as error:
+            raise InputError(f"check.py refuses it: {error}", source=fields["file"]) from None
+        except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError) as error:
+            raise InputError(f"check.py cannot read it: {error!r}", source=fields["file"]) from None
+        best, proven_in = max(verdict.bounds, key=lambda bound: bound.picoseconds), fields["proven_in"]
+        is_closed = verdict.makespan <= best.picoseconds * (1 + PROVEN_GAP)
+        judged = {
+            "status": "closed" if is_closed else "open",
+            "proven_in": "10 min" if is_closed and proven_in == "open" else proven_in if is_closed else "open",
+            "makespan_ps": verdict.makespan,
+            "bound_ps": math.floor(best.picoseconds),
+            "bound": best.kind,
+            "proven_ps": math.floor(verdict.best(trusted=False)),
+        }
+        return BestKnown(**fields | judged)
+
+    def _keep(self, fields: dict[str, Any], table: dict[str, Any], proof: dict[str, Any]) -> BestKnown:
+        """Write a solution, a certificate and their row.  Raises InputError if the checker refuses them."""
+        row = self._judged(fields, table, proof)
         for name in ("solutions", "certificates"):
             (self.folder / name).mkdir(exist_ok=True)
         packed = gzip.compress(json.dumps(table, separators=(",", ":")).encode(), mtime=0)
@@ -210,6 +261,15 @@ class Library:
         self.__dict__.pop("rows", None)
 
 
+def shares(rows: Sequence[BestKnown]) -> tuple[str, ...]:
+    """How many rows are closed, and of them by bounds that need no trust, of all rows and of the core."""
+    texts = []
+    for name, part in (("rows", rows), ("core rows", [row for row in rows if row.core])):
+        closed, verified = sum(row.status == "closed" for row in part), sum(row.is_verified for row in part)
+        texts += [f"{len(part)} {name}, {closed} closed, {verified} without trust in a solver"] if part else []
+    return tuple(texts)
+
+
 def _instance_of(schedule: AnySchedule) -> ListedInstance:
     return schedule.instance if isinstance(schedule, Schedule) else schedule.plan.instance
 
@@ -224,11 +284,13 @@ def solution_of(schedule: AnySchedule) -> dict[str, Any]:
     return order_table(schedule) if isinstance(schedule, Schedule) else graph_order(schedule)
 
 
-def certificate_of(instance: ListedInstance, *, equal: bool = False, trusted: float = 0.0) -> dict[str, Any]:
-    """The certificate of the bounds of an instance; `trusted` are picoseconds that CP-SAT proved."""
+def certificate_of(
+    instance: ListedInstance, *, equal: bool = False, trusted: float = 0.0, enough: float = 0.0
+) -> dict[str, Any]:
+    """The certificate of an instance; picoseconds as of :func:`themis_opt.solving.certificates.certificate`."""
     if isinstance(instance, GraphInstance):
         return graph_certificate(instance)
-    return certificate(instance, equal=equal, trusted=trusted)
+    return certificate(instance, equal=equal, trusted=trusted, enough=enough)
 
 
 def beside_best_known(schedule: Schedule, sizes: str, library: Library | None = None) -> str | None:
