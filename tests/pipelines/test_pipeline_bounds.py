@@ -29,6 +29,19 @@ def test_messages_cost_what_memory_cannot_hide(memory, period):
     assert (result.schedule.value, result.bound) == (period, period)
 
 
+@pytest.mark.parametrize(("stages", "microbatches", "period"), [(4, 8, 48), (8, 8, 55), (16, 16, 111)])
+def test_parts_in_a_v_wait_until_a_microbatch_comes_to_the_last(stages, microbatches, period):
+    """A stage has but the forward passes of its first part until then, in 2 * stages - 1 units."""
+    problem = pipeline(stages, microbatches, parts=2, placement="v", memory=4 * stages)
+    assert bound(problem) == period == reference.best_policy(problem).value
+
+
+@pytest.mark.parametrize("stages", [2, 4, 8])
+def test_rules_for_a_v_with_the_memory_of_1f1b_are_near_the_bound(stages):
+    problem = pipeline(stages, 16, parts=2, placement="v", memory=2 * stages)
+    assert reference.best_policy(problem).value <= 1.05 * bound(problem)
+
+
 def test_no_random_schedule_is_below_the_bound():
     compared = 0
     for seed in range(400):

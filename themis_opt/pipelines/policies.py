@@ -4,7 +4,8 @@ GPipe: Y. Huang et al. (https://arxiv.org/abs/1811.06965).  1F1B: D. Narayanan e
 (https://arxiv.org/abs/1806.03377).  Interleaved: D. Narayanan et al., Megatron-LM (https://arxiv.org/abs/2104.04473,
 section 2.2).  Zero bubble: P. Qi et al. (https://arxiv.org/abs/2401.10241) and, for two parts in a V,
 https://arxiv.org/abs/2405.15362; theirs are made by rules for each network, these by one rule: a stage that is free
-prefers gradients of inputs, then forward passes while microbatches are few, then gradients of weights.
+prefers gradients of inputs, then forward passes while microbatches are few, then gradients of weights.  The reference
+also tries that with the microbatch first that has the longest way to go, less some patience for each one before it.
 """
 
 from collections import deque
@@ -118,13 +119,47 @@ def zbv(pipeline: Pipeline) -> StageOrders:
     return greedy(pipeline, pipeline.stages)
 
 
-def greedy(pipeline: Pipeline, microbatches: int) -> StageOrders:
+Urgency = Callable[[Action], tuple[float, ...]]
+"""Of actions that are ready the least one runs first."""
+
+
+def by_kind(pipeline: Pipeline) -> Urgency:
+    """Gradients of inputs first, then forward passes of later parts, then gradients of weights."""
+    forward, back = pipeline.kinds[:2]
+
+    def urgency(action: Action) -> tuple[float, ...]:
+        if action.kind is forward:
+            return 1, -action.part, action.microbatch
+        return 0 if action.kind is back else 2, action.microbatch, action.part
+
+    return urgency
+
+
+def by_way_to_go(pipeline: Pipeline, patience: float) -> Urgency:
+    """The longest way to the end of the microbatch first, gradients of weights last.
+
+    Each microbatch before lets an action wait for `patience` passes of average length.
+    """
+    kinds, parts = pipeline.kinds[:2], range(pipeline.num_parts)
+    begin = {(kind, part): pipeline.begin_alone(kind, part) for kind in kinds for part in parts}
+    wait = patience * sum(pipeline.duration(kind, part) for kind, part in begin) / len(begin)
+
+    def urgency(action: Action) -> tuple[float, ...]:
+        if action.kind not in kinds:
+            return 1, action.microbatch, action.part
+        return 0, wait * action.microbatch + begin[action.kind, action.part], action.microbatch
+
+    return urgency
+
+
+def greedy(pipeline: Pipeline, microbatches: int, urgency: Urgency | None = None) -> StageOrders:
     """Let every stage that is free run the most urgent action that is ready, with so many microbatches at most.
 
     Forward passes of earlier parts leave memory for those of later ones, so that the microbatch that is farthest can
     always go on.
     """
-    stages = [_GreedyStage(pipeline, parts, microbatches) for parts in pipeline.parts_of]
+    urgency = urgency or by_kind(pipeline)
+    stages = [_GreedyStage(pipeline, parts, microbatches, urgency) for parts in pipeline.parts_of]
     events: list[tuple[int, int, tuple[Action, ...]]] = []
     events += [(0, 0, (Action(ActionKind.FORWARD, 0, i),)) for i in range(pipeline.microbatches)]
     while events:
@@ -147,33 +182,35 @@ def greedy(pipeline: Pipeline, microbatches: int) -> StageOrders:
 class _GreedyStage:
     """What is ready on a stage, and what ran."""
 
-    def __init__(self, pipeline: Pipeline, parts: tuple[int, ...], microbatches: int) -> None:
+    def __init__(self, pipeline: Pipeline, parts: tuple[int, ...], microbatches: int, urgency: Urgency) -> None:
         self.free = 0
         self.order: list[Action] = []
-        self._kinds = pipeline.kinds
+        self._kinds, self._urgency = pipeline.kinds, urgency
         self._later = {part: len(parts) - 1 - turn for turn, part in enumerate(parts)}
         everything = len(parts) * pipeline.microbatches
         self._room = everything if pipeline.memory is None else pipeline.memory // pipeline.activation
         self._entries, self._left = microbatches, [len(parts)] * pipeline.microbatches
-        self._ready: dict[ActionKind, list[tuple[int, int, Action]]] = {kind: [] for kind in self._kinds}
+        steps = ((kind, part) for kind in self._kinds for part in parts)
+        self._ready: dict[tuple[ActionKind, int], list[tuple[tuple[float, ...], Action]]] = {s: [] for s in steps}
 
     def add(self, action: Action) -> None:
-        """An action may run from now on; forward passes of later parts are more urgent."""
-        urgency = -action.part if action.kind is ActionKind.FORWARD else action.microbatch
-        heappush(self._ready[action.kind], (urgency, action.microbatch, action))
+        """An action may run from now on."""
+        heappush(self._ready[action.kind, action.part], (self._urgency(action), action))
 
     def take(self) -> Action | None:
         """The most urgent action that fits, if there is one."""
-        forward, back, *rest = self._kinds
-        for kind in (back, forward, *rest):
-            queue = self._ready[kind]
-            if not queue or (kind is forward and not self._fits(queue[0][2].part)):
-                continue
-            action = heappop(queue)[2]
-            self.order.append(action)
-            self._count(action)
-            return action
-        return None
+        fitting = (
+            queue
+            for (kind, part), queue in self._ready.items()
+            if queue and (kind is not ActionKind.FORWARD or self._fits(part))
+        )
+        queue = min(fitting, key=lambda waiting: waiting[0], default=None)
+        if queue is None:
+            return None
+        action = heappop(queue)[1]
+        self.order.append(action)
+        self._count(action)
+        return action
 
     def _fits(self, part: int) -> bool:
         """Whether another microbatch may begin a part."""

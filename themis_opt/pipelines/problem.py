@@ -200,6 +200,12 @@ class Pipeline(Model):
         )
         return forward + back + hops
 
+    def begin_alone(self, kind: ActionKind, part: int) -> int:
+        """When a microbatch that is alone in the pipeline begins a forward pass, or gradients of inputs."""
+        if kind is ActionKind.FORWARD:
+            return self.round_trip(0, part) - self.round_trip(part, part)
+        return self.round_trip(0, part)
+
     @cached_property
     def messages_queue(self) -> bool:
         """Whether messages of a link may wait for each other: not if none takes longer than a pass that sends one."""
