@@ -20,13 +20,14 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 from themis_opt.workloads.layers import Layer, Parameter, linear
+from themis_opt.workloads.microbatch_orders import MicrobatchPass, in_order, most_kept, passes_by_stage, stage_of_parts
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
-from themis_opt.workloads.pipeline import balanced, in_order, pipeline
+from themis_opt.workloads.pipeline import balanced, pipeline
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import Rate
 
-Order = Literal["gpipe", "1f1b"]
+Order = Literal["gpipe", "1f1b", "v"]
 
 NETWORK = Network(
     dimensions=(
@@ -73,7 +74,8 @@ def test_every_pass_comes_once_after_those_it_waits_for(schedule: Order, stages:
     done: set[tuple[int, int, bool]] = set()
     under_way = [0] * stages
     most = [0] * stages
-    for stage, microbatch, backward in in_order(stages, microbatches, schedule):
+    for stage, (part, microbatch, backward) in in_order(stages, 1, microbatches, schedule):
+        assert part == stage
         before = (stage + 1, microbatch, True) if backward else (stage - 1, microbatch, False)
         assert before in done or not 0 <= before[0] < stages
         assert not backward or (stage, microbatch, False) in done
@@ -82,6 +84,32 @@ def test_every_pass_comes_once_after_those_it_waits_for(schedule: Order, stages:
         most[stage] = max(most[stage], under_way[stage])
     assert len(done) == 2 * stages * microbatches
     assert most == [min(stages - k, microbatches) if schedule == "1f1b" else microbatches for k in range(stages)]
+
+
+def test_parts_of_a_stage_divide_the_bubble() -> None:
+    """Three of eleven times that a stage takes for a microbatch are bubble, half of that with two parts."""
+    one, two = (make(network=FAST, virtual_stages=parts, microbatches=8) for parts in (1, 2))
+    bubble, less = (run(instance).makespan - instance.compute for instance in (one, two))
+    assert one.compute == two.compute
+    assert less == pytest.approx(bubble / 2, rel=1e-4)
+
+
+@pytest.mark.parametrize(("schedule", "parts"), [("1f1b", 2), ("gpipe", 3), ("v", 2)])
+def test_parts_run_in_the_order_of_the_model(schedule: Order, parts: int) -> None:
+    done: set[MicrobatchPass] = set()
+    stage_of = stage_of_parts(4, parts, schedule)
+    for stage, one in in_order(4, parts, 8, schedule):
+        assert stage == stage_of[one.part]
+        before = one.part + (1 if one.backward else -1)
+        assert one._replace(part=before) in done or not 0 <= before < 4 * parts
+        assert not one.backward or one._replace(backward=False) in done
+        done.add(one)
+    assert len(done) == 2 * 4 * parts * 8
+
+
+def test_stages_of_a_v_keep_as_many_microbatches_as_stages() -> None:
+    orders = passes_by_stage(4, 2, 16, "v")
+    assert [most_kept(order, [1] * 4 + [0] * 4) for order in orders] == [4] * 4
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
@@ -154,6 +182,9 @@ def test_task_that_runs_before_its_stage_is_free_is_refused() -> None:
         ({"microbatches": 3}, "--microbatches = 3: must divide the batch of 8"),
         ({"schedule": "zigzag"}, "--schedule = 'zigzag'.*1f1b"),
         ({"microbatches": 0}, "--microbatches = 0"),
+        ({"virtual_stages": 8}, "--virtual-stages = 8: must be at most 2, for 9 layers on 4 stages"),
+        ({"schedule": "v"}, "--virtual-stages = 1: must be 2 with --schedule v"),
+        ({"virtual_stages": 2, "microbatches": 1}, "--microbatches = 1: must be a multiple of the 4 stages"),
         ({"local_blocks": 2}, "--local-blocks = 2: is not for pipeline"),
         ({"skip": 2}, "--skip = 2: is not for pipeline"),
     ],

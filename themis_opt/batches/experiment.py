@@ -100,6 +100,7 @@ class Workload(Model):
     experts: Count | None = None
     data: Count | None = None
     stages: Count | None = None
+    virtual_stages: Count = 1
     microbatches: Count = 1
     schedule: StrictStr = "1f1b"
     skip: Count = 1

@@ -52,8 +52,11 @@ class Choices(OptionGroup):
     experts: Annotated[int | None, Option(help="NPUs that share the experts of a layer.")] = None
     data: Annotated[int | None, Option(help="Copies of what is no expert; as many as there can be by default.")] = None
     stages: Annotated[int | None, Option(help="Stages of a pipeline, outside of tensor groups and copies.")] = None
+    virtual_stages: Annotated[
+        int, Option(help="Parts of the model on each stage, which microbatches pass in turn.")
+    ] = 1
     microbatches: Annotated[int, Option(help="Parts of the batch that go through a pipeline one by one.")] = 1
-    schedule: Annotated[str, Option(help="gpipe or 1f1b: order of the passes of a stage of a pipeline.")] = "1f1b"
+    schedule: Annotated[str, Option(help="gpipe, 1f1b or v: order of the passes of a stage of a pipeline.")] = "1f1b"
     skip: Annotated[int, Option(help="Batches from one exchange between all groups to the next (daso).")] = 1
     wait: Annotated[int, Option(help="Batches that an exchange between all groups may take (daso).")] = 0
     device: Annotated[

@@ -37,10 +37,10 @@ from heapq import heappop, heappush
 
 from themis_opt.pipelines.problem import ActionKind, Pipeline
 
-Step = tuple[ActionKind, int]
+PartStep = tuple[ActionKind, int]
 """A kind of action, and a part."""
 
-ByStep = dict[Step, list[int]]
+TimesByStep = dict[PartStep, list[int]]
 """Picoseconds by step and microbatch."""
 
 
@@ -75,9 +75,9 @@ def _one_machine(pipeline: Pipeline, stage: int) -> int:
     return longest
 
 
-def _heads(pipeline: Pipeline, stage: int) -> ByStep:
+def _heads(pipeline: Pipeline, stage: int) -> TimesByStep:
     """The least times from the first action of a stage to the starts of all, or from the first one of all stages."""
-    heads: ByStep = {(kind, part): [] for part in pipeline.parts_of[stage] for kind in pipeline.kinds}
+    heads: TimesByStep = {(kind, part): [] for part in pipeline.parts_of[stage] for kind in pipeline.kinds}
     way, room = _way(pipeline, stage), list(_room(pipeline))
     for i in range(pipeline.microbatches):
         earliest = 0
@@ -97,13 +97,13 @@ def _heads(pipeline: Pipeline, stage: int) -> ByStep:
     return heads
 
 
-def _tails(pipeline: Pipeline, stage: int) -> ByStep:
+def _tails(pipeline: Pipeline, stage: int) -> TimesByStep:
     """The least times from the ends of all actions of a stage to that of its last, or of the last one of all stages."""
     count = pipeline.microbatches
-    tails: ByStep = {(kind, part): [0] * count for part in pipeline.parts_of[stage] for kind in pipeline.kinds}
+    tails: TimesByStep = {(kind, part): [0] * count for part in pipeline.parts_of[stage] for kind in pipeline.kinds}
     way, room = _way(pipeline, stage), list(_room(pipeline))
 
-    def after(step: Step, i: int) -> int:
+    def after(step: PartStep, i: int) -> int:
         """What follows a step because the next microbatch has to run it, or waits for its memory."""
         least = tails[step][i + 1] + pipeline.duration(*step) if i + 1 < count else 0
         for kind, fit in room:
@@ -123,7 +123,7 @@ def _tails(pipeline: Pipeline, stage: int) -> ByStep:
     return tails
 
 
-def _way(pipeline: Pipeline, stage: int) -> list[tuple[Step, int]]:
+def _way(pipeline: Pipeline, stage: int) -> list[tuple[PartStep, int]]:
     """The steps of a microbatch on a stage but for gradients of weights, and the least time before each.
 
     It counts from the end of the step before, and for the first one from the first action of all.
@@ -143,7 +143,7 @@ def _way_out(pipeline: Pipeline, stage: int) -> int:
     return end - pipeline.begin_alone(back, first) - pipeline.duration(back, first)
 
 
-def _weights(pipeline: Pipeline, step: Step) -> Iterator[Step]:
+def _weights(pipeline: Pipeline, step: PartStep) -> Iterator[PartStep]:
     """The other half of a backward pass."""
     if step[0] is ActionKind.INPUTS:
         yield ActionKind.WEIGHTS, step[1]

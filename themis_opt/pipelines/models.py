@@ -9,9 +9,9 @@ from themis_opt.workloads.setup import Setup
 
 
 def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
-    """The order of microbatches of a model as a problem, one part of it on each stage.
+    """The order of microbatches of a model as a problem, with as many parts of it on each stage as the setup says.
 
-    A stage keeps the inputs of its layers, or with recomputation those of its first layer; that with the most bytes
+    A part keeps the inputs of its layers, or with recomputation those of its first layer; that with the most bytes
     counts for all.  Messages cross the outermost dimension at its bandwidth.
 
     Raises
@@ -20,8 +20,9 @@ def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
         If the setup states no stages, or some that the network or the model cannot have.
     """
     stages = pipeline_stages(layers, setup).layers
-    if len(stages) == 1:
+    if (setup.stages or 1) == 1:
         raise InputError("must be 2 or more for an order of microbatches", field="--stages", value=1)
+    placement = "v" if setup.schedule == "v" else "interleaved"
     samples, link = setup.batch // setup.microbatches, setup.network.dimensions[-1]
     bytes_of_sample = setup.element_bytes * samples
     sent = bytes_of_sample * max(stage[-1].outputs for stage in stages[:-1])
@@ -38,8 +39,9 @@ def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
         raise InputError("must leave some time for every stage", field="--flops")
     return Pipeline(
         name=name,
-        description=f"{name} in {len(stages)} stages. {setup}",
-        stages=len(stages),
+        description=f"{name} in {setup.stages} stages. {setup}",
+        stages=setup.stages,
+        **({"parts": setup.virtual_stages, "placement": placement} if setup.virtual_stages > 1 else {}),
         microbatches=setup.microbatches,
         **{kind: [f"{time} ps" for time in row] for kind, row in passes.items()},
         message=f"{link.latency + round(PICOSECONDS_PER_SECOND * sent / link.bandwidth)} ps",

@@ -9,11 +9,12 @@ also tries that with the microbatch first that has the longest way to go, less s
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 
 from themis_opt.base.errors import InputError
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
+from themis_opt.workloads.microbatch_orders import in_turn, passes_by_stage
 
 PipelinePolicy = Callable[[Pipeline], StageOrders]
 
@@ -32,38 +33,27 @@ def gpipe(pipeline: Pipeline) -> StageOrders:
 def one_forward_one_backward(pipeline: Pipeline) -> StageOrders:
     """As many forward passes as stages follow, then one backward and one forward in turn."""
     _expect(pipeline, pipeline.parts == 1, "1f1b", "one part on each stage")
-    return tuple(
-        _in_turn(visits, visits, ahead=pipeline.stages - stage - 1)
-        for stage in range(pipeline.stages)
-        for visits in [[(stage, i) for i in range(pipeline.microbatches)]]
-    )
+    return _whole_passes(pipeline)
 
 
 def interleaved(pipeline: Pipeline) -> StageOrders:
     """1F1B over groups of as many microbatches as stages, which pass all parts of a stage in turn."""
-    stages, parts, count = pipeline.stages, pipeline.parts, pipeline.microbatches
-    _expect(pipeline, pipeline.placement == "interleaved" and parts > 1, "interleaved", "several parts on each stage")
-    _expect(pipeline, count % stages == 0, "interleaved", "microbatches in multiples of the stages")
-    visits = [
-        (turn, group + place) for group in range(0, count, stages) for turn in range(parts) for place in range(stages)
-    ]
-    orders = []
-    for stage in range(stages):
-        forward = [(stage + turn * stages, i) for turn, i in visits]
-        backward = [(stage + (parts - 1 - turn) * stages, i) for turn, i in visits]
-        orders.append(_in_turn(forward, backward, ahead=2 * (stages - stage - 1) + (parts - 1) * stages))
-    return tuple(orders)
+    _expect(
+        pipeline,
+        pipeline.placement == "interleaved" and pipeline.parts > 1,
+        "interleaved",
+        "several parts on each stage",
+    )
+    _expect(
+        pipeline, pipeline.microbatches % pipeline.stages == 0, "interleaved", "microbatches in multiples of the stages"
+    )
+    return _whole_passes(pipeline)
 
 
-def _in_turn(forward: list[tuple[int, int]], backward: list[tuple[int, int]], ahead: int) -> tuple[Action, ...]:
-    """Some forward passes, then one more and one backward in turn, then what is left; pairs of part and microbatch."""
-    ahead = min(ahead, len(forward))
-    order = [Action(ActionKind.FORWARD, *visit) for visit in forward[:ahead]]
-    for number, visit in enumerate(backward):
-        if ahead + number < len(forward):
-            order.append(Action(ActionKind.FORWARD, *forward[ahead + number]))
-        order.append(Action(ActionKind.BACKWARD, *visit))
-    return tuple(order)
+def _whole_passes(pipeline: Pipeline) -> StageOrders:
+    orders = passes_by_stage(pipeline.stages, pipeline.parts, pipeline.microbatches, "1f1b")
+    kinds = (ActionKind.FORWARD, ActionKind.BACKWARD)
+    return tuple(tuple(Action(kinds[one.backward], one.part, one.microbatch) for one in order) for order in orders)
 
 
 def _expect(pipeline: Pipeline, holds: bool, policy: str, rule: str) -> None:
@@ -85,13 +75,16 @@ def put_off(pipeline: Pipeline, ahead: float, most: int | None = None) -> StageO
     most = pipeline.stages if most is None else most
     orders = []
     for stage in range(pipeline.stages):
-        visits = [(stage, i) for i in range(pipeline.microbatches)]
+        forward, backward = (
+            [Action(kind, stage, i) for i in range(pipeline.microbatches)]
+            for kind in (ActionKind.FORWARD, ActionKind.BACKWARD)
+        )
         early = min(round(ahead * (pipeline.stages - stage - 1)), most - 1)
-        orders.append(tuple(_halved(pipeline, _in_turn(visits, visits, early), most - early - 1)))
+        orders.append(tuple(_halved(pipeline, in_turn(forward, backward, early), most - early - 1)))
     return tuple(orders)
 
 
-def _halved(pipeline: Pipeline, order: tuple[Action, ...], delay: int) -> Iterator[Action]:
+def _halved(pipeline: Pipeline, order: Iterable[Action], delay: int) -> Iterator[Action]:
     """Run only the first half of backward passes, and the second one so many of them later."""
     if not pipeline.split:
         yield from order

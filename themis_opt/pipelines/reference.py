@@ -24,7 +24,7 @@ QUARTERS = (2, 3, 4, 5, 6, 7, 8, 12)
 WARM_UPS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 """Forward passes before the first backward one, as multiples of those of 1F1B."""
 
-PATIENCE = (1.0, 3.0)
+WAITS = (1.0, 3.0)
 """Passes that an action waits for each microbatch before it, where the longest way to go is first."""
 
 ACTIONS_PER_SECOND = 50_000
@@ -170,7 +170,7 @@ def curve(pipeline: Pipeline, memories: Iterable[int]) -> list[tuple[int, Pipeli
 def _variants(pipeline: Pipeline) -> Iterator[StageOrders]:
     """The rules of zero-bubble schedules with other numbers of microbatches."""
     fit = pipeline.microbatches if pipeline.memory is None else pipeline.memory // pipeline.activation
-    rules = [by_kind(pipeline), *(by_way_to_go(pipeline, patience) for patience in PATIENCE)]
+    rules = [by_kind(pipeline), *(by_way_to_go(pipeline, patience) for patience in WAITS)]
     for number in sorted({min(pipeline.stages * quarters // 4, fit, pipeline.microbatches) for quarters in QUARTERS}):
         for urgency in rules if pipeline.parts > 1 else rules[:1]:
             yield greedy(pipeline, max(number, 1), urgency)

@@ -3,6 +3,8 @@
 Parameters and gradients have the type of the training.  Adam keeps momentum and variance in FP32, beside a copy of the
 parameters in mixed precision (S. Rajbhandari et al., *ZeRO*, https://arxiv.org/abs/1910.02054, section 3.1).
 Activations are the inputs of all layers, which the backward pass needs with and without recomputation: more is kept.
+Tensor groups keep them whole on each NPU (M. Shoeybi et al., https://arxiv.org/abs/1909.08053); with sequence
+parallelism, and beside pipelines, the NPUs of a group divide them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +15,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_short_size
 from themis_opt.problem.iteration import Iteration
 from themis_opt.workloads.layers import Layer
+from themis_opt.workloads.microbatch_orders import most_kept, passes_by_stage
 from themis_opt.workloads.pipeline import elements_of, pipeline_stages
 from themis_opt.workloads.setup import Setup
 
@@ -42,7 +45,8 @@ def memory_use(layers: Sequence[Layer], setup: Setup, parallelism: str, make: Ma
     group = _group(setup, parallelism)
     copies = setup.network.num_npus // group
     kept = sum(layer.inputs for layer in layers) if setup.local_blocks == 1 and parallelism in WHOLE_SAMPLES else 0
-    return MemoryUse(_states(elements, copies, setup, zero), setup.batch * kept * setup.element_bytes // group)
+    shares = group if parallelism == "sequence" else 1
+    return MemoryUse(_states(elements, copies, setup, zero), setup.batch * kept * setup.element_bytes // shares)
 
 
 WHOLE_SAMPLES = ("data", "tensor", "hybrid", "expert", "sequence", "zero1", "fsdp", "hsdp", "daso")
@@ -85,16 +89,20 @@ def _group(setup: Setup, parallelism: str) -> int:
 
 def _stages(layers: tuple[Layer, ...], setup: Setup) -> Iterator[MemoryUse]:
     """What an NPU of each stage of a pipeline holds."""
-    stages = pipeline_stages(layers, setup).layers
+    parts, count = pipeline_stages(layers, setup), setup.stages or 1
     group, experts = setup.group or 1, setup.experts or 1
-    copies = setup.network.num_npus // (group * len(stages))
-    for number, stage in enumerate(stages):
-        parts = [sum(part) for part in zip(*(elements_of(layer, setup) for layer in stage), strict=True)]
-        shares = zip(parts, (copies // experts, copies), strict=True)
-        under_way = min(len(stages) - number, setup.microbatches) if setup.schedule == "1f1b" else setup.microbatches
-        samples = under_way * setup.batch // setup.microbatches
-        kept = samples * sum(layer.inputs for layer in stage) * setup.element_bytes // group
-        yield MemoryUse(sum(_states(elements, least, setup, setup.zero) for elements, least in shares), kept)
+    copies = setup.network.num_npus // (group * count)
+    samples = setup.batch // setup.microbatches
+    inputs = [samples * sum(layer.inputs for layer in part) * setup.element_bytes // group for part in parts.layers]
+    orders = passes_by_stage(count, setup.virtual_stages, setup.microbatches, setup.schedule)
+    for stage, order in enumerate(orders):
+        held = [
+            layer for part, place in zip(parts.layers, parts.stage_of, strict=True) if place == stage for layer in part
+        ]
+        elements = [sum(part) for part in zip(*(elements_of(layer, setup) for layer in held), strict=True)]
+        shares = zip(elements, (copies // experts, copies), strict=True)
+        states = sum(_states(number, least, setup, setup.zero) for number, least in shares)
+        yield MemoryUse(states, most_kept(order, inputs))
 
 
 def _what_fits(layers: Sequence[Layer], setup: Setup, parallelism: str, make: MakeIteration) -> Iterator[str]:

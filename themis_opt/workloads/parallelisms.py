@@ -31,7 +31,7 @@ class Maker(NamedTuple):
 
 
 PIPELINE_OPTIONS = (
-    *("group", "experts", "data", "stages", "microbatches", "schedule"),
+    *("group", "experts", "data", "stages", "virtual_stages", "microbatches", "schedule"),
     *("zero", "granularity", "recompute", "update"),
 )
 STEP_OPTIONS = ("accumulate", "zero", "granularity", "recompute", "update", "local_blocks")

@@ -5,12 +5,12 @@ make the longest stage as short as can be, by dynamic programming over layers an
 `data` copies, of which `experts` share the experts of each layer.  From the innermost dimension outwards lie tensor
 groups, copies that share experts, other copies and stages, or where that does not fit stages before copies.
 
-An iteration has m microbatches, forward and backward through s stages.  ``gpipe`` runs all forward passes of a stage
-and then the backward ones (Y. Huang et al., https://arxiv.org/abs/1811.06965), ``1f1b`` one backward pass after every
-forward pass as soon as it can, with at most s - k microbatches under way in stage k = 0, 1, ... (D. Narayanan et al.,
-https://arxiv.org/abs/2104.04473).  Activations and their gradients are sent between neighbouring stages; gradients of
-the weights are all-reduced between the copies of a stage after its last microbatch and needed before its first one of
-the next iteration, with ZeRO reduce-scattered, and parameters gathered.
+An iteration has m microbatches, forward and backward through s stages, in an order of
+:mod:`themis_opt.workloads.microbatch_orders`.  With several parts on each stage the cut makes the longest part as short
+as can be, and tasks count parts as stages: part q of s stages lies on stage q mod s, or runs back with ``v``.
+Activations and their gradients are sent between neighbouring parts; gradients of the weights are all-reduced between
+the copies of a part after its last microbatch and needed before its first one of the next iteration, with ZeRO
+reduce-scattered, and parameters gathered.
 
 A pass of a stage is one task, and what its layers exchange between the NPUs of a tensor group and with experts follows
 as one collective of each kind and dimension: as many bytes, and the start-up of one.  The next pass waits for it.
@@ -18,11 +18,11 @@ Tensor groups divide all weights, those of embeddings and the output by words, w
 exchanged.
 
 With equal stages that take t for a microbatch in both directions and messages that take no time, an iteration takes
-:math:`(m + s - 1) t` with both schedules; with stages that are not equal it is at least :math:`m t_k` and one pass in
-both directions of the stages before, for every stage k.
+:math:`(m + s - 1) t` with one part on each, and :math:`(m + (s - 1) / v) t` with v parts in turn; with stages that are
+not equal it is at least :math:`m t_k` and one pass in both directions of the stages before, for every stage k.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -34,16 +34,18 @@ from themis_opt.workloads.experts import check_experts, tokens_sent
 from themis_opt.workloads.groups import Placement, place
 from themis_opt.workloads.hybrid import check_sharded
 from themis_opt.workloads.layers import Layer
+from themis_opt.workloads.microbatch_orders import MicrobatchPass, in_order, stage_of_parts
 from themis_opt.workloads.passes import Passes
-from themis_opt.workloads.setup import MicrobatchSchedule, Setup
+from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import LayerTimes
 
 
 @dataclass(frozen=True)
 class PipelineStages:
-    """A pipeline on a network."""
+    """A pipeline on a network: the layers of each part of the model, and the stage of each."""
 
     layers: tuple[tuple[Layer, ...], ...]
+    stage_of: tuple[int, ...]
     placement: Placement
 
     @property
@@ -65,14 +67,14 @@ class PassExchange:
 def pipeline(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """The iteration of a model in stages; `setup.batch` samples of each copy, in `setup.microbatches` parts."""
     stages = pipeline_stages(layers, setup)
-    passes, count = Passes(setup.element_bytes), len(stages.layers)
+    passes, count = Passes(setup.element_bytes), setup.stages or 1
     for stage in range(count if setup.update else 0):
         passes.compute(f"update{stage + 1}", setup.optimizer, stage=stage)
-    order = list(in_order(count, setup.microbatches, setup.schedule))
-    for stage, microbatch, backward in order:
-        _compute(passes, stages, setup, stage, microbatch, backward)
+    order = list(in_order(count, setup.virtual_stages, setup.microbatches, setup.schedule))
+    for stage, one in order:
+        _compute(passes, stages, setup, stage, one)
     for stage in range(count):
-        _inside(passes, stages, setup, stage, [_name(*one) for one in order if one[0] == stage])
+        _inside(passes, stages, setup, stage, [one for other, one in order if other == stage])
     _messages(passes, stages, setup)
     _gradients(passes, stages, setup)
     return passes.iteration(stages.placement.splits)
@@ -99,40 +101,17 @@ def balanced(weights: Sequence[int], parts: int) -> tuple[int, ...]:
     return tuple(reversed(ends))
 
 
-def in_order(stages: int, microbatches: int, schedule: MicrobatchSchedule) -> Iterator[tuple[int, int, bool]]:
-    """Stage, microbatch and direction of all passes, each after those that it waits for.
-
-    The third value is true for a backward pass.
-    """
-    passes = [list(_passes_of(stages - stage, microbatches, schedule)) for stage in range(stages)]
-    done: set[tuple[int, int, bool]] = set()
-    while any(passes):
-        for stage, waiting in enumerate(passes):
-            while waiting:
-                microbatch, backward = waiting[0]
-                before = (stage + 1, microbatch, True) if backward else (stage - 1, microbatch, False)
-                if 0 <= before[0] < stages and before not in done:
-                    break
-                done.add((stage, microbatch, backward))
-                yield stage, *waiting.pop(0)
-
-
-def _passes_of(depth: int, microbatches: int, schedule: MicrobatchSchedule) -> Iterator[tuple[int, bool]]:
-    """Passes of the stage that is `depth` - 1 stages before the last one."""
-    ahead = min(depth, microbatches) if schedule == "1f1b" else microbatches
-    yield from ((microbatch, False) for microbatch in range(ahead))
-    for microbatch in range(microbatches):
-        yield microbatch, True
-        if microbatch + ahead < microbatches:
-            yield microbatch + ahead, False
-
-
 def _check(layers: tuple[Layer, ...], setup: Setup) -> None:
     if setup.stages is None and setup.data is None and setup.experts is None:
         raise InputError("is required for pipeline", field="--stages")
     if (setup.stages or 1) > min(len(layers), MAX_PIPELINE_STAGES):
         rule = f"must be at most the {min(len(layers), MAX_PIPELINE_STAGES)} that the layers make"
         raise InputError(rule, field="--stages", value=setup.stages)
+    if (setup.stages or 1) * setup.virtual_stages > len(layers):
+        rule = (
+            f"must be at most {len(layers) // (setup.stages or 1)}, for {len(layers)} layers on {setup.stages} stages"
+        )
+        raise InputError(rule, field="--virtual-stages", value=setup.virtual_stages)
     if setup.batch % setup.microbatches:
         rule = f"must divide the batch of {setup.batch}"
         raise InputError(rule, field="--microbatches", value=setup.microbatches)
@@ -148,8 +127,9 @@ def pipeline_stages(layers: tuple[Layer, ...], setup: Setup) -> PipelineStages:
     """Stages of nearly equal time. Raises InputError where there can be none."""
     _check(layers, setup)
     weights = [sum(time for _, time in layer_times(layer, setup)) for layer in layers]
-    ends = (0, *balanced(weights, setup.stages or 1))
-    return PipelineStages(tuple(layers[begin:end] for begin, end in pairwise(ends)), _placement(setup))
+    stage_of = tuple(stage_of_parts(setup.stages or 1, setup.virtual_stages, setup.schedule))
+    ends = (0, *balanced(weights, len(stage_of)))
+    return PipelineStages(tuple(layers[begin:end] for begin, end in pairwise(ends)), stage_of, _placement(setup))
 
 
 def layer_times(layer: Layer, setup: Setup, parts: int = 1) -> LayerTimes:
@@ -179,25 +159,24 @@ def _placement(setup: Setup) -> Placement:
     raise InputError(rule, field="--stages", value=stages)
 
 
-def _name(stage: int, microbatch: int, backward: bool) -> str:
-    return f"stage{stage + 1}.{'backward' if backward else 'forward'}{microbatch + 1}"
+def _name(one: MicrobatchPass) -> str:
+    return f"stage{one.part + 1}.{'backward' if one.backward else 'forward'}{one.microbatch + 1}"
 
 
-def _compute(passes: Passes, stages: PipelineStages, setup: Setup, stage: int, microbatch: int, backward: bool) -> None:
-    """One task for all layers of a stage in one direction; the first layer of all needs no gradient of its inputs."""
+def _compute(passes: Passes, stages: PipelineStages, setup: Setup, stage: int, one: MicrobatchPass) -> None:
+    """One task for all layers of a part in one direction; the first layer of all needs no gradient of its inputs."""
     time = 0
-    for layer in stages.layers[stage]:
+    for layer in stages.layers[one.part]:
         times = layer_times(layer, setup)
-        if not backward:
+        if not one.backward:
             time += times.forward
             continue
         time += times.weight_gradient + (times.forward if setup.recompute else 0)
         if layer is not stages.layers[0][0]:
             time += times.input_gradient
-    kept = sum(sum(elements_of(layer, setup)) for layer in stages.layers[stage])
-    first = (microbatch, backward) == (0, False)
-    name = _name(stage, microbatch, backward)
-    passes.compute(name, round(Fraction(time, setup.microbatches)), kept if first else 0, stage)
+    kept = sum(sum(elements_of(layer, setup)) for layer in stages.layers[one.part])
+    first = (one.microbatch, one.backward) == (0, False)
+    passes.compute(_name(one), round(Fraction(time, setup.microbatches)), kept if first else 0, stage)
 
 
 def elements_of(layer: Layer, setup: Setup) -> tuple[int, int]:
@@ -206,12 +185,13 @@ def elements_of(layer: Layer, setup: Setup) -> tuple[int, int]:
     return -(-experts // (group * (setup.experts or 1))), -(-(layer.elements() - experts) // group)
 
 
-def _inside(passes: Passes, stages: PipelineStages, setup: Setup, stage: int, order: Sequence[str]) -> None:
+def _inside(passes: Passes, stages: PipelineStages, setup: Setup, stage: int, order: Sequence[MicrobatchPass]) -> None:
     """What the passes of a stage exchange within tensor groups and with experts, before the next pass."""
-    first = f"update{stage + 1}" if setup.update else order[0]
-    for name, following in zip(order, (*order[1:], first), strict=True):
+    first = f"update{stage + 1}" if setup.update else _name(order[0])
+    for one, following in zip(order, (*map(_name, order[1:]), first), strict=True):
+        name = _name(one)
         after: tuple[str, ...] = ()
-        for exchange in _exchanges(stages, setup, stage, ".backward" in name):
+        for exchange in _exchanges(stages, setup, one.part, one.backward):
             passes.exchange(
                 f"{name}.{exchange.name}",
                 exchange.kind, exchange.elements, name, following, exchange.dimensions, model=True, after=after,
@@ -219,9 +199,9 @@ def _inside(passes: Passes, stages: PipelineStages, setup: Setup, stage: int, or
             after = (f"{name}.{exchange.name}",)
 
 
-def _exchanges(stages: PipelineStages, setup: Setup, stage: int, backward: bool) -> list[PassExchange]:
+def _exchanges(stages: PipelineStages, setup: Setup, part: int, backward: bool) -> list[PassExchange]:
     """In this order; without those that are empty."""
-    layers, first, placement = stages.layers[stage], stages.layers[0][0], stages.placement
+    layers, first, placement = stages.layers[part], stages.layers[0][0], stages.placement
     samples, again = setup.batch // setup.microbatches, int(backward and setup.recompute)
     summed = sum(layer.outputs * (again or not backward) for layer in layers if layer.sharded)
     summed += sum(layer.inputs for layer in layers if layer.sharded and backward and layer is not first)
@@ -235,38 +215,50 @@ def _exchanges(stages: PipelineStages, setup: Setup, stage: int, backward: bool)
 
 
 def _messages(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
-    """Activations to the next stage, and their gradients back, divided among the NPUs of a tensor group."""
+    """Activations to the next part, and their gradients back, divided among the NPUs of a tensor group.
+
+    Parts that follow each other on one stage send nothing.
+    """
+    hops = [part for part, (one, other) in enumerate(pairwise(stages.stage_of)) if one != other]
     for microbatch in range(setup.microbatches):
-        for stage in range(len(stages.layers) - 1):
-            outputs = -(-stages.layers[stage][-1].outputs // (setup.group or 1))
+        for part in hops:
+            outputs = -(-stages.layers[part][-1].outputs // (setup.group or 1))
             elements = setup.batch // setup.microbatches * outputs
             for backward in (False, True):
-                ends = [_name(number, microbatch, backward) for number in (stage, stage + 1)]
+                ends = [_name(MicrobatchPass(number, microbatch, backward)) for number in (part, part + 1)]
                 ready, needed = reversed(ends) if backward else ends
                 name = f"{ready}.{'error' if backward else 'output'}"
-                inside = _exchanges(stages, setup, stage + backward, backward)
+                inside = _exchanges(stages, setup, part + backward, backward)
                 after = tuple(f"{ready}.{exchange.name}" for exchange in inside[-1:])
                 along = stages.placement.dimensions["stages"]
                 passes.exchange(name, CollectiveKind.SEND, elements, ready, needed, along, model=True, after=after)
 
 
 def _gradients(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
-    """Exchanges of the gradients of each stage between its copies."""
-    for stage, layers_of_stage in enumerate(stages.layers):
-        parts = {"": layers_of_stage}
+    """Exchanges of the gradients of each part between its copies."""
+    for part, layers_of_part in enumerate(stages.layers):
+        parts = {"": layers_of_part}
         if setup.granularity != "fused":
-            parts = {f".{layer.name}": (layer,) for layer in reversed(layers_of_stage)}
+            parts = {f".{layer.name}": (layer,) for layer in reversed(layers_of_part)}
         for name, layers in parts.items():
             experts, others = (sum(part) for part in zip(*(elements_of(layer, setup) for layer in layers), strict=True))
-            prefix = f"stage{stage + 1}{name}"
-            _reduced(passes, setup, stage, f"{prefix}.gradients", others, stages.replicas)
-            _reduced(passes, setup, stage, f"{prefix}.expert_gradients", experts, stages.placement.dimensions["data"])
+            prefix, across = f"stage{part + 1}{name}", stages.placement.dimensions["data"]
+            _reduced(passes, stages, setup, part, f"{prefix}.gradients", others, stages.replicas)
+            _reduced(passes, stages, setup, part, f"{prefix}.expert_gradients", experts, across)
 
 
-def _reduced(passes: Passes, setup: Setup, stage: int, name: str, elements: int, dimensions: tuple[str, ...]) -> None:
+def _reduced(
+    passes: Passes,
+    stages: PipelineStages,
+    setup: Setup,
+    part: int,
+    name: str,
+    elements: int,
+    dimensions: tuple[str, ...],
+) -> None:
     """An all-reduce of gradients; with ZeRO a reduce-scatter, and an all-gather of the parameters after it."""
-    ready, needed = _name(stage, setup.microbatches - 1, True), _name(stage, 0, False)
-    updated = f"update{stage + 1}" if setup.update else needed
+    ready, needed = _name(MicrobatchPass(part, setup.microbatches - 1, True)), _name(MicrobatchPass(part, 0, False))
+    updated = f"update{stages.stage_of[part] + 1}" if setup.update else needed
     if not setup.zero:
         passes.exchange(name, CollectiveKind.ALL_REDUCE, elements, ready, updated, dimensions)
         return

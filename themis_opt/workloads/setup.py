@@ -9,6 +9,7 @@ from themis_opt.base.units import format_bandwidth, format_size, parse_bandwidth
 from themis_opt.problem.network import Network
 from themis_opt.workloads.devices import memory_of
 from themis_opt.workloads.layers import Layer, Parameter
+from themis_opt.workloads.microbatch_orders import MicrobatchSchedule, check_order
 from themis_opt.workloads.timing import LayerTimes, Timing
 from themis_opt.workloads.transformations import NO_COMPRESSION, Compression, parse_compression, parse_refresh
 from themis_opt.workloads.unequal import EQUAL, Unequal, parse_unequal
@@ -17,14 +18,12 @@ Q = TypeVar("Q")
 
 Granularity = Literal["fused", "layer", "parameter"]
 
-MicrobatchSchedule = Literal["gpipe", "1f1b"]
-
 BYTES_BY_TYPE: Mapping[str, int] = {"fp16": 2, "bf16": 2, "fp32": 4}  # bytes of one element, by its type
 SOMETIMES: Mapping[str, str] = {
     name: "--tensor-group" if name == "group" else f"--{name.replace('_', '-')}"
     for name in (
         *("group", "accumulate", "zero", "granularity", "recompute", "update", "local_blocks"),
-        *("experts", "data", "stages", "microbatches", "schedule", "skip", "wait", "host_link"),
+        *("experts", "data", "stages", "virtual_stages", "microbatches", "schedule", "skip", "wait", "host_link"),
     )
 }
 """Choices that are not for every parallelism, and their options."""
@@ -52,7 +51,8 @@ class Setup:
       there can be.
     `stages`, `microbatches`: stages of a pipeline, None where there is none, and parts of the batch that go through
       them one by one.
-    `schedule`: order of forward and backward passes of a stage (:mod:`themis_opt.workloads.pipeline`).
+    `virtual_stages`: parts of the model on each stage.
+    `schedule`: order of forward and backward passes of a stage (:mod:`themis_opt.workloads.microbatch_orders`).
     `skip`, `wait`: batches from one exchange between all groups to the next, and batches that it may take
       (:mod:`themis_opt.workloads.daso`).
     `memory`: bytes of an NPU, None where everything fits (:mod:`themis_opt.workloads.memory`).
@@ -83,6 +83,7 @@ class Setup:
     experts: int | None = None
     data: int | None = None
     stages: int | None = None
+    virtual_stages: int = 1
     microbatches: int = 1
     schedule: MicrobatchSchedule = "1f1b"
     skip: int = 1
@@ -99,6 +100,7 @@ class Setup:
             ("--experts", self.experts),
             ("--data", self.data),
             ("--stages", self.stages),
+            ("--virtual-stages", self.virtual_stages),
             ("--local-blocks", self.local_blocks),
             ("--microbatches", self.microbatches),
             ("--skip", self.skip),
@@ -112,9 +114,7 @@ class Setup:
         if self.granularity not in get_args(Granularity):
             rule = f"must be one of {', '.join(get_args(Granularity))}"
             raise InputError(rule, field="--granularity", value=self.granularity)
-        if self.schedule not in get_args(MicrobatchSchedule):
-            rule = f"must be one of {', '.join(get_args(MicrobatchSchedule))}"
-            raise InputError(rule, field="--schedule", value=self.schedule)
+        check_order(self.stages or 1, self.virtual_stages, self.microbatches, self.schedule)
         if self.zero not in (0, 1, 2):
             raise InputError("must be 0, 1 or 2; stage 3 is --parallelism fsdp", field="--zero", value=self.zero)
         if self.zero and self.granularity != "layer":
@@ -129,7 +129,8 @@ class Setup:
         choices += [f"slowest dimension compressed {self.adaptive:g}"] * (self.adaptive != 1)
         choices += [f"{self.tolerance:g} of the bytes may be lost"] * bool(self.tolerance)
         if self.stages is not None:
-            choices += [f"{self.stages} stages, {self.microbatches} microbatches, {self.schedule}"]
+            parts = f" of {self.virtual_stages} parts" if self.virtual_stages > 1 else ""
+            choices += [f"{self.stages} stages{parts}, {self.microbatches} microbatches, {self.schedule}"]
         if self.skip > 1 or self.wait:
             choices += [f"all groups every {self.skip} batches, {self.wait} later"]
         if self.memory is not None and self.host_link is not None:

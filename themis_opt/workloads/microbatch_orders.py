@@ -1,0 +1,140 @@
+"""The order in which stages of a pipeline run the passes of microbatches.
+
+``gpipe`` runs all forward passes of a stage and then the backward ones (Y. Huang et al.,
+https://arxiv.org/abs/1811.06965).  ``1f1b`` runs one backward pass after every forward pass as soon as it can
+(D. Narayanan et al., https://arxiv.org/abs/2104.04473, section 2.2); where a stage has several parts of the model, it
+runs each of them for as many microbatches as there are stages in turn, the interleaved schedule of that section.  With
+``v`` the second half of the parts runs back through the stages (P. Qi et al., https://arxiv.org/abs/2405.15362): a
+stage that is free prefers backward passes, then forward passes of its second part, and keeps as many microbatches as
+there are stages.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, TypeVar, get_args
+
+from themis_opt.base.errors import InputError
+
+MicrobatchSchedule = Literal["gpipe", "1f1b", "v"]
+
+
+Turn = TypeVar("Turn")
+
+
+class MicrobatchPass(NamedTuple):
+    """A microbatch that goes through a part of the model, both counted from 0."""
+
+    part: int
+    microbatch: int
+    backward: bool
+
+
+def stage_of_parts(stages: int, parts: int, schedule: MicrobatchSchedule) -> list[int]:
+    """The stage of each part, of which every stage has as many."""
+    there = list(range(stages))
+    return there + there[::-1] if schedule == "v" else there * parts
+
+
+def check_order(stages: int, parts: int, microbatches: int, schedule: str) -> None:
+    """Refuse orders that there are not. Raises InputError with the option that says so."""
+    if schedule not in get_args(MicrobatchSchedule):
+        raise InputError(
+            f"must be one of {', '.join(get_args(MicrobatchSchedule))}", field="--schedule", value=schedule
+        )
+    if schedule == "v" and parts != 2:
+        raise InputError("must be 2 with --schedule v", field="--virtual-stages", value=parts)
+    if schedule == "1f1b" and parts > 1 and microbatches % stages:
+        rule = f"must be a multiple of the {stages} stages with --virtual-stages and 1f1b"
+        raise InputError(rule, field="--microbatches", value=microbatches)
+
+
+def passes_by_stage(
+    stages: int, parts: int, microbatches: int, schedule: MicrobatchSchedule
+) -> list[list[MicrobatchPass]]:
+    """What each stage runs, in its order."""
+    if schedule == "v":
+        return _in_a_v(stages, microbatches)
+    return [list(_of_stage(stage, stages, parts, microbatches, schedule)) for stage in range(stages)]
+
+
+def _of_stage(
+    stage: int, stages: int, parts: int, microbatches: int, schedule: MicrobatchSchedule
+) -> Iterator[MicrobatchPass]:
+    group = stages if schedule == "1f1b" and parts > 1 else microbatches
+    visits = [
+        (turn, first + place)
+        for first in range(0, microbatches, group)
+        for turn in range(parts)
+        for place in range(group)
+    ]
+    ahead = len(visits)
+    if schedule == "1f1b":
+        ahead = stages - stage - 1 if parts == 1 else 2 * (stages - stage - 1) + (parts - 1) * stages
+    forward = [MicrobatchPass(stage + turn * stages, i, False) for turn, i in visits]
+    backward = [MicrobatchPass(stage + (parts - 1 - turn) * stages, i, True) for turn, i in visits]
+    yield from in_turn(forward, backward, ahead)
+
+
+def in_turn(forward: Sequence[Turn], backward: Sequence[Turn], ahead: int) -> Iterator[Turn]:
+    """Some forward passes, then one more and one backward in turn, then what is left."""
+    yield from forward[:ahead]
+    for number, one in enumerate(backward):
+        yield from forward[ahead + number : ahead + number + 1]
+        yield one
+
+
+def _in_a_v(stages: int, microbatches: int) -> list[list[MicrobatchPass]]:
+    """Passes by stage where a backward pass takes as long as two forward ones."""
+    stage_of, last = stage_of_parts(stages, 2, "v"), 2 * stages - 1
+    ready = {MicrobatchPass(0, i, False): 0 for i in range(microbatches)}
+    orders: list[list[MicrobatchPass]] = [[] for _ in range(stages)]
+    free, under_way, now = [0] * stages, [0] * stages, 0
+    while ready:
+        for stage, order in enumerate(orders):
+            waiting = [one for one, since in ready.items() if since <= now and stage_of[one.part] == stage]
+            if under_way[stage] == stages:
+                waiting = [one for one in waiting if one.backward or one.part >= stages]
+            if not waiting or free[stage] > now:
+                continue
+            chosen = min(waiting, key=lambda one: (not one.backward, -one.part, one.microbatch))
+            del ready[chosen]
+            order.append(chosen)
+            free[stage] = now + 1 + chosen.backward
+            if chosen.part < stages:
+                under_way[stage] += -1 if chosen.backward else 1
+            if chosen.backward and chosen.part:
+                ready[chosen._replace(part=chosen.part - 1)] = free[stage]
+            elif not chosen.backward:
+                following = (
+                    chosen._replace(part=chosen.part + 1) if chosen.part < last else chosen._replace(backward=True)
+                )
+                ready[following] = free[stage]
+        now += 1
+    return orders
+
+
+def in_order(
+    stages: int, parts: int, microbatches: int, schedule: MicrobatchSchedule
+) -> Iterator[tuple[int, MicrobatchPass]]:
+    """The stage and the pass of all, each after those that it waits for."""
+    waiting = [orders[::-1] for orders in passes_by_stage(stages, parts, microbatches, schedule)]
+    done: set[MicrobatchPass] = set()
+    while any(waiting):
+        for stage, orders in enumerate(waiting):
+            while orders and _may_run(orders[-1], stages * parts, done):
+                done.add(orders[-1])
+                yield stage, orders.pop()
+
+
+def _may_run(one: MicrobatchPass, parts: int, done: set[MicrobatchPass]) -> bool:
+    """Whether the pass of another part that a pass waits for has run."""
+    before = one.part + 1 if one.backward else one.part - 1
+    return not 0 <= before < parts or one._replace(part=before) in done
+
+
+def most_kept(orders: Sequence[MicrobatchPass], sizes: Sequence[int]) -> int:
+    """The most that a stage keeps of microbatches between their passes, from what each part keeps of one."""
+    now = most = 0
+    for one in orders:
+        now += -sizes[one.part] if one.backward else sizes[one.part]
+        most = max(most, now)
+    return most
