@@ -228,7 +228,7 @@ class Library:
             verdict = self.checker.judge(exact, table, proof, equal=fields["sizes"] == "equal")
         except self.checker.Refused as error:
             raise InputError(f"check.py refuses it: {error}", source=fields["file"]) from None
-        except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError) as error:
+        except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError, RecursionError) as error:
             raise InputError(f"check.py cannot read it: {error!r}", source=fields["file"]) from None
         best, proven_in = max(verdict.bounds, key=lambda bound: bound.picoseconds), fields["proven_in"]
         is_closed = verdict.makespan <= best.picoseconds * (1 + PROVEN_GAP)
