@@ -1,6 +1,7 @@
 """Commands on pipelines of microbatches."""
 
 import json
+import re
 
 import pytest
 
@@ -70,7 +71,9 @@ def test_schedules_are_checked_and_drawn(succeed, refuse, tmp_path):
     schedule = tmp_path / "schedule.json"
     assert succeed("validate", schedule) == "valid: an iteration takes 25.00 ms; a stage keeps 6 GB at most.\n"
     succeed("plot", schedule, "-o", tmp_path / "picture.svg")
-    assert "stage 3" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
+    picture = (tmp_path / "picture.svg").read_text(encoding="utf-8")
+    assert "stage 3" in picture
+    assert re.search(r"time \((ms|µs|s)\)", picture)
     broken = json.loads(schedule.read_text(encoding="utf-8"))
     broken["starts"][0][0] += 1
     schedule.write_text(json.dumps(broken), encoding="utf-8")

@@ -155,6 +155,13 @@ def test_what_would_take_minutes_is_refused_at_once(hetero, exporter):
         list(exporter.files(made))
 
 
+def test_more_chunks_than_threadblocks_hold_are_refused_by_one_of_each_path():
+    made = schedule((("ring", 4), ("ring", 2)), chunks=300, policy="baseline")
+    rule = r"300 chunks need 4,800 XML elements for a GPU or more, dialect msccl allows 4,096: use at most 256 chunks"
+    with pytest.raises(InputError, match=rule):
+        Msccl().algorithm(made)
+
+
 def test_one_collective_is_written():
     made = instance(NETWORKS["8 GPUs"])
     two = made.replace(collectives=(*made.collectives, Collective(kind="broadcast", size="1 MiB", chunks=2, name="b")))

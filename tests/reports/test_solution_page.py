@@ -32,6 +32,11 @@ def test_the_best_schedule_stands_above_the_baseline(comparison: Comparison) -> 
     assert rows == [f"{policy} · dim{k}" for policy in ("themis+scf", "baseline+fifo") for k in (1, 2, 3)]
 
 
+def test_the_page_calls_microseconds_by_one_name(comparison: Comparison) -> None:
+    page = solution_page(comparison, ["hourglass takes 560.45 us, themis+scf 576.36 us."])
+    assert page.summary == ("hourglass takes 560.45 µs, themis+scf 576.36 µs.",)
+
+
 def test_bars_are_the_stages(comparison: Comparison) -> None:
     bars = [bar for bar in bars_of(comparison) if bar["row"].startswith("themis")]
     drawn = sorted((round(bar["start"] * 1e3), round(bar["end"] * 1e3), bar["phase"]) for bar in bars)

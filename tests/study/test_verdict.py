@@ -112,6 +112,7 @@ def test_more_of_a_bandwidth_gains_until_another_dimension_limits():
         ("rail.latency", ["1 us", "2 us", "4 us"], "More rail.latency changes little: 1 us to 4 us costs 1."),
         ("node.bandwidth", ["8 GB/s", "80 GB/s"], "More node.bandwidth changes little: 8 GB/s to 80 GB/s gains "),
         ("size", ["1 KiB", "1 MiB", "64 MiB", "1 GiB"], "From 1 MiB on the bandwidth is "),
+        ("size", ["1 KiB", "4 KiB", "16 KiB"], "The bandwidth still grows at 16 KiB, to "),
     ],
 )
 def test_what_hardly_matters_and_from_where_latency_does_not_count_is_told(name, values, text):

@@ -51,6 +51,7 @@ def export(
     schedule = options.load_schedule(path)
 
     from themis_opt.cli.printing import tell_files, tell_note
+    from themis_opt.cli.progress import export_progress
     from themis_opt.formats.exports import export as write
     from themis_opt.formats.exports import make_exporter
 
@@ -61,14 +62,16 @@ def export(
         chosen = [(schedule, make_exporter(to))]
     else:
         raise InputError("are for --sizes, which chooses among plans", field="--chunks and --policies")
-    for exported, exporter in chosen:
-        tell_files(write(exported, exporter, folder))
+    with export_progress():
+        files = [path for exported, exporter in chosen for path in write(exported, exporter, folder)]
+    tell_files(files)
     for note in dict.fromkeys(note for exported, exporter in chosen for note in exporter.notes(exported)):
         tell_note(note)
     if check:
-        for exported, exporter in chosen:
-            for line in exporter.check(exported, folder):
-                typer.echo(f"checked: {line}")
+        with export_progress():
+            lines = [line for exported, exporter in chosen for line in exporter.check(exported, folder)]
+        for line in lines:
+            typer.echo(f"checked: {line}")
 
 
 def _by_size(

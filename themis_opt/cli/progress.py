@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from themis_opt.tuning.trials import TrialProgress
 
 
+AT_ONCE = 2.0  # seconds: who waits for less asks nothing
+
+
 class Show(Protocol):
     """Shows how far a command is."""
 
@@ -125,6 +128,36 @@ def best_so_far(measured: str, time_limit: float) -> Iterator[Callable[[float, f
                 show(line, monotonic() - began, time_limit)
 
         yield report
+
+
+@contextmanager
+def export_progress() -> Iterator[None]:
+    """Show how far exporters are, by what they log."""
+    log = logging.getLogger("themis_opt.formats")
+    before = log.level
+    with live(quiet=20.0) as show:
+        handler = _Shown(show)
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            log.removeHandler(handler)
+            log.setLevel(before)
+
+
+class _Shown(logging.Handler):
+    """Shows the last message that was logged, unless all is done at once."""
+
+    def __init__(self, show: Show) -> None:
+        super().__init__()
+        self.show, self.began = show, monotonic()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show the message, with no share of the whole."""
+        seconds = monotonic() - self.began
+        if seconds > AT_ONCE:
+            self.show(record.getMessage(), seconds, None)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from themis_opt.formats.drawing import PICTURED_MICRO
 from themis_opt.formats.palette import QUIET, plain_text
 
 PANEL_WIDTH, PICTURE_HEIGHT = 5.0, 6.0  # inches of a dimension, and of the picture
@@ -30,7 +31,7 @@ def picture_fits(panels: Mapping[str, Sequence[FitSeries]]) -> Figure:
         for one in series:
             _draw_series(upper, lower, one)
         upper.set_title(plain_text(title), fontsize="medium")
-        upper.set(xscale="log", yscale="log", ylabel="time (us)")
+        upper.set(xscale="log", yscale="log", ylabel=f"time ({PICTURED_MICRO})")
         upper.legend(frameon=False, fontsize="small")
         lower.set(xscale="log", xlabel="size (bytes)", ylabel="residual (%)")
     return figure

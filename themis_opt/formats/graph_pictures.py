@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_link, format_short_time, time_unit
+from themis_opt.base.units import format_link, time_unit
+from themis_opt.formats.drawing import PICTURED_MICRO, format_pictured_time
 from themis_opt.formats.gantt import save_figure
 from themis_opt.formats.palette import INK, LINE, QUIET
 from themis_opt.graphs.explanation import arrow, link_loads
@@ -175,7 +176,7 @@ def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
     loads = [load for load in link_loads(schedule, hops) if load.busy][:MOST_LINK_LINES]
     row_of = {load.name: row for row, load in enumerate(sorted(loads, key=lambda load: load.name))}
     names = [arrow(network.nodes[tail].name, network.nodes[head].name) for _, tail, head in hops.rows]
-    unit, scale = time_unit(schedule.makespan)
+    unit, scale = time_unit(schedule.makespan, micro=PICTURED_MICRO)
     figure = Figure(figsize=(12.0, 1.4 + 0.24 * len(loads)), layout="constrained")
     axes = figure.subplots()
     groups = _groups(schedule)
@@ -197,7 +198,7 @@ def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     used = sum(load.busy > 0 for load in link_loads(schedule, hops))
     shown = f"the {len(loads)} busiest of {used} link directions" if used > len(loads) else f"{used} link directions"
-    title = f"{plan.instance.name or 'graph'}, {plan.name}: {format_short_time(schedule.makespan)}; {shown}"
+    title = f"{plan.instance.name or 'graph'}, {plan.name}: {format_pictured_time(schedule.makespan)}; {shown}"
     axes.set_title(title, loc="left", fontsize=11)
     save_figure(figure, path)
 

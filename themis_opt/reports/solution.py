@@ -1,5 +1,6 @@
 """The page of a comparison: its table, and the best schedule above the baseline on one axis of time, to look into."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def solution_page(comparison: Comparison, verdict: Sequence[str] = ()) -> Report
         Section("Policies", tables=(_results(comparison),), is_open=True),
         Section("Bounds", ("No schedule is faster than the largest of them.",), (_bounds(comparison),), is_open=True),
     )
-    return Report(comparison.instance.name or "Schedule", tuple(verdict), sections)
+    return Report(comparison.instance.name or "Schedule", tuple(map(_with_micro, verdict)), sections)
 
 
 def _shown(comparison: Comparison) -> list[Result]:
@@ -79,13 +80,13 @@ def _figure(comparison: Comparison, shown: Sequence[Result]) -> Figure:
         " and ".join(f"{result.policy}: {_short(result.makespan)}" for result in shown),
         _timeline(comparison, shown),
         "Turn the wheel to zoom, drag to move, double-click to see all again; click a bar to follow its chunk through "
-        "the dimensions, and beside the bars to see all chunks.  Bars are lighter while chunks grow.",
+        "the dimensions, and beside the bars to see all chunks.  Bars are fainter while chunks grow.",
     )
 
 
 def _timeline(comparison: Comparison, shown: Sequence[Result]) -> Chart:
     timelines = {result.policy: pictured(result.schedule) for result in shown}
-    unit, scale = time_unit(max(one.length for one in timelines.values()), micro="µs")
+    unit, scale = time_unit(max(one.length for one in timelines.values()), micro=MICRO)
     frame = pd.concat([_bars(policy, one, scale) for policy, one in timelines.items()], ignore_index=True)
     if comparison.best.schedule.has_period:
         marks = [(float(end), "period") for end in next(iter(timelines.values())).periods[1:]]
@@ -160,7 +161,11 @@ def _values(column: ResultColumn, results: Sequence[Result]) -> list[CellValue]:
 
 
 def _in_words(texts: Sequence[str]) -> list[CellValue]:
-    return [text.replace(" us", " µs") for text in texts]
+    return list(map(_with_micro, texts))
+
+
+def _with_micro(text: str) -> str:
+    return re.sub(r"(?<=\d) us\b", f" {MICRO}", text)
 
 
 def _bounds(comparison: Comparison) -> Table:

@@ -38,6 +38,9 @@ def on_comparison(compared: Comparison) -> tuple[str, ...]:
             f"{_busiest(best.schedule)}.",
             *([proof] if beaten else []),
         )
+    if best.makespan >= today:
+        first = f"No policy tried is faster than the fixed order, which takes {format_duration(today)}."
+        return first, _on_gap(compared), *trees
     times = f"{format_duration(best.makespan)}, {best.speedup:.3f} times as fast as the fixed order"
     return f"{best.policy} takes {times} with {format_duration(today)}.", proof
 
@@ -91,6 +94,8 @@ def on_sweep(instance: Instance, rows: Sequence[Mapping[str, Any]], name: str) -
     start, at_knee = (in_words(name, value) for value in (low, knee))
     if name == "size":
         reached = format_rate(float(best[knee]["busbw_bytes_per_s"]))
+        if knee == high:
+            return (f"The bandwidth still grows at {at_knee}, to {reached}: latency counts at all these sizes.",)
         return (f"From {at_knee} on the bandwidth is {reached} or more, near its largest; below, latency counts.",)
     if knee == low:
         whole = _gained(time_of(best[low]) / time_of(best[high]))

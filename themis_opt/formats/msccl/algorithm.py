@@ -188,7 +188,10 @@ def to_xml(algorithm: MscclAlgorithm) -> str:
 
 
 def _attributes(values: Mapping[str, object]) -> str:
-    return "".join(f" {name}={quoteattr(str(value))}" for name, value in values.items())
+    return "".join(
+        f' {name}="{value}"' if isinstance(value, int) else f" {name}={quoteattr(str(value))}"
+        for name, value in values.items()
+    )
 
 
 def from_xml(text: str, source: str) -> MscclAlgorithm:

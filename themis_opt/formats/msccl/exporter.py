@@ -12,14 +12,16 @@ from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import format_percent
 from themis_opt.formats.msccl.algorithm import DIALECTS, MAX_XML_NAME, MscclAlgorithm, check_limits, from_xml, to_xml
 from themis_opt.formats.msccl.interpreter import SLOTS, interpret
-from themis_opt.formats.msccl.threadblocks import algorithm_of
+from themis_opt.formats.msccl.threadblocks import algorithm_of, least_needs
 from themis_opt.formats.msccl.transfers import (
     MscclProgram,
     deviation,
     num_gpus,
+    one_chunk_of_each_path,
     only_launch,
     share_units,
     transfers_of,
+    works_in_place,
 )
 from themis_opt.schedules.schedule import Schedule
 
@@ -56,13 +58,31 @@ class Msccl:
         """The algorithm, and whether it works in place too."""
         limits = DIALECTS[self.dialect]
         launch = only_launch(schedule, self.collective, "MSCCL")
-        exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
+        chunks = schedule.plan.chunks[launch]
         gpus, count = num_gpus(schedule, launch), len(chunks.sizes)
         if gpus * count > limits.max_offset:
             rule = f"{count} chunks x {gpus} GPUs = {gpus * count:,} units; offsets end at {limits.max_offset:,}"
             raise InputError(f"{rule}: use at most {limits.max_offset // gpus} chunks", field="chunks", value=count)
         units = self._units(schedule, launch)
-        return self.of_program(transfers_of(schedule, launch, units), plan_name(schedule.instance.name, exchange.name))
+        self._refuse_early(schedule, launch, units)
+        return self.of_program(transfers_of(schedule, launch, units), self._name(schedule, launch))
+
+    def _refuse_early(self, schedule: Schedule, launch: int, units: IntArray) -> None:
+        """Refuse what a chunk of each path shows to be beyond the limits: all chunks would take minutes."""
+        copies = one_chunk_of_each_path(schedule, launch)
+        few = transfers_of(schedule, launch, units, only=copies)
+        for what, has, most in least_needs(few, DIALECTS[self.dialect], copies):
+            if has > most:
+                fitting = len(units) * most // has
+                remedy = f"use at most {fitting} chunks" if fitting else "use fewer GPUs"
+                rule = (
+                    f"{len(units)} chunks need {has:,} {what} or more, dialect {self.dialect} allows {most:,}: {remedy}"
+                )
+                raise InputError(rule, field="chunks", value=len(units))
+
+    @staticmethod
+    def _name(schedule: Schedule, launch: int) -> str:
+        return plan_name(schedule.instance.name, schedule.launched[launch].name)
 
     def of_program(self, program: MscclProgram, name: str) -> tuple[MscclAlgorithm, bool]:
         """The algorithm of a program, and whether it works in place too.
@@ -114,7 +134,10 @@ class Msccl:
 
         Raises InputError or InvalidSchedule if a file breaks a limit, or does not compute its collective.
         """
-        yield from self.check_files((name for name, _ in self.files(schedule)), folder)
+        launch = only_launch(schedule, self.collective, "MSCCL")
+        name = self._name(schedule, launch)
+        in_place = not DIALECTS[self.dialect].says_out_of_place and works_in_place(schedule.launched[launch].kind)
+        yield from self.check_files([f"{name}.xml", f"{name}.inplace.xml"][: 1 + in_place], folder)
 
     def check_files(self, names: Iterable[str], folder: Path) -> Iterator[str]:
         """The same for files by their names."""

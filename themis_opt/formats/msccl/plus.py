@@ -35,6 +35,7 @@ from themis_opt.formats.msccl.transfers import (
     Transfer,
     UnitPlace,
     num_gpus,
+    one_chunk_of_each_path,
     only_launch,
     share_units,
     transfers_of,
@@ -161,8 +162,14 @@ class MscclPlus:
     def _plan(self, schedule: Schedule) -> PlusPlan:
         launch = only_launch(schedule, self.collective, "MSCCL++")
         exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
-        program = transfers_of(schedule, launch, share_units(chunks.sizes, exchange.element_bytes, MAX_UNITS))
-        return self.of_program(program, plan_name(schedule.instance.name, exchange.name), exchange.span)
+        units, name = share_units(chunks.sizes, exchange.element_bytes, MAX_UNITS), self._name(schedule, launch)
+        few = transfers_of(schedule, launch, units, only=one_chunk_of_each_path(schedule, launch))
+        self.of_program(few, name, exchange.span)  # refuses what no number of chunks makes shorter, in seconds
+        return self.of_program(transfers_of(schedule, launch, units), name, exchange.span)
+
+    @staticmethod
+    def _name(schedule: Schedule, launch: int) -> str:
+        return plan_name(schedule.instance.name, schedule.launched[launch].name)
 
     def of_program(self, program: MscclProgram, name: str, span: tuple[int, ...]) -> PlusPlan:
         """The plan of a program; `span` numbers the dimensions of its transfers."""
@@ -199,8 +206,8 @@ class MscclPlus:
 
         Raises InputError or InvalidSchedule if it breaks them, or does not compute its collective.
         """
-        ((name, _),) = self.files(schedule)
-        yield from self.check_file(name, folder)
+        launch = only_launch(schedule, self.collective, "MSCCL++")
+        yield from self.check_file(f"{self._name(schedule, launch)}.json", folder)
 
     def check_file(self, name: str, folder: Path) -> Iterator[str]:
         """The same for a file by its name."""

@@ -9,7 +9,8 @@ A step waits for the steps that made what it reads, and for those that read or w
 one other threadblock; for more there are ``nop`` steps before it.
 """
 
-from collections import defaultdict
+import logging
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -19,6 +20,9 @@ from themis_opt.formats.msccl.algorithm import Dialect, Gpu, MscclAlgorithm, Msc
 from themis_opt.formats.msccl.transfers import MscclProgram, UnitPlace
 
 SEND, RECEIVE, COPY = "send", "recv", "copy"
+LOGGED_EVERY = 1000  # messages
+
+_LOG = logging.getLogger(__name__)
 
 BlockClock = dict["Key", int]  # the last step of other threadblocks that is known to have ended
 
@@ -58,12 +62,38 @@ def algorithm_of(program: MscclProgram, dialect: Dialect, head: MscclAlgorithm) 
     raise InputError(f"a message needs more than the {dialect.max_steps} steps of a threadblock", field="msccl")
 
 
+def least_needs(program: MscclProgram, dialect: Dialect, copies: Mapping[int, int]) -> list[tuple[str, int, int]]:
+    """What the program of more chunks needs at least: a limit's name, how much of it, and how much there may be.
+
+    `program`: some of the chunks.
+    `copies`: for each of them how many chunks there are that send as many messages.
+    """
+    steps: Counter[tuple[int, str, int]] = Counter()
+    for transfer in program.transfers:
+        count = copies[transfer.chunk] * -(-transfer.units // dialect.max_count)
+        steps[transfer.source, SEND, transfer.target] += count
+        steps[transfer.target, RECEIVE, transfer.source] += count
+    elements: Counter[int] = Counter()
+    threadblocks: Counter[int] = Counter()
+    for (gpu, _, _), count in steps.items():
+        threadblocks[gpu] += -(-count // dialect.max_steps)
+        elements[gpu] += count
+    channels = -(-max(steps.values()) // dialect.max_steps)
+    return [
+        ("XML elements for a GPU", max(elements.values()), dialect.max_nodes),
+        ("threadblocks on a GPU", max(threadblocks.values()), dialect.max_threadblocks),
+        ("channels", channels, dialect.max_channels),
+    ]
+
+
 def _assembled(program: MscclProgram, dialect: Dialect, messages: int, head: MscclAlgorithm) -> MscclAlgorithm:
     """The algorithm whose threadblocks send or receive at most so many messages each."""
     layout, buffers = program.layout, program.layout.buffers
     builders = [_Builder(gpu, program) for gpu in range(layout.num_gpus)]
     sent: dict[tuple[int, int], int] = defaultdict(int)
-    for transfer in program.transfers:
+    for number, transfer in enumerate(program.transfers):
+        if number % LOGGED_EVERY == 0:
+            _LOG.info("%s of %s messages in threadblocks", f"{number:,}", f"{len(program.transfers):,}")
         for taken, added, kept, count in _split(transfer.taken, transfer.added, transfer.kept, transfer.units, dialect):
             ends = transfer.source, transfer.target
             lane = Lane(transfer.dimension, _share(program, *ends, transfer.dimension, dialect), sent[ends] // messages)

@@ -6,11 +6,12 @@ goes to its place in the output if no other GPU needs it from there in another s
 with is never overwritten, unless input and output are the same memory.
 """
 
+import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import groupby, product
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ from themis_opt.schedules.schedule import Schedule
 
 INPUT, OUTPUT, SCRATCH = "i", "o", "s"
 
+_LOG = logging.getLogger(__name__)
+
 MAX_BLOCKS = 10**7  # blocks of all chunks on all GPUs: twice as many take more than six minutes and seven gigabytes
 SHARE_TOLERANCE = 0.005
 """By how much of a chunk its share in whole units may differ from its share in bytes, where units allow it."""
@@ -37,6 +40,10 @@ class UnitPlace(NamedTuple):
 
     buffer: str
     offset: int
+
+    def moved(self, units: int) -> "UnitPlace":
+        """The place so many units further."""
+        return UnitPlace(self.buffer, self.offset + units)
 
 
 class Transfer(NamedTuple):
@@ -51,6 +58,12 @@ class Transfer(NamedTuple):
     units: int
     chunk: int  # of the collective
 
+    def at(self, chunk: int, moved: int) -> "Transfer":
+        """The same of another chunk, whose data lie so many units further."""
+        added = self.added and self.added.moved(moved)
+        places = self.taken.moved(moved), added, self.kept.moved(moved)
+        return Transfer(self.source, self.target, self.dimension, *places, self.units, chunk)
+
 
 class Copy(NamedTuple):
     """Units that a GPU copies, since they never moved and belong in the output."""
@@ -60,6 +73,10 @@ class Copy(NamedTuple):
     kept: UnitPlace
     units: int
     chunk: int
+
+    def at(self, chunk: int, moved: int) -> "Copy":
+        """The same of another chunk, whose data lie so many units further."""
+        return Copy(self.gpu, self.taken.moved(moved), self.kept.moved(moved), self.units, chunk)
 
 
 @dataclass(frozen=True)
@@ -122,11 +139,13 @@ class Layout:
 
         Where blocks may lie in any order, those that the scatter of the chunk keeps together lie together.
         """
+        if chunk not in self._addresses:
+            self._addresses[chunk] = [self._address(chunk, b) for b in range(self.num_gpus)]
         return self._addresses[chunk][block]
 
     @cached_property
-    def _addresses(self) -> list[list[int]]:
-        return [[self._address(chunk, b) for b in range(self.num_gpus)] for chunk in range(len(self.units))]
+    def _addresses(self) -> dict[int, list[int]]:
+        return {}
 
     def _address(self, chunk: int, block: int) -> int:
         if not self.is_flat:
@@ -135,6 +154,10 @@ class Layout:
         for axis in self.paths[chunk, : len(self.sizes)].tolist():
             place = place * self.sizes[axis] + self.coordinates[block][axis]
         return self.num_gpus * self.starts[chunk] + place * int(self.units[chunk])
+
+    def distance(self, chunk: int, other: int) -> int:
+        """By how many units the places of one chunk lie before those of another one of the same size and path."""
+        return (self.num_gpus if self.is_flat else 1) * (self.starts[other] - self.starts[chunk])
 
     @cached_property
     def coordinates(self) -> list[tuple[int, ...]]:
@@ -157,7 +180,12 @@ class Layout:
     @property
     def works_in_place(self) -> bool:
         """Whether output and input may be the same memory."""
-        return self.kind is not CollectiveKind.ALL_TO_ALL
+        return works_in_place(self.kind)
+
+
+def works_in_place(kind: CollectiveKind) -> bool:
+    """Whether output and input of a collective may be the same memory."""
+    return kind is not CollectiveKind.ALL_TO_ALL
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,10 +245,18 @@ def deviation(units: IntArray, sizes: IntArray) -> float:
     return float(np.abs(units / units.sum() * sizes.sum() / sizes - 1).max())
 
 
-def transfers_of(schedule: Schedule, launch: int, units: IntArray) -> MscclProgram:
+def one_chunk_of_each_path(schedule: Schedule, launch: int) -> dict[int, int]:
+    """A chunk for every path that chunks of a collective take, with how many chunks send as many messages."""
+    _, first, counts = np.unique(schedule.plan.chunks[launch].paths, axis=0, return_index=True, return_counts=True)
+    return dict(zip(first.tolist(), counts.tolist(), strict=True))
+
+
+def transfers_of(schedule: Schedule, launch: int, units: IntArray, only: Collection[int] | None = None) -> MscclProgram:
     """The transfers of one collective of a schedule, stage after stage by their starts.
 
     Raises InputError if there are more than :data:`MAX_BLOCKS`.
+
+    `only`: the chunks whose transfers are made; all by default.
     """
     exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
     _check_blocks(math.prod(schedule.instance.fabric.sizes[k] for k in exchange.span), len(chunks.sizes))
@@ -228,12 +264,35 @@ def transfers_of(schedule: Schedule, launch: int, units: IntArray) -> MscclProgr
     position[list(exchange.span)] = range(len(exchange.span))
     dimensions = [schedule.instance.fabric.dimensions[k] for k in exchange.span]
     layout = Layout(exchange, tuple(d.size for d in dimensions), units, position[chunks.paths])
-    tracker = _UnitTracker(layout, dimensions)
+    chunk_numbers = range(len(units)) if only is None else only
+    alike = _first_alike(layout, chunk_numbers)
+    tracker = _UnitTracker(layout, dimensions, set(alike.values()))
     offset, width = schedule.plan.offsets[launch], chunks.paths.shape[1]
+    followed = {(chunk, place): list(tracker.stage(chunk, place)) for chunk in tracker.chunks for place in range(width)}
     starts = schedule.start[offset : offset + chunks.paths.size]
     order = np.lexsort((np.arange(len(starts)), np.tile(np.arange(width), len(units)), starts))
-    transfers = [transfer for stage in order.tolist() for transfer in tracker.stage(*divmod(stage, width))]
-    return MscclProgram(layout, transfers, list(tracker.copies()))
+    transfers: list[Transfer] = []
+    for chunk, place in (divmod(stage, width) for stage in order.tolist()):
+        if chunk in alike:
+            moved = layout.distance(alike[chunk], chunk)
+            transfers += [transfer.at(chunk, moved) for transfer in followed[alike[chunk], place]]
+            _LOG.info("%s messages between GPUs", f"{len(transfers):,}")
+    copies = {key: list(each) for key, each in groupby(tracker.copies(), lambda copy: (copy.gpu, copy.chunk))}
+    all_copies = [
+        copy.at(chunk, layout.distance(alike[chunk], chunk))
+        for gpu in range(layout.num_gpus)
+        for chunk in chunk_numbers
+        for copy in copies.get((gpu, alike[chunk]), ())
+    ]
+    return MscclProgram(layout, transfers, all_copies)
+
+
+def _first_alike(layout: Layout, chunks: Collection[int]) -> dict[int, int]:
+    """For each chunk the first one of as many units that takes the same path: its data move alike, elsewhere."""
+    first: dict[tuple[int, ...], int] = {}
+    return {
+        chunk: first.setdefault((int(layout.units[chunk]), *layout.paths[chunk].tolist()), chunk) for chunk in chunks
+    }
 
 
 def _check_blocks(gpus: int, chunks: int) -> None:
@@ -267,16 +326,15 @@ def _by_ends(messages: Messages) -> list[tuple[tuple[int, int], list[int]]]:
 class _UnitTracker:
     """Where every GPU holds every block of every chunk."""
 
-    def __init__(self, layout: Layout, dimensions: Sequence[Dimension]) -> None:
-        self.layout, self.dimensions = layout, dimensions
+    def __init__(self, layout: Layout, dimensions: Sequence[Dimension], chunks: Collection[int]) -> None:
+        self.layout, self.chunks = layout, chunks
         self.phases = [Phase(p) for p in stage_phases(layout.kind, layout.paths.shape[1])]
         self.steps = {
             (phase, axis): stage_messages(phase, dimension)
             for phase in set(self.phases)
             for axis, dimension in enumerate(dimensions)
         }
-        chunks = range(len(layout.units))
-        self.held = [[self._initial(gpu, chunk) for chunk in chunks] for gpu in range(layout.num_gpus)]
+        self.held = [{chunk: self._initial(gpu, chunk) for chunk in chunks} for gpu in range(layout.num_gpus)]
 
     def _initial(self, gpu: int, chunk: int) -> list[UnitPlace]:
         layout = self.layout
@@ -361,7 +419,7 @@ class _UnitTracker:
     def copies(self) -> Iterator[Copy]:
         """Copies of blocks to their places after everything moved."""
         for gpu, chunks in enumerate(self.held):
-            for chunk, held in enumerate(chunks):
+            for chunk, held in chunks.items():
                 wanted = self._wanted(gpu, chunk)
                 moves = [_UnitMove(held[b], None, kept) for b, kept in wanted if held[b] != kept]
                 for move, count in _joined(moves, int(self.layout.units[chunk])):
