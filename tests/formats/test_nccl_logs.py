@@ -33,6 +33,10 @@ def test_what_launchers_write_before_lines_is_passed_over(write, tag):
     assert plain == other
 
 
+def test_programs_that_are_built_for_mpi_are_known(write):
+    assert dimensions(import_files(write(x__txt=nccl_table(LINEAR, program="all_reduce_perf_mpi"))))
+
+
 def test_noise_of_three_percent_moves_bandwidth_by_two_percent_and_latency_by_ten(write):
     generator = np.random.default_rng(5)
     exact = ((2**k, 42 + 1.75 * 2**k / 200_000) for k in range(10, 31))
@@ -86,6 +90,7 @@ BROKEN = [
     (nccl_table(LINEAR, program="latency_perf"), "must be one of|does not say which collective"),
     (nccl_table(LINEAR, ranks=1), "must list two ranks or more"),
     (nccl_table(LINEAR).replace("Rank  1 ", "Rank  0 "), "each once"),
+    (nccl_table(LINEAR).replace("Rank  1 ", "rank  1 "), "must list all ranks from 0 on: 1 is missing"),
     (nccl_table(LINEAR).replace("(us)", "(ms)"), r"line 15: times must be in microseconds"),
     (nccl_table(LINEAR).replace("float sum -1", "float sum", 1), "line 16 = '12 columns': must have 13 columns"),
     (nccl_table(LINEAR[:1]), "must be at least 4"),

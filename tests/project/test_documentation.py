@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -91,3 +92,33 @@ def test_every_page_of_the_documentation_is_in_the_menu() -> None:
     menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
     assert [page for page in pages if page not in menu] == []
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LONGEST_SENTENCE = 36  # words, without code and formulas in it
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of paragraphs and lists; neither tables nor code."""
+    text = re.sub(r"```.*?```|`[^`]*`|!?\[([^\]]*)\]\([^)]*\)", r"\1", text, flags=re.DOTALL)
+    for paragraph in re.split(r"\n\s*\n|\n(?=[-*#|>] |\d+\. |\|)", text):
+        if not paragraph.lstrip().startswith(("|", "#")):
+            yield from re.split(r"(?<=[.!?:;])[)*\"]*\s+", paragraph)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_sentences_are_short(page: Path) -> None:
+    long = [
+        sentence
+        for sentence in sentences(page.read_text(encoding="utf-8"))
+        if len(re.findall(r"[A-Za-z][\w'/+-]*", sentence)) > LONGEST_SENTENCE
+    ]
+    assert long == []
+
+
+def test_the_first_page_is_read_in_a_few_minutes() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\|.*`themis-opt ", text, flags=re.MULTILINE)
+    assert len(text.split()) <= 900
+    assert len(text.splitlines()) <= 130
+    assert 1 <= len(table) <= 12

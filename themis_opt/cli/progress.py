@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from themis_opt.tuning.trials import TrialProgress
 
 
-AT_ONCE = 2.0  # seconds: who waits for less asks nothing
+UNTOLD_SECONDS = 2.0  # who waits for less asks nothing
 
 
 class Show(Protocol):
@@ -156,7 +156,7 @@ class _Shown(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Show the message, with no share of the whole."""
         seconds = monotonic() - self.began
-        if seconds > AT_ONCE:
+        if seconds > UNTOLD_SECONDS:
             self.show(record.getMessage(), seconds, None)
 
 

@@ -4,6 +4,7 @@ The format and the limits are those of the readers in https://github.com/microso
 https://github.com/Azure/msccl-executor-nccl (``azure``) and https://github.com/ROCm/rccl (``rccl``).
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,9 @@ from xml.sax.saxutils import quoteattr
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.phases import CollectiveKind
+
+EXPORT_LOG = logging.getLogger("themis_opt.formats.msccl")
+"""Says how far large exports and their checks are."""
 
 MAX_XML_NAME = 63
 ANY_SIZE = 1 << 40

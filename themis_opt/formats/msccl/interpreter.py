@@ -9,7 +9,6 @@ other, or the algorithm is refused.  So what a message holds depends on no timin
 does not either (they are a Kahn network: G. Kahn, *The semantics of a simple language for parallel programming*, 1974).
 """
 
-import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from themis_opt.base.errors import InvalidSchedule
-from themis_opt.formats.msccl.algorithm import RECEIVES, SENDS, Gpu, MscclAlgorithm, MscclStep, ThreadBlock
+from themis_opt.formats.msccl.algorithm import EXPORT_LOG, RECEIVES, SENDS, Gpu, MscclAlgorithm, MscclStep, ThreadBlock
 from themis_opt.problem.phases import CollectiveKind
 
 Units = NDArray[np.uint32]  # one number per unit; sums wrap around, so that they do not depend on their order
-_LOG = logging.getLogger(__name__)
 SLOTS = 1  # messages that a connection holds
 Memory = dict[str, Units]
 Clock = dict[int, int]
@@ -118,7 +116,7 @@ class _GpuMachine:
         while waiting:
             moved = sum(self._advance(running) for running in waiting)
             waiting = [running for running in waiting if running.step]
-            _LOG.info("check: %d of %d threadblocks have not ended", len(waiting), sum(map(len, self.running)))
+            EXPORT_LOG.info("check: %d of %d threadblocks have not ended", len(waiting), sum(map(len, self.running)))
             if waiting and not moved:
                 stuck = waiting[0]
                 where = f"GPU {stuck.gpu} threadblock {stuck.block.id} step {stuck.next}"

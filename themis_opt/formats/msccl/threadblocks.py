@@ -9,20 +9,17 @@ A step waits for the steps that made what it reads, and for those that read or w
 one other threadblock; for more there are ``nop`` steps before it.
 """
 
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from themis_opt.base.errors import InputError
-from themis_opt.formats.msccl.algorithm import Dialect, Gpu, MscclAlgorithm, MscclStep, ThreadBlock
+from themis_opt.formats.msccl.algorithm import EXPORT_LOG, Dialect, Gpu, MscclAlgorithm, MscclStep, ThreadBlock
 from themis_opt.formats.msccl.transfers import MscclProgram, UnitPlace
 
 SEND, RECEIVE, COPY = "send", "recv", "copy"
 LOGGED_EVERY = 1000  # messages
-
-_LOG = logging.getLogger(__name__)
 
 BlockClock = dict["Key", int]  # the last step of other threadblocks that is known to have ended
 
@@ -93,7 +90,7 @@ def _assembled(program: MscclProgram, dialect: Dialect, messages: int, head: Msc
     sent: dict[tuple[int, int], int] = defaultdict(int)
     for number, transfer in enumerate(program.transfers):
         if number % LOGGED_EVERY == 0:
-            _LOG.info("%s of %s messages in threadblocks", f"{number:,}", f"{len(program.transfers):,}")
+            EXPORT_LOG.info("%s of %s messages in threadblocks", f"{number:,}", f"{len(program.transfers):,}")
         for taken, added, kept, count in _split(transfer.taken, transfer.added, transfer.kept, transfer.units, dialect):
             ends = transfer.source, transfer.target
             lane = Lane(transfer.dimension, _share(program, *ends, transfer.dimension, dialect), sent[ends] // messages)

@@ -6,7 +6,6 @@ goes to its place in the output if no other GPU needs it from there in another s
 with is never overwritten, unless input and output are the same memory.
 """
 
-import logging
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError
+from themis_opt.formats.msccl.algorithm import EXPORT_LOG
 from themis_opt.problem.cost import stage_phases
 from themis_opt.problem.exchanges import Exchange, refuse_sends
 from themis_opt.problem.network import Dimension
@@ -27,8 +27,6 @@ from themis_opt.schedules.messages import Messages, stage_messages
 from themis_opt.schedules.schedule import Schedule
 
 INPUT, OUTPUT, SCRATCH = "i", "o", "s"
-
-_LOG = logging.getLogger(__name__)
 
 MAX_BLOCKS = 10**7  # blocks of all chunks on all GPUs: twice as many take more than six minutes and seven gigabytes
 SHARE_TOLERANCE = 0.005
@@ -276,7 +274,7 @@ def transfers_of(schedule: Schedule, launch: int, units: IntArray, only: Collect
         if chunk in alike:
             moved = layout.distance(alike[chunk], chunk)
             transfers += [transfer.at(chunk, moved) for transfer in followed[alike[chunk], place]]
-            _LOG.info("%s messages between GPUs", f"{len(transfers):,}")
+            EXPORT_LOG.info("%s messages between GPUs", f"{len(transfers):,}")
     copies = {key: list(each) for key, each in groupby(tracker.copies(), lambda copy: (copy.gpu, copy.chunk))}
     all_copies = [
         copy.at(chunk, layout.distance(alike[chunk], chunk))

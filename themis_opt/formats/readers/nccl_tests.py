@@ -22,7 +22,7 @@ from themis_opt.formats.readers.measurements import Log, calibrated, collective
 from themis_opt.formats.readers.parts import Part, Reader
 from themis_opt.problem.phases import CollectiveKind
 
-PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce)(?:_perf)?\b")
+PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce)(?:_perf)?(?:_mpi)?\b")
 DEVICE_LINE = re.compile(r"#\s+Rank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid")
 HOST_OF_RANK = re.compile(r"#\s+Rank\s+\d{1,9}\s.{0,200}?\bon\s+(\S{1,255})\s+device")
 LOG_COLUMNS = ("size", "count", "type")
@@ -151,6 +151,10 @@ def _group(source: Source, devices: Sequence[tuple[Any, Any]]) -> int:
         raise source.error(
             "must list two ranks or more, each once: without them the size of a group is not known", "Rank"
         )
+    missing = sorted({str(rank) for rank in range(len(ranks))} - set(ranks), key=int)
+    if missing:
+        rule = f"must list all ranks from 0 on: {missing[0]} is missing, and the size of a group is not known"
+        raise source.error(rule, "Rank")
     groups = [str(group or 0) for _, group in devices]
     sizes = {groups.count(group) for group in set(groups)}
     if len(sizes) > 1 or sizes == {1}:
