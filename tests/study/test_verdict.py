@@ -28,6 +28,11 @@ def test_where_the_fixed_order_is_near_the_bound_nothing_is_to_win():
     assert ", and rail is busy 99." in sentence
 
 
+def test_the_fixed_order_is_not_compared_with_itself(figure_5):
+    first, _ = on_comparison(compare(figure_5, ("baseline",)))
+    assert first == "No policy tried is faster than the fixed order, which takes 8000.00 us."
+
+
 def test_where_another_order_is_faster_it_is_named(figure_5):
     compared = compare(figure_5, ("baseline", "exact"), time_limit=20, sizes="equal", workers=1)
     faster, proven = on_comparison(compared)
