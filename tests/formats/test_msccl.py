@@ -141,6 +141,10 @@ def test_each_limit_refuses_what_is_beyond_it(what):
         check_limits(replace(small(), **BEYOND[what]), "msccl")
 
 
+def test_as_many_peers_as_a_channel_allows_are_written():
+    check_limits(replace(small(), gpus=blocks(32)), "msccl")
+
+
 def test_too_many_units_are_refused_with_numbers(hetero):
     made = simulate(hetero, make_policy("themis+scf")(hetero))
     with pytest.raises(InputError, match=r"64 chunks x 1024 GPUs = 65,536 units.* use at most 31 chunks"):

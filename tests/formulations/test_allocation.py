@@ -52,6 +52,11 @@ def test_whole_links_are_as_good_as_the_best_of_all() -> None:
     assert allocation.bound <= best
 
 
+def test_whole_links_at_both_ends_of_their_box_are_allowed() -> None:
+    box = {"units": (2.5, 2.5), "least": (7.5, 2.5), "most": (7.5, 2.5)}
+    assert allocate(data(alone(9.0, 4.0), **box), FREE).rates == pytest.approx([7.5, 2.5])
+
+
 def test_of_equally_good_rates_the_cheapest_are_taken() -> None:
     allocation = allocate(data(alone(4.0, 0.0), most=(2.0, 8.0), least=(0.0, 1.0)), np.array([1.0, 3.0]))
     assert allocation.rates == pytest.approx([2.0, 1.0], rel=1e-6)

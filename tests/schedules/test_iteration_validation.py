@@ -156,6 +156,11 @@ def shifts_of_another_period(schedule: Schedule) -> Schedule:
     return replace(schedule, plan=plan.enforcing(plan.sequences, later))
 
 
+def with_shifts(schedule: Schedule, shifts: np.ndarray) -> Schedule:
+    """Other shifts, of orders that nothing enforces."""
+    return replace(schedule, plan=replace(schedule.plan, sequences=(), shifts=shifts))
+
+
 BROKEN: tuple[tuple[str, str, Mutation], ...] = (
     ("shape", "a row of stages left out", lambda s: replace(s, start=s.start[: -s.plan.num_stages])),
     ("shape", "a launch without chunks", lambda s: replace(s, plan=replace(s.plan, chunks=s.plan.chunks[:-1]))),
@@ -194,6 +199,8 @@ BROKEN: tuple[tuple[str, str, Mutation], ...] = (
     ("needs", "a task before its tensor", a_task_before_its_tensor),
     ("sequence", "sequences served backwards", sequences_served_backwards),
     ("sequence", "shifts of another period", shifts_of_another_period),
+    ("sequence", "shifts below 0", lambda s: with_shifts(s, np.full(s.plan.num_stages, -1))),
+    ("sequence", "a shift too few", lambda s: with_shifts(s, np.zeros(s.plan.num_stages - 1, dtype=np.int64))),
 )
 
 
