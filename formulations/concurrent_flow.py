@@ -60,8 +60,6 @@ def concurrent_flow(graph: CapacityGraph, *, fold: bool) -> ConcurrentFlow:
     """The maximum concurrent flow; with `fold`, of one source for each class of terminals."""
     classes = node_classes(graph) if fold else list(range(graph.num_nodes))
     kinds = {arc: (classes[arc[0]], classes[arc[1]], capacity) for arc, capacity in graph.arcs.items()}
-    if not fold:
-        kinds = {arc: (*arc, capacity) for arc, capacity in graph.arcs.items()}
     members = Counter(classes[terminal] for terminal in graph.terminals)
     sources = {classes[terminal]: terminal for terminal in reversed(graph.terminals)}
     return _FlowProgramme(graph, kinds, {source: members[kind] for kind, source in sources.items()}).solve()
