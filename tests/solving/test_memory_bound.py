@@ -72,6 +72,6 @@ def test_the_reference_is_no_slower_than_any_distances_under_the_limit() -> None
         for schedule in [scheduled(instance, list(distances), "layer")]
         if schedule is not None and schedule.fits
     )
-    schedule = Exact(seconds=0.5, workers=1).solve(instance).schedule
+    schedule = Exact(seconds=0.5, workers=1, deterministic=True).solve(instance).schedule
     validate(schedule)
     assert schedule.makespan <= best
