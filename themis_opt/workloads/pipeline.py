@@ -91,9 +91,11 @@ def balanced(weights: Sequence[int], parts: int) -> tuple[int, ...]:
     best[0][0] = 0
     for part in range(1, parts + 1):
         for end in range(part, count + 1):
-            for begin in range(part - 1, end):
+            for begin in range(end - 1, part - 2, -1):
+                if total[end] - total[begin] > best[part][end]:
+                    break  # the last part alone weighs more
                 heaviest = max(best[part - 1][begin], total[end] - total[begin])
-                if heaviest < best[part][end]:
+                if heaviest <= best[part][end]:
                     best[part][end], cut[part][end] = heaviest, begin
     ends = [count]
     for part in range(parts, 1, -1):

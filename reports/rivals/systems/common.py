@@ -12,7 +12,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 from themis_opt.workloads.layers import Layer
-from themis_opt.workloads.models import MODELS
+from themis_opt.workloads.models import find_model
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import LayerTimes, Rate
@@ -35,8 +35,9 @@ def made(model: str, network: Network, parallelism: str = "data", chunks: int = 
     """A workload in FP32 on GPUs that reach 60 % of 15.7 TFLOP/s, unless said otherwise."""
     sequence = choices.pop("sequence", None)
     given: Row = {"timing": RATE, "batch": 8, "element_bytes": 4} | choices
-    layers = MODELS[model].layers(sequence)
-    return make_workload(MODELS[model], layers, Setup(network=network, **given), parallelism=parallelism, chunks=chunks)
+    chosen = find_model(model)
+    layers = chosen.layers(sequence)
+    return make_workload(chosen, layers, Setup(network=network, **given), parallelism=parallelism, chunks=chunks)
 
 
 def run(instance: Instance, policy: str = BUSY) -> Schedule:

@@ -18,8 +18,14 @@ from themis_opt.workloads.transformers import TransformerShape, transformer
 
 def curves() -> Iterator[Row]:
     """What a published figure depends on: one curve for each system, and where the published value lies."""
-    for points in (_fred, _daso, _fusionllm, _adasum, _dct, _karma, _rannc, _splitbrain, _ddp):
+    for points in (_fred, _daso, _fusionllm, _adasum, _dct, _karma, _splitbrain, _ddp):
         yield from points()
+
+
+def stages() -> Iterator[Row]:
+    """Pipelines of FRED and RaNNC in published sizes, over what is not known of them."""
+    yield from _fred_pipelines()
+    yield from _rannc()
 
 
 def _curve(
@@ -51,6 +57,31 @@ def _fred() -> Iterator[Row]:
         return before / after
 
     yield from _curve("FRED: ResNet-152 on a wafer, times faster", "batch", (1, 2, 4, 8, 16), gain, "1.76")
+
+
+def _fred_pipelines() -> Iterator[Row]:
+    """Tensor groups, copies and two stages, with 16 samples for each copy as published.
+
+    The rate of an NPU is free.  Groups of 3 and 3 copies take 18 of the 20 NPUs, a mesh of 3 x 6 here.
+    """
+    wafers = tuple(load(f"wafer-{name}.all_reduce.1GB").network for name in ("mesh", "tree"))
+    fewer = tuple(
+        network.varied(dimensions=tuple(d.replace(size=n) for d, n in zip(network.dimensions, sizes, strict=True)))
+        for network, sizes in zip(wafers, ((3, 6), (18,)), strict=True)
+    )
+    turing: Row = {"model": "transformer:layers=78:hidden=4256", "sequence": 1024, "microbatches": 8, "zero": 2}
+    for what, networks, claimed, given in (
+        ("Transformer-17B, groups of 3, 3 copies, 2 stages", fewer, "1.87", turing | {"group": 3, "data": 3}),
+        ("Transformer-17B, groups of 2, 5 copies, 2 stages", wafers, "1.63, mean of its ways", turing | {"group": 2}),
+        ("GPT-3, groups of 2, 5 copies, 2 stages", wafers, "1.34", {"model": "gpt-3", "group": 2, "microbatches": 2}),
+    ):
+
+        def gain(petaflops: float, networks: tuple[Network, ...] = networks, given: Row = given) -> float:
+            choices = given | {"timing": Rate(int(petaflops * 10**15)), "batch": 16, "element_bytes": 2, "stages": 2}
+            before, after = (_time(made(network=network, parallelism="pipeline", **choices)) for network in networks)
+            return before / after
+
+        yield from _curve(f"FRED: {what}, times faster", "PFLOP/s of an NPU", (1, 4, 16, 64), gain, claimed)
 
 
 def _daso() -> Iterator[Row]:
@@ -134,7 +165,10 @@ def _karma() -> Iterator[Row]:
 
 
 def _rannc() -> Iterator[Row]:
-    """32 GPUs that hold a BERT of hidden size 2048 in as many stages, beside tensor groups of the 8 of a node."""
+    """32 GPUs that hold a BERT of hidden size 2048 in as many stages, beside tensor groups of the 8 of a node.
+
+    The batch is 256, and 64 for each of four groups.
+    """
     outer = V100.dimensions[-1]
     servers = Network(dimensions=(V100.dimensions[0], outer.replace(size=4)))
     flat = Network(dimensions=(outer.replace(size=32),))  # stages lie within one dimension
@@ -142,7 +176,7 @@ def _rannc() -> Iterator[Row]:
     def bytes_of(depth: int, parallelism: str, **choices: int) -> int:
         layers = transformer(TransformerShape(depth, 2048, 30522, 512), 512)
         network = flat if parallelism == "pipeline" else servers
-        setup = Setup(network=network, timing=RATE, batch=32, element_bytes=4, **choices)
+        setup = Setup(network=network, timing=RATE, element_bytes=4, **choices)
         make = PARALLELISMS[parallelism].make
         return memory_use(layers, setup, parallelism, lambda _, setup: make(layers, setup)).total
 
@@ -153,7 +187,9 @@ def _rannc() -> Iterator[Row]:
 
     def larger(gigabytes: float) -> float:
         memory = gigabytes * 1e9
-        return deepest(memory, "pipeline", stages=32, microbatches=32) / deepest(memory, "hybrid", group=8)
+        return deepest(memory, "pipeline", batch=256, stages=32, microbatches=32) / deepest(
+            memory, "hybrid", batch=64, group=8
+        )
 
     what = "RaNNC: BERT in 32 stages, times as many layers as tensor groups of 8 hold"
     yield from _curve(what, "GB of memory", (16, 32, 80), larger, "5")

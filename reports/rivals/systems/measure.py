@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from common import Row
-from curves import curves
+from curves import curves, stages
 from networks import fred, fusionllm, oracle, pipelines, swarm
 from training import bottleneck, daso, dct, dear, dlcp, hetseq, karma, local, sharding
 
@@ -34,6 +34,7 @@ PARTS = (
     bottleneck,
     dear,
     curves,
+    stages,
 )
 
 
@@ -97,7 +98,7 @@ def main(chosen: list[str]) -> None:
             write(parts)
     findings = (FOLDER / "findings.md").read_text(encoding="utf-8").rstrip()
     note = f"Every number is in [rows.csv](rows.csv): a line for each quantity of a row. themis_opt {__version__}."
-    tables = f"{drawn(parts.get('curves', []))}\n\n{note}\n\n{contents(parts)}"
+    tables = f"{drawn([*parts.get('curves', []), *parts.get('stages', [])])}\n\n{note}\n\n{contents(parts)}"
     (FOLDER / "README.md").write_text(f"{findings}\n\n{tables}\n", encoding="utf-8")
 
 
