@@ -194,3 +194,11 @@ def test_choices_that_do_not_fit_are_refused(choices: dict[str, Any], words: str
     layers = model.layers()[:9]
     with pytest.raises(InputError, match=words):
         make_workload(model, layers, replace(SETUP, **choices), parallelism="pipeline")
+
+
+def test_advice_leaves_out_what_the_order_of_microbatches_does_not_allow() -> None:
+    """More stages than microbatches do not go with several parts on each."""
+    model, layers = MODELS["bert-large"], MODELS["bert-large"].layers(512)
+    setup = replace(SETUP, stages=2, virtual_stages=2, microbatches=2, memory=10**6)
+    with pytest.raises(InputError, match="--memory"):
+        make_workload(model, layers, setup, parallelism="pipeline")

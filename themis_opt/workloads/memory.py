@@ -121,13 +121,15 @@ def _what_fits(layers: Sequence[Layer], setup: Setup, parallelism: str, make: Ma
         families.append(more)
     for choices in families:
         for words, kind, changes in choices:
-            if _fits(layers, kind, replace(setup, **changes), make):
+            if _fits(layers, kind, setup, changes, make):
                 yield f"{'' if kind == parallelism else f'--parallelism {kind} '}{words}".strip()
                 break
 
 
-def _fits(layers: Sequence[Layer], parallelism: str, setup: Setup, make: MakeIteration) -> bool:
+def _fits(
+    layers: Sequence[Layer], parallelism: str, setup: Setup, changes: dict[str, Any], make: MakeIteration
+) -> bool:
     try:
-        return memory_use(layers, setup, parallelism, make).total <= (setup.memory or 0)
+        return memory_use(layers, replace(setup, **changes), parallelism, make).total <= (setup.memory or 0)
     except InputError:  # a choice that the network, the model or the parallelism does not have
         return False
