@@ -990,9 +990,9 @@ def graph_makespan(graph: Graph, table: dict[str, Any]) -> int:
         for row in zip(rows, time, strict=True)
     ]
     for number, piece in enumerate(pieces):
-        moves = [(first[n], last[n], t) for n, t in enumerate(transfers) if t["piece"] == number]
+        moves = [(n, t) for n, t in enumerate(transfers) if t["piece"] == number]
         for c in range(min(chunks, piece["elements"])):
-            _check_data(graph, piece, [(rows[c][a], arrival[c][b], t) for a, b, t in moves])
+            _check_data(graph, piece, {n: (rows[c][first[n]], arrival[c][last[n]], t) for n, t in moves})
     return max(max(row) for row in arrival)
 
 
@@ -1002,30 +1002,41 @@ def _sending(graph: Graph, piece: dict[str, Any], ends: tuple[str, str], chunk: 
     return math.ceil(elements * graph.element * PICOSECONDS / graph.bandwidth[ends])
 
 
-def _check_data(graph: Graph, piece: dict[str, Any], moves: list[tuple[int, int, dict[str, Any]]]) -> None:
-    """Nodes send what they have, sums count every NPU once, and all who want a piece have it in the end."""
-    npus = graph.npus
-    whole = frozenset(npus if piece["source"] is None else [piece["source"]])
-    held = {npu: frozenset([npu]) for npu in whole}
+def _check_data(graph: Graph, piece: dict[str, Any], moves: dict[int, tuple[int, int, dict[str, Any]]]) -> None:
+    """Nodes send what they have, sums count every NPU once, and all who want a piece have it in the end.
+
+    A transfer sends what its sender had at first, or the last copy that it waits for, and the sums that it waits for.
+    """
+    whole = frozenset(graph.npus if piece["source"] is None else [piece["source"]])
     sent: dict[int, frozenset[str]] = {}
-    events = [(at, is_start, n) for n, move in enumerate(moves) for at, is_start in ((move[0], 1), (move[1], 0))]
-    for _, is_start, number in sorted(events):
-        transfer = moves[number][2]
+    received: dict[str, list[int]] = {node: [] for node in graph.nodes}
+
+    def content(node: str, arrivals: list[int]) -> frozenset[str]:
+        held = whole & {node}
+        for number in sorted(arrivals):
+            if not moves[number][2]["adds"]:
+                held = sent[number]
+                continue
+            require(not held & sent[number], f"{node} adds something twice")
+            held |= sent[number]
+        return held
+
+    for number, (start, _, transfer) in moves.items():
         sender, receiver = transfer["route"][0], transfer["route"][-1]
-        if is_start:
-            sent[number] = held.get(sender, frozenset())
-            require(bool(sent[number]) and (transfer["adds"] or sent[number] == whole), f"{sender} sends what it lacks")
-            for end, skill in ((receiver, "sums" if transfer["adds"] else "multicasts"), (sender, None)):
-                node = graph.nodes[end]
-                able = node.get(skill) if skill else node.get("sums") or node.get("multicasts")
-                require(node.get("kind", "npu") == "npu" or bool(able), f"{end} only passes messages on")
-        elif transfer["adds"]:
-            require(not held.get(receiver, frozenset()) & sent[number], f"{receiver} adds something twice")
-            held[receiver] = held.get(receiver, frozenset()) | sent[number]
-        else:
-            held[receiver] = sent[number]
-    for npu in npus if piece["target"] is None else [piece["target"]]:
-        require(held.get(npu) == whole, f"{npu} does not get all it needs")
+        waits = all(
+            n in sent and moves[n][2]["route"][-1] == sender and moves[n][1] <= start for n in transfer["after"]
+        )
+        require(waits, f"{sender} sends what it lacks")
+        sent[number] = content(sender, transfer["after"])
+        require(bool(sent[number]), f"{sender} sends what it lacks")
+        for end, skill in ((receiver, "sums" if transfer["adds"] else "multicasts"), (sender, None)):
+            node = graph.nodes[end]
+            able = node.get(skill) if skill else node.get("sums") or node.get("multicasts")
+            require(node.get("kind", "npu") == "npu" or bool(able), f"{end} only passes messages on")
+        received[receiver].append(number)
+    held = {node: content(node, arrivals) for node, arrivals in received.items()}
+    for npu in graph.npus if piece["target"] is None else [piece["target"]]:
+        require(held[npu] == whole, f"{npu} does not get all it needs")
 
 
 def graph_bounds(graph: Graph, certificate: dict[str, Any]) -> list[Bound]:

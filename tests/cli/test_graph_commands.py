@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from themis_opt.cli import graphs
 from themis_opt.cli.main import application
-from themis_opt.graphs.comparison import GRAPH_POLICIES
+from themis_opt.graphs.comparison import GRAPH_POLICIES, SEARCH_POLICIES
 from themis_opt.problem.catalog import shipped_graphs
 
 NETWORK = "dgx1.all_gather.1GB"
@@ -158,6 +158,7 @@ def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], message
 
 def test_the_names_of_policies_are_those_that_there_are():
     assert tuple(GRAPH_POLICIES) == graphs.POLICY_NAMES
+    assert SEARCH_POLICIES == graphs.SEARCH_NAMES
 
 
 def test_options_of_the_search_are_said_to_do_nothing(invoke):

@@ -1,13 +1,18 @@
 """The search on small graphs: legal, no slower than rules, and bounded in its class."""
 
 import pytest
-from graph_samples import instance_of, network_of
+from graph_samples import instance_of, network_of, random_graph, shipped
 
 from formulations.flow_network import CapacityGraph
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
+from themis_opt.graphs.bounds import best_bound
+from themis_opt.graphs.climbing import climbed_schedule
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.rarest import rarest_plan
+from themis_opt.graphs.simulation import simulate_graph
+from themis_opt.graphs.validation import validate_graph
 
 SMALL = Limits(seconds=1.5, workers=1)
 
@@ -22,15 +27,64 @@ def torus(kind: str, size: str = "12 KB") -> GraphInstance:
 
 @pytest.mark.parametrize(("kind", "gap"), [("all_gather", 0.05), ("all_to_all", 0.2)])
 def test_the_search_beats_rules_and_is_proven_in_its_class(kind: str, gap: float) -> None:
-    best = compare_graph(torus(kind), limits=SMALL).best
-    assert best.policy == "exact"
+    best = compare_graph(torus(kind), ["trees", "trees=1", "direct", "exact"], SMALL).best
     assert best.gap <= gap
     assert best.class_bound is not None
     assert best.schedule.makespan >= best.class_bound.picoseconds >= best.bound.picoseconds
 
 
 def test_the_search_is_only_for_small_graphs_and_can_be_asked_for() -> None:
-    assert [r.policy for r in compare_graph(torus("all_reduce"), ["ring", "exact"], SMALL).results][-1] == "ring"
+    assert [r.policy for r in compare_graph(torus("all_gather"), ["ring", "exact"], SMALL).results][-1] == "ring"
     large = CapacityGraph(17, tuple(range(17)), {(a, b % 17): 1 for a in range(17) for b in (a + 1, a + 16)})
     with pytest.raises(InputError, match="few nodes"):
         compare_graph(instance_of(network_of(large), "all_gather"), ["exact"], SMALL)
+
+
+WORK = Limits(seconds=0.5, workers=1, deterministic=True)
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "broadcast", "reduce", "all_reduce"])
+@pytest.mark.parametrize("seed", range(2))
+def test_rarest_chunks_first_are_legal_and_never_below_a_bound(seed: int, kind: str) -> None:
+    graph = random_graph(seed, symmetric=seed == 0, switches=seed, most=6)
+    instance = instance_of(network_of(graph, latency="1 us"), kind, "64 KB")
+    schedule = simulate_graph(rarest_plan(instance, 8))
+    validate_graph(schedule)
+    assert schedule.makespan >= best_bound(instance).picoseconds
+
+
+def test_a_root_sends_every_chunk_once_where_links_are_alike() -> None:
+    instance = torus("broadcast", "96 KB")
+    schedule = simulate_graph(rarest_plan(instance, 128))
+    assert schedule.makespan <= 1.1 * best_bound(instance).picoseconds
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
+@pytest.mark.parametrize("seed", range(2))
+def test_climbs_are_legal_and_never_below_a_bound(seed: int, kind: str) -> None:
+    graph = random_graph(seed, symmetric=True, switches=seed % 2, most=6)
+    instance = instance_of(network_of(graph, latency="1 us"), kind, "64 KB")
+    schedule = climbed_schedule(instance, WORK, 0.0)
+    assert schedule is not None
+    validate_graph(schedule)
+    assert schedule.makespan >= best_bound(instance).picoseconds
+    again = climbed_schedule(instance, WORK, 0.0)
+    assert again is not None
+    assert again.makespan == schedule.makespan
+
+
+def test_small_sums_meet_on_their_way_sooner_than_at_any_root() -> None:
+    instance = torus("all_reduce", "240 B")
+    rooted = min(result.schedule.makespan for result in compare_graph(instance).results)
+    schedule = climbed_schedule(instance, WORK.within(2.0), 0.0)
+    assert schedule is not None
+    assert schedule.makespan <= 0.85 * rooted
+
+
+def test_switches_that_sum_and_copy_meet_as_well() -> None:
+    instance = shipped("h100_x2_sharp", size="64 KiB")
+    schedule = climbed_schedule(instance, WORK, 0.0)
+    assert schedule is not None
+    validate_graph(schedule)
+    switches = {instance.network.index[f"box{box}.nvswitch"] for box in range(2)}
+    assert any(transfer.route[-1] in switches for transfer in schedule.plan.transfers)

@@ -25,6 +25,8 @@ EACH = "each"
 POLICY_NAMES = ("trees", "trees=1", "trees=2", "ring", "double_tree", "direct", "greedy")
 """Those of :data:`themis_opt.graphs.comparison.GRAPH_POLICIES`, without loading what makes them."""
 
+SEARCH_NAMES = ("rarest", "climb", "exact")
+"""Those of :data:`themis_opt.graphs.comparison.SEARCH_POLICIES`; the last is one of other networks as well."""
 
 LIMITS = ("time_limit", "workers", "seed", "gap", "deterministic", "memory")
 """Options that limit the search on small graphs."""
@@ -91,7 +93,8 @@ def load(
 def _are_of_graphs(policies: str | None) -> bool:
     """Whether some policies are named, and all of them are policies of graphs."""
     names = options.split(policies)
-    return names is not None and not set(names).isdisjoint(POLICY_NAMES) and set(names) <= {*POLICY_NAMES, "exact"}
+    of_graphs = {*POLICY_NAMES, *SEARCH_NAMES}
+    return names is not None and bool({*names} & (of_graphs - {"exact"})) and set(names) <= of_graphs
 
 
 def bound(healthy: "GraphInstance", network: NetworkChanges, output: Path | None, *, as_json: bool) -> None:

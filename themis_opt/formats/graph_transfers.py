@@ -192,6 +192,7 @@ class _UnitFlow:
         self.names = schedule.plan.instance.network.npus
         self.numbers = {key: number for number, key in enumerate(parts)}
         self.held: dict[tuple[int, tuple[int, int]], UnitPlace] = {}
+        self.arrivals: dict[tuple[int, tuple[int, int]], tuple[int, ...]] = {}
         self.relayed = [0] * len(self.names)
 
     def program(self) -> MscclProgram:
@@ -218,6 +219,9 @@ class _UnitFlow:
         if key not in self.parts:  # a piece of fewer elements than chunks
             return
         part = self.parts[key]
+        if leg.is_first and {*planned.after} != {*self.arrivals.get((leg.source, key), ())}:
+            rule = "has sums that cross on their way, which need more buffers: export a schedule of trees"
+            raise InputError(rule, field="schedule", value=self.schedule.plan.name)
         taken = self._place(leg.source, key) if leg.is_first else self.passing
         added = self._place(leg.target, key) if planned.adds and leg.is_last else None
         kept = self._home(leg.target, part) if leg.is_last else None
@@ -225,6 +229,8 @@ class _UnitFlow:
             kept = self.passing = self._relay(leg.target, part)
         if leg.is_last:
             self.held[leg.target, key] = kept
+            before = self.arrivals.get((leg.target, key), ()) if planned.adds else ()
+            self.arrivals[leg.target, key] = (*before, leg.transfer)
         boxes = [self.names[rank].rpartition(".")[0] for rank in (leg.source, leg.target)]
         outside = int(boxes[0] != boxes[1])
         yield Transfer(leg.source, leg.target, outside, taken, added, kept, part.units, self.numbers[key])

@@ -2,10 +2,11 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from time import monotonic
 from types import MappingProxyType
 
 from formulations.concurrent_flow import node_classes
@@ -13,9 +14,11 @@ from formulations.limits import Limits
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import format_duration, format_percent, format_rate, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, best_bound, throughput
+from themis_opt.graphs.climbing import climbed_schedule, is_for_climbs
 from themis_opt.graphs.conversion import as_graph
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import GraphPlan, merged_plan
+from themis_opt.graphs.rarest import is_for_rarest, rarest_schedule
 from themis_opt.graphs.reference import best_routing, takes
 from themis_opt.graphs.rivals import direct_plan, double_tree_plan, greedy_plan, ring_plan
 from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
@@ -37,8 +40,8 @@ GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = MappingProx
 )
 """The plans that are compared, trees first."""
 
-SEARCH_POLICY = "exact"
-"""The search for small graphs and messages, which follows the plans."""
+SEARCH_POLICIES = ("rarest", "climb", "exact")
+"""Searches for small graphs and messages, which follow the plans."""
 
 WORTH_SEARCHING = 0.01
 """Gap above which the search is asked by default: pipelines of many chunks are nearer."""
@@ -97,7 +100,7 @@ class GraphComparison:
             f"{format_percent(best.gap)} above what any algorithm needs ({bound.meaning})."
         )
         lines = [first]
-        if trees.picoseconds > bound.picoseconds * (1 + WORTH_SAYING):
+        if best.schedule.makespan >= trees.picoseconds > bound.picoseconds * (1 + WORTH_SAYING):
             gap = best.schedule.makespan / float(trees.picoseconds) - 1
             lines.append(f"It is {format_percent(gap)} above what any trees need ({trees.meaning}).")
         if best.class_bound is not None:
@@ -118,7 +121,7 @@ def compare_graph(
 ) -> GraphComparison:
     """Plan, simulate and validate policies, by default all that are for the kind of collective.
 
-    With `limits` the search follows on small graphs, if it is named, or nothing is and the others leave a gap.
+    Searches follow that are named; with `limits` and no names all of them do, as long as the others leave a gap.
 
     Raises
     ------
@@ -130,12 +133,12 @@ def compare_graph(
     results, refused = dict[str, GraphResult](), dict[str, str]()
     if not names or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="--policies", value=", ".join(names))
-    known = (*GRAPH_POLICIES, SEARCH_POLICY)
+    known = (*GRAPH_POLICIES, *SEARCH_POLICIES)
     for name in names:
         if name not in known:
             rule = f"must be one of {', '.join(known)}{suggestion(name, known)}"
             raise InputError(rule, field="--policies", value=name)
-        if name == SEARCH_POLICY:
+        if name in SEARCH_POLICIES:
             continue
         try:
             plan = _plan(name, instance)
@@ -147,12 +150,12 @@ def compare_graph(
         schedule = in_best_chunks(plan, ENOUGH * float(bound.picoseconds))
         validate_graph(schedule)
         results[name] = GraphResult(name, schedule, bound)
-    if SEARCH_POLICY in names or (policies is None and limits is not None and _is_worth_searching(instance, results)):
-        result = _searched(instance, results, bound, limits or Limits())
-        if result is not None:
-            results[SEARCH_POLICY] = result
-        elif len(names) == 1:
-            raise InputError("is for graphs with few nodes and chunks", field="--policies", value=SEARCH_POLICY)
+    searches = [name for name in names if name in SEARCH_POLICIES]
+    if policies is None and limits is not None:
+        searches = list(SEARCH_POLICIES)
+    _search(instance, searches, results, bound, limits or Limits(), only_if_worth=policies is None)
+    if not results:
+        raise InputError("is for graphs with few nodes and chunks", field="--policies", value=", ".join(names))
     ranked = sorted(results.values(), key=lambda result: result.schedule.makespan)
     return GraphComparison(instance, tuple(ranked), refused)
 
@@ -164,26 +167,53 @@ def _plan(name: str, instance: GraphInstance) -> GraphPlan:
     return merged_plan(instance, [GRAPH_POLICIES[name](single) for single in instance.singles])
 
 
-def _is_worth_searching(instance: GraphInstance, results: Mapping[str, GraphResult]) -> bool:
-    return takes(instance) and min(result.gap for result in results.values()) > WORTH_SEARCHING
+def _search(
+    instance: GraphInstance,
+    names: Sequence[str],
+    results: dict[str, GraphResult],
+    bound: GraphBound,
+    limits: Limits,
+    *,
+    only_if_worth: bool,
+) -> None:
+    """Add the results of searches that are for the instance, each of which has an equal part of the time left."""
+    end, enough = (
+        monotonic() + limits.seconds,
+        float(bound.picoseconds) * (1 + (WORTH_SEARCHING if only_if_worth else 0)),
+    )
+    names = [name for name in names if _is_for(name, instance)]
+    for place, name in enumerate(names):
+        left = limits.seconds if limits.deterministic else end - monotonic()
+        share = limits.within(left / (len(names) - place))
+        upper = min((result.schedule.makespan for result in results.values()), default=None)
+        if (upper is not None and upper <= enough) or left <= 0:
+            return
+        result = _searched(name, instance, share, bound, enough, upper)
+        if result is not None:
+            validate_graph(result.schedule)
+            results[name] = result
+
+
+def _is_for(name: str, instance: GraphInstance) -> bool:
+    """Whether a search is for the kinds and the size of an instance."""
+    if len(instance.collectives) > 1:
+        return False
+    return {"rarest": is_for_rarest, "climb": is_for_climbs, "exact": takes}[name](instance)
 
 
 def _searched(
-    instance: GraphInstance, results: Mapping[str, GraphResult], bound: GraphBound, limits: Limits
+    name: str, instance: GraphInstance, limits: Limits, bound: GraphBound, enough: float, upper: int | None
 ) -> GraphResult | None:
-    """The result of the search, if it is faster than the others."""
-    upper = min((result.schedule.makespan for result in results.values()), default=None)
-    if not takes(instance):
-        return None
+    """The result of one search; none if there is none, or the exact one finds nothing faster."""
+    if name != "exact":
+        schedule = {"rarest": rarest_schedule, "climb": climbed_schedule}[name](instance, limits, enough)
+        return None if schedule is None else GraphResult(name, schedule, bound)
     reference = best_routing(instance, limits, math.ceil(bound.picoseconds), upper)
     if reference is None:
         return None
-    validate_graph(reference.schedule)
-    class_bound = None
-    if reference.proven is not None:
-        words = f"schedules of {reference.chunks} equal chunks of each share"
-        class_bound = GraphBound("chunks", Fraction(reference.proven), "chunks of one size", words)
-    return GraphResult(SEARCH_POLICY, reference.schedule, bound, class_bound)
+    words = f"schedules of {reference.chunks} equal chunks of each share"
+    class_bound = GraphBound("chunks", Fraction(reference.proven), "chunks of one size", words)
+    return GraphResult(name, reference.schedule, bound, class_bound)
 
 
 def trees_beside(instance: Instance) -> GraphSchedule | None:

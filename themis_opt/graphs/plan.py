@@ -1,6 +1,6 @@
 """Plans on graphs: pieces of data, and the transfers that move or sum them along routes."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -101,6 +101,28 @@ class PlanBuilder:
         transfers = (self.transfers[number] for number in kept)
         moved = (t._replace(after=tuple(place[number] for number in t.after)) for t in transfers)
         return GraphPlan(self.name, self.instance, tuple(self.pieces), tuple(moved), ranked)
+
+
+def routes_between(arcs: Iterable[tuple[int, int]], keepers: Iterable[int]) -> list[Route]:
+    """Routes between nodes that keep what they receive, over at most three switches that pass it on."""
+    heads: dict[int, list[int]] = defaultdict(list)
+    for tail, head in sorted(arcs):
+        heads[tail].append(head)
+    ends, routes = set(keepers), list[Route]()
+    for source in sorted(ends):
+        stack: list[Route] = [(source,)]
+        while stack:
+            route = stack.pop()
+            for head in heads[route[-1]]:
+                if head in ends and head not in route:
+                    routes.append((*route, head))
+                elif head not in route and len(route) <= MOST_SWITCHES:
+                    stack.append((*route, head))
+    return routes
+
+
+MOST_SWITCHES = 3
+"""Switches on a route."""
 
 
 def merged_plan(instance: GraphInstance, plans: Sequence[GraphPlan]) -> GraphPlan:

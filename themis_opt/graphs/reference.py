@@ -7,11 +7,11 @@ from itertools import pairwise
 from time import monotonic
 
 from formulations.chunk_routing import ChunkRouting, RoutedChunk, RoutingProblem, RoutingStep
-from formulations.edge_splitting import Route
 from formulations.flow_network import reversed_arcs
 from formulations.limits import Limits
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.plan import routes_between
 from themis_opt.graphs.rivals import Match, OwnedChunk, greedy_matching, matched_plan
 from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
 from themis_opt.problem.phases import CollectiveKind
@@ -22,29 +22,27 @@ MOST_NODES, MOST_INTERVALS = 16, 12_000
 REFERENCE_CHUNKS = (1, 2, 4, 8)
 """Chunks of each share that are tried."""
 
-MOST_SWITCHES = 3
-"""Switches on a route."""
-
 
 @dataclass(frozen=True)
 class RoutedReference:
-    """The best schedule, and for its number of chunks what no schedule beats; None where halves of one are planned."""
+    """The best schedule, and for its number of chunks what no schedule beats."""
 
     schedule: GraphSchedule
     chunks: int
-    proven: int | None
+    proven: int
 
 
 def takes(instance: GraphInstance) -> bool:
-    """Whether a graph is small enough."""
-    return len(instance.network.nodes) <= MOST_NODES and len(instance.collectives) == 1
+    """Whether a graph is small enough, and data are either summed or copied."""
+    is_small = len(instance.network.nodes) <= MOST_NODES and len(instance.collectives) == 1
+    return is_small and instance.kind is not CollectiveKind.ALL_REDUCE
 
 
 def best_routing(instance: GraphInstance, limits: Limits, lower: int, upper: int | None) -> RoutedReference | None:
     """The best schedule of chunks of one size; none if no model is small enough or none is faster than `upper`.
 
     By default `upper` is what one message after the other would take.  Each number of chunks has an equal part of the
-    time that is left.  An all-reduce is a reduce-scatter and an all-gather, each as short as can be.
+    time that is left.
     """
     upper = _one_by_one(instance) if upper is None else upper
     end, best = monotonic() + limits.seconds, None
@@ -59,8 +57,7 @@ def best_routing(instance: GraphInstance, limits: Limits, lower: int, upper: int
             continue
         schedule = simulate_graph(plan)
         if schedule.makespan < (best.schedule.makespan if best else upper):
-            proven = None if instance.kind is CollectiveKind.ALL_REDUCE else routing.proven
-            best = RoutedReference(schedule, count, proven)
+            best = RoutedReference(schedule, count, routing.proven)
     return best
 
 
@@ -79,30 +76,29 @@ def _counts(instance: GraphInstance) -> tuple[int, ...]:
 
 @dataclass
 class _Search:
-    """Matchings by the constraint programme; one for each direction of an all-reduce."""
+    """A matching by the constraint programme."""
 
     instance: GraphInstance
     limits: Limits
     lower: int
     upper: int
-    proven: int | None = field(default=None)
+    proven: int = field(default=0)
 
     def fits(self, count: int) -> bool:
         """Whether the model of so many chunks of each share is small enough."""
         npus = self.instance.network.num_npus
         shares = {CollectiveKind.BROADCAST: 1, CollectiveKind.REDUCE: 1, CollectiveKind.ALL_TO_ALL: npus * (npus - 1)}
-        intervals = sum(len(route) - 1 for route in _routes(self.instance, False))
+        network = self.instance.network
+        intervals = sum(len(route) - 1 for route in routes_between(network.arcs, network.capacities.terminals))
         return shares.get(self.instance.kind, npus) * count * intervals <= MOST_INTERVALS
 
     def match(self, chunks: Sequence[OwnedChunk], elements: int, turned: bool) -> list[Match]:
         """The order of steps in a schedule of least makespan, or of a greedy one if the search finds no better."""
         problem, tick = self._problem(chunks, elements, turned)
-        is_half = self.instance.kind is CollectiveKind.ALL_REDUCE
-        lower = max(problem.least(), 0 if is_half else -(-self.lower // tick))
+        lower = max(problem.least(), -(-self.lower // tick))
         steps = self._greedy_steps(problem, chunks, elements, turned)
         upper = max((step.starts[-1] + problem.lengths[step.route[-2], step.route[-1]] for step in steps), default=0)
-        if not is_half:
-            upper = min(upper or self.upper // tick, self.upper // tick)
+        upper = min(upper or self.upper // tick, self.upper // tick)
         if lower < upper:
             model = ChunkRouting(problem, lower, upper)
             model.hint(steps)
@@ -127,10 +123,11 @@ class _Search:
             )
             for chunk in chunks
         ]
+        npus, arcs = network.capacities.terminals, reversed_arcs(network.arcs) if turned else network.arcs
         problem = RoutingProblem(
             len(network.nodes),
             routed,
-            _routes(self.instance, turned),
+            routes_between(arcs, npus),
             *(reversed_arcs(times) if turned else times for times in (hold_ticks, latency_ticks)),
         )
         return problem, tick
@@ -155,20 +152,3 @@ def _timed(problem: RoutingProblem, matches: Sequence[Match]) -> Iterator[Routin
             free[arc], ready = starts[-1] + problem.hold[arc], starts[-1] + problem.lengths[arc]
         arrival[chunk, route[-1]] = ready
         yield RoutingStep(chunk, route, tuple(starts))
-
-
-def _routes(instance: GraphInstance, turned: bool) -> list[Route]:
-    """Routes between NPUs over switches alone."""
-    network = instance.network
-    npus, arcs = network.capacities.terminals, [arc[::-1] if turned else arc for arc in network.arcs]
-    routes: list[Route] = []
-    for source in npus:
-        stack: list[Route] = [(source,)]
-        while stack:
-            route = stack.pop()
-            for head in sorted(head for tail, head in arcs if tail == route[-1] and head not in route):
-                if head in npus:
-                    routes.append((*route, head))
-                elif len(route) <= MOST_SWITCHES:
-                    stack.append((*route, head))
-    return routes

@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def validate_graph(schedule: GraphSchedule) -> None:
     starts, ends = _ends_of_transfers(schedule, arrival)
     for number, piece in enumerate(schedule.plan.pieces):
         for chunk in range(min(piece.elements, schedule.chunks)):
-            moves = [(starts[chunk][n], ends[chunk][n], schedule.plan.transfers[n]) for n in by_piece[number]]
+            moves = {n: (starts[chunk][n], ends[chunk][n], schedule.plan.transfers[n]) for n in by_piece[number]}
             _check_data(schedule.plan.instance, piece, moves, f"piece {number}, chunk {chunk}")
 
 
@@ -121,26 +122,40 @@ def _check_switches(schedule: GraphSchedule) -> None:
 
 
 def _check_data(
-    instance: GraphInstance, piece: GraphPiece, steps: list[tuple[int, int, GraphTransfer]], where: str
+    instance: GraphInstance, piece: GraphPiece, steps: dict[int, tuple[int, int, GraphTransfer]], where: str
 ) -> None:
-    """Move contributions as they are sent, one bit for each NPU: sums count each once, and copies are whole."""
+    """Move contributions as they are sent, one bit for each NPU: sums count each once, and copies are whole at the end.
+
+    A transfer sends what its sender had at first, or the last copy that it waits for, and the sums that it waits for.
+    """
     npus = instance.network.capacities.terminals
     bit = {npu: 1 << number for number, npu in enumerate(npus)}
     whole = sum(bit.values()) if piece.source is None else bit[piece.source]
-    held = dict(bit) if piece.source is None else {piece.source: whole}
+    first = bit if piece.source is None else {piece.source: whole}
     sent: dict[int, int] = {}
-    events = [(time, is_start, n) for n, step in enumerate(steps) for time, is_start in ((step[0], 1), (step[1], 0))]
-    for _, is_start, number in sorted(events):  # arrivals before departures of the same moment
-        transfer = steps[number][2]
-        sender, receiver = transfer.route[0], transfer.route[-1]
-        if is_start:
-            sent[number] = held.get(sender, 0)
-            if not sent[number] or (not transfer.adds and sent[number] != whole):
-                raise InvalidSchedule("data", f"{where}: node {sender} sends what it does not have")
-        elif transfer.adds and held.get(receiver, 0) & sent[number]:
-            raise InvalidSchedule("data", f"{where}: node {receiver} adds something twice")
-        else:
-            held[receiver] = sent[number] | (held.get(receiver, 0) if transfer.adds else 0)
-    missing = [npu for npu in (npus if piece.target is None else (piece.target,)) if held.get(npu, 0) != whole]
+
+    def content(node: int, arrivals: Iterable[int]) -> int:
+        held = first.get(node, 0)
+        for number in sorted(arrivals):
+            if not steps[number][2].adds:
+                held = sent[number]
+            elif held & sent[number]:
+                raise InvalidSchedule("data", f"{where}: node {node} adds something twice")
+            else:
+                held |= sent[number]
+        return held
+
+    received: dict[int, list[int]] = defaultdict(list)
+    for number, (start, _, transfer) in steps.items():
+        sender = transfer.route[0]
+        if any(n not in sent or steps[n][2].route[-1] != sender or steps[n][1] > start for n in transfer.after):
+            raise InvalidSchedule("data", f"{where}: node {sender} sends what it does not have")
+        sent[number] = content(sender, transfer.after)
+        if not sent[number]:
+            raise InvalidSchedule("data", f"{where}: node {sender} sends what it does not have")
+        received[transfer.route[-1]].append(number)
+    wanting = npus if piece.target is None else (piece.target,)
+    held = {node: content(node, arrivals) for node, arrivals in received.items()}
+    missing = [npu for npu in wanting if held.get(npu, first.get(npu)) != whole]
     if missing:
         raise InvalidSchedule("data", f"{where}: node {missing[0]} does not get it")

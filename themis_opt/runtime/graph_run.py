@@ -140,13 +140,10 @@ class _Node:
     def __init__(self, number: int, program: GraphProgram, seed: int) -> None:
         self.number, self.program, self.seed = number, program, seed
         self.npus = program.schedule.plan.instance.network.capacities.terminals
-        self.held: dict[int, Elements] = {}
-        self.passing: dict[tuple[int, int], Elements] = {}
-        self.arrived: set[tuple[int, int]] = set()
+        self.received: dict[tuple[int, int], tuple[HopTask, Elements]] = {}
         self.changed = Condition()
         self.failure = ""
-        for piece, _ in enumerate(program.schedule.plan.pieces):
-            self.held[piece] = self.initial(piece, number)
+        self.first = [self.initial(piece, number) for piece, _ in enumerate(program.schedule.plan.pieces)]
 
     def initial(self, piece: int, npu: int) -> Elements:
         """What a node has of a piece at first: random numbers where it contributes, else zeros."""
@@ -163,9 +160,27 @@ class _Node:
                 continue
             sources = self.npus if piece.source is None else (piece.source,)
             right = sum((self.initial(number, npu) for npu in sources), np.zeros(piece.elements, self.program.dtype))
-            if not np.array_equal(right, self.held[number]):
+            if not np.array_equal(right, self.result(number)):
                 return f"piece {number} is wrong"
         return ""
+
+    def result(self, piece: int) -> Elements:
+        """What this node has of a piece in the end."""
+        data = self.first[piece].copy()
+        for _, (task, part) in sorted(self.received.items(), key=lambda item: item[0]):
+            if task.last and task.piece == piece:
+                data[task.begin : task.end] = part + (data[task.begin : task.end] if task.adds else 0)
+        return data
+
+    def content(self, task: HopTask) -> Elements:
+        """What a message has in it: what its sender had at first, or the last copy, and the sums that it waits for."""
+        if not task.first:
+            return self.received[task.waits[0], task.chunk][1]
+        data = self.first[task.piece][task.begin : task.end]
+        for hop in sorted(task.waits):
+            arrival, part = self.received[hop, task.chunk]
+            data = data + part if arrival.adds else part
+        return data
 
     def run(self, outgoing: Mapping[int, socket.socket], incoming: Mapping[int, socket.socket], origin: float) -> float:
         """Do all that this node does; returns when its last message was there."""
@@ -200,13 +215,11 @@ class _Node:
         for task in tasks:
             with self.changed:
                 needed = {(wait, task.chunk) for wait in task.waits}
-                self.changed.wait_for(lambda needed=needed: self.failure or needed <= self.arrived)  # type: ignore[misc]
+                self.changed.wait_for(lambda needed=needed: self.failure or needed <= self.received.keys())  # type: ignore[misc]
                 if self.failure:
                     return
-                data = self.held[task.piece][task.begin : task.end] if task.first else None
-                data = self.passing.pop((task.hop - 1, task.chunk)) if data is None else data.copy()
             end = pacer.hold(task.seconds)
-            content = data.tobytes()
+            content = self.content(task).tobytes()
             link.sendall(FRAME.pack(task.hop, task.chunk, end + task.latency, zlib.crc32(content)) + content)
             sleep(max(end - monotonic(), 0.0))
 
@@ -223,14 +236,7 @@ class _Node:
 
     def _keep(self, task: HopTask, data: Elements) -> None:
         with self.changed:
-            place = slice(task.begin, task.end)
-            if not task.last:
-                self.passing[task.hop, task.chunk] = data
-            elif task.adds:
-                self.held[task.piece][place] += data
-            else:
-                self.held[task.piece][place] = data
-            self.arrived.add((task.hop, task.chunk))
+            self.received[task.hop, task.chunk] = task, data
             self.last = max(self.last, monotonic())
             self.changed.notify_all()
 

@@ -1,0 +1,204 @@
+"""Hill climbing on the simulator: a random piece is moved in another way, which stays if the schedule is no slower."""
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from time import monotonic
+
+import numpy as np
+
+from formulations.edge_splitting import Route
+from formulations.limits import Limits
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.graphs.meetings import Lengths, nearest, random_meeting
+from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, demands, divide, routes_between
+from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+from themis_opt.problem.phases import CollectiveKind
+
+MOST_CLIMBED_NPUS = 32
+"""NPUs up to which ways of pieces are made in a few milliseconds."""
+
+CUTS = {
+    CollectiveKind.ALL_REDUCE: ((8, 4, 0.0), (16, 4, 0.0), (8, 4, 1.0), (12, 8, 1.0)),
+    CollectiveKind.ALL_TO_ALL: ((1, 1, 0.0), (2, 1, 0.0), (4, 1, 0.0)),
+}
+"""Pieces of each demand, chunks of each piece, and the share of meetings of two trees, that are tried first."""
+
+WAYS_AT_FIRST = 16
+"""Ways that are made at first, of which the shortest quarter is taken."""
+
+TRIAL_SHARE = 0.3
+"""Share of the time for trials; the best cut has the rest."""
+
+STEPS_PER_SECOND = 100
+"""Steps that count as a second of work where limits are deterministic."""
+
+Ends = tuple[int | None, int | None]
+Way = tuple[GraphTransfer, ...]
+
+
+def is_for_climbs(instance: GraphInstance) -> bool:
+    """Whether the kind has ways to choose from, and the graph is small enough."""
+    return instance.kind in CUTS and instance.network.num_npus <= MOST_CLIMBED_NPUS
+
+
+def climbed_schedule(instance: GraphInstance, limits: Limits, enough: float) -> GraphSchedule | None:
+    """The best schedule within limits; none where nodes are not joined both ways.
+
+    `enough`: picoseconds at which it stops.
+    """
+    climbs = [_Climb(instance, *cut, seed=limits.seed) for cut in CUTS[instance.kind]]
+    if not all(climb.start() for climb in climbs):
+        return None
+    for climb in climbs:
+        climb.run(limits.within(TRIAL_SHARE * limits.seconds / len(climbs)), enough)
+    best = min(climbs, key=lambda climb: climb.makespan)
+    best.run(limits.within((1 - TRIAL_SHARE) * limits.seconds), enough)
+    return best.schedule()
+
+
+@dataclass
+class _Climb:
+    """Pieces, the way of each, and how long links are busy."""
+
+    instance: GraphInstance
+    pieces_each: int
+    chunks: int
+    trees: float
+    seed: int
+
+    def start(self) -> bool:
+        """A random way for each piece; whether there is one."""
+        self.chance = random.Random(self.seed)
+        self.ends: list[Ends] = [ends for ends, amount in demands(self.instance).items() if amount]
+        self.ends = [ends for ends in self.ends for _ in range(self.pieces_each)]
+        self.loads = dict.fromkeys(self.instance.network.arcs, 0.0)
+        first = {ends: self.short_ways(ends) for ends in sorted(set(self.ends), key=str)}
+        self.ways = [self.chance.choice(first[ends]) for ends in self.ends]
+        for way in self.ways:
+            self.count(way, 1)
+        self.ends_of_pieces = self.times_of_pieces() if all(self.ways) else (0, 0)
+        return all(self.ways)
+
+    def short_ways(self, ends: Ends) -> list[Way]:
+        """Some random ways that take little on an idle network."""
+        ways = [self.new_way(ends) for _ in range(WAYS_AT_FIRST if None in ends else 1)]
+        return sorted(ways, key=self.time_of_way)[: -(-len(ways) // 4)]
+
+    def time_of_way(self, way: Way) -> float:
+        """What a chunk takes over its longest chain of transfers."""
+        arrivals: list[float] = []
+        for transfer in way:
+            begin = max((arrivals[number] for number in transfer.after), default=0.0)
+            arrivals.append(begin + self.time_of(transfer.route))
+        return max(arrivals, default=0.0)
+
+    @property
+    def makespan(self) -> int:
+        """That of the best ways so far, in picoseconds."""
+        return self.ends_of_pieces[0]
+
+    def run(self, limits: Limits, enough: float) -> None:
+        """Steps until limits are used up."""
+        end, steps = monotonic() + limits.seconds, math.ceil(limits.seconds * STEPS_PER_SECOND)
+        while self.makespan > enough and (steps > 0 if limits.deterministic else monotonic() < end):
+            self.step()
+            steps -= 1
+
+    def step(self) -> None:
+        """Move one piece in another way, which stays if that is no slower."""
+        number = self.chance.randrange(len(self.ways))
+        before = self.ways[number]
+        self.count(before, -1)
+        self.ways[number] = self.new_way(self.ends[number]) or before
+        ends = self.times_of_pieces()
+        if ends > self.ends_of_pieces:
+            self.ways[number] = before
+        self.ends_of_pieces = min(ends, self.ends_of_pieces)
+        self.count(self.ways[number], 1)
+
+    def times_of_pieces(self) -> tuple[int, int]:
+        """The makespan, and the sum of the ends of all pieces, which tells apart schedules that end together."""
+        schedule = self.schedule()
+        hops = [sum(len(transfer.route) - 1 for transfer in way) for way in self.ways]
+        first = np.cumsum([0, *hops[:-1]])
+        return schedule.makespan, int(np.maximum.reduceat(schedule.end.max(axis=0), first).sum())
+
+    def new_way(self, ends: Ends) -> Way:
+        """A random way for a piece, where busy links count as longer ones; how much so is random as well."""
+        price = max(self.chance.uniform(-1.0, 1.0), 0.0) ** 2
+        lengths = {
+            pair: time + price * sum(self.loads[arc] for arc in pairwise(self.routes[pair]))
+            for pair, time in self.times.items()
+        }
+        source, target = ends
+        if source is None or target is None:
+            return tuple(random_meeting(self.instance.network, self.routes, lengths, self.chance, self.trees))
+        return (GraphTransfer(0, self.path(source, target, lengths), False, ()),)
+
+    def path(self, source: int, target: int, lengths: Lengths) -> Route:
+        """A shortest path between two NPUs."""
+        before = nearest(self.instance.network.capacities.terminals, (source,), lengths, self.chance)
+        nodes = [target]
+        while (previous := before[nodes[-1]]) is not None:
+            nodes.append(previous)
+        route: Route = (source,)
+        for pair in pairwise(reversed(nodes)):
+            route += self.routes[pair][1:]
+        return route
+
+    @cached_property
+    def holds(self) -> Mapping[tuple[int, int], float]:
+        """Picoseconds of a piece on each link."""
+        size = max(demands(self.instance).values()) * self.instance.element_bytes / self.pieces_each
+        arcs = self.instance.network.arcs.items()
+        return {arc: size * PICOSECONDS_PER_SECOND / float(bandwidth) for arc, bandwidth in arcs}
+
+    @cached_property
+    def routes(self) -> dict[tuple[int, int], Route]:
+        """The fastest route of a chunk between nodes that keep data, over switches that pass it on."""
+        network = self.instance.network
+        keepers = {*network.capacities.terminals}
+        if self.instance.kind is CollectiveKind.ALL_REDUCE:
+            keepers |= {*network.switches_that("sums")} & {*network.switches_that("multicasts")}
+        between = routes_between(network.arcs, keepers)
+        between.sort(key=self.time_of, reverse=True)
+        return {(route[0], route[-1]): route for route in between}
+
+    def time_of(self, route: Route) -> float:
+        """What a chunk takes over a route."""
+        return sum(self.hop_times[arc] for arc in pairwise(route))
+
+    @cached_property
+    def times(self) -> dict[tuple[int, int], float]:
+        """What a chunk takes over each route."""
+        return {pair: self.time_of(route) for pair, route in self.routes.items()}
+
+    @cached_property
+    def hop_times(self) -> dict[tuple[int, int], float]:
+        """What a chunk takes over each link."""
+        latencies = self.instance.network.latencies
+        return {arc: hold / self.chunks + latencies[arc] for arc, hold in self.holds.items()}
+
+    def count(self, way: Way, sign: int) -> None:
+        """Add a way to how long links are busy, or take it away."""
+        for transfer in way:
+            for arc in pairwise(transfer.route):
+                self.loads[arc] += sign * self.holds[arc]
+
+    def schedule(self) -> GraphSchedule:
+        """The schedule of all ways."""
+        amounts, pieces, transfers = demands(self.instance), list[GraphPiece](), list[GraphTransfer]()
+        parts = {ends: iter(divide(amounts[ends], [1] * self.pieces_each)) for ends in self.ends}
+        for number, (ends, way) in enumerate(zip(self.ends, self.ways, strict=True)):
+            first = len(transfers)
+            pieces.append(GraphPiece(next(parts[ends]), *ends))
+            transfers += [
+                GraphTransfer(number, route, adds, tuple(before + first for before in after))
+                for _, route, adds, after in way
+            ]
+        return simulate_graph(GraphPlan("climb", self.instance, tuple(pieces), tuple(transfers)), self.chunks)

@@ -1,0 +1,209 @@
+"""Ways in which the sum of a piece comes to all NPUs: groups of nodes meet and exchange their sums.
+
+Nodes are divided in two groups, these again, and so on.  Where two groups meet, nodes at their border exchange the sums
+of both, and copies of what they get go on to those who need it.  One pair of nodes at the first meeting gives two
+trees whose roots exchange, with as few messages as trees have, 2 (p - 1); borders that are whole groups give recursive
+doubling (R. Rabenseifner, 2004, https://doi.org/10.1007/978-3-540-24685-5_1), which is over when the farthest NPUs can
+have heard of each other.  No contribution counts twice, because groups have no node in common.
+"""
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+import networkx as nx
+
+from formulations.edge_splitting import Route
+from themis_opt.graphs.network import GraphNetwork
+from themis_opt.graphs.plan import GraphTransfer
+
+Group = frozenset[int]
+Halves = dict[Group, tuple[Group, Group]]
+Lengths = Mapping[tuple[int, int], float]
+
+
+class Border(NamedTuple):
+    """A message at a meeting: sender and receiver."""
+
+    sender: int
+    receiver: int
+
+
+def nearest(
+    nodes: Iterable[int], sources: Iterable[int], lengths: Lengths, chance: random.Random, *, turned: bool = False
+) -> dict[int, int | None]:
+    """Nodes by their distance from sources, or to them if turned, and the one before each; of equal ones a random one.
+
+    Nodes that are not reached are missing.
+    """
+    before = dict[int, int | None]()
+    inside, near = set(nodes), [(0.0, chance.random(), source, None) for source in sources]
+    heap: list[tuple[float, float, int, int | None]] = list(near)
+    heapify(heap)
+    while heap:
+        distance, _, node, previous = heappop(heap)
+        if node in before:
+            continue
+        before[node] = previous
+        for other in inside - before.keys():
+            length = lengths.get((other, node) if turned else (node, other))
+            if length is not None:
+                heappush(heap, (distance + length, chance.random(), other, node))
+    return before
+
+
+def random_meeting(
+    network: GraphNetwork,
+    routes: Mapping[tuple[int, int], Route],
+    lengths: Lengths,
+    chance: random.Random,
+    trees: float,
+) -> list[GraphTransfer]:
+    """The transfers of a piece, numbered from 0; `routes` and `lengths` of pairs of NPUs and switches that sum.
+
+    `trees`: the share of meetings of two trees.  No transfers where groups are not connected both ways.
+    """
+    npus = network.capacities.terminals
+    everything = frozenset({*npus, *(node for pair in routes for node in pair)})
+    meeting = _Meeting(npus, everything, routes, lengths, chance)
+    is_pair = chance.random() < trees and meeting.divide_at_a_link(everything)
+    if is_pair or meeting.divide_by_matchings(everything):
+        meeting.join(everything, npus)
+    return meeting.transfers
+
+
+class _Meeting:
+    """The transfers while they grow: which arrivals make up what each node has, none where that is its own alone."""
+
+    def __init__(
+        self,
+        npus: Sequence[int],
+        nodes: Group,
+        routes: Mapping[tuple[int, int], Route],
+        lengths: Lengths,
+        chance: random.Random,
+    ) -> None:
+        self.npus, self.routes, self.lengths, self.chance = set(npus), routes, lengths, chance
+        self.transfers: list[GraphTransfer] = []
+        self.arrivals: dict[int, tuple[int, ...]] = dict.fromkeys(sorted(nodes), ())
+        self.halves: Halves = {}
+        self.only: tuple[int, int] | None = None
+        self.thin = max(chance.uniform(-0.5, 0.5), 0.0)  # share of borders of one node, none in half of the meetings
+
+    def divide_at_a_link(self, nodes: Group) -> bool:
+        """Two groups around the ends of a random link, each of those nearer to it; whether both are connected."""
+        first, second = self.only = self.chance.choice(sorted(self.lengths))
+        before = nearest(nodes, (first, second), self.lengths, self.chance)
+        side = {first: first, second: second}
+        for node, previous in before.items():
+            side.setdefault(node, side[previous] if previous is not None else node)
+        one = frozenset(node for node in nodes if side.get(node) == first)
+        self.halves = {nodes: (one, nodes - one)}
+        return len(before) == len(nodes) and self._is_connected(one, first) and self._is_connected(nodes - one, second)
+
+    def _is_connected(self, group: Group, root: int) -> bool:
+        sides = (nearest(group, (root,), self.lengths, self.chance, turned=turned) for turned in (False, True))
+        return all(len(side) == len(group) for side in sides)
+
+    def divide_by_matchings(self, nodes: Group) -> bool:
+        """Single nodes meet in pairs, pairs in fours, and so on: those whose borders are long and near.
+
+        Whether all of them do.
+        """
+        self.only, self.halves = None, {}
+        groups = [frozenset([node]) for node in sorted(nodes)]
+        while len(groups) > 1:
+            graph: nx.Graph[int] = nx.Graph()
+            for (a, one), (b, other) in itertools.combinations(enumerate(groups), 2):
+                if weight := self._nearness(one, other):
+                    graph.add_edge(a, b, weight=weight)
+            pairs = sorted(map(sorted, nx.max_weight_matching(graph, maxcardinality=True)))
+            if not pairs:
+                return False
+            joined = [groups[a] | groups[b] for a, b in pairs]
+            self.halves |= {groups[a] | groups[b]: (groups[a], groups[b]) for a, b in pairs}
+            matched = set(itertools.chain.from_iterable(pairs))
+            groups = [*joined, *(group for number, group in enumerate(groups) if number not in matched)]
+        return True
+
+    def _nearness(self, one: Group, other: Group) -> float:
+        """How well two groups would meet; 0 if they cannot."""
+        both_ways = [(a, b) for a in one for b in other if (a, b) in self.lengths and (b, a) in self.lengths]
+        if not both_ways:
+            return 0.0
+        least = min(self.lengths[pair] for pair in both_ways)
+        border = min(len({pair[end] for pair in both_ways}) / len(group) for end, group in enumerate((one, other)))
+        return (border + 0.01) / (least + 1) * self.chance.uniform(0.7, 1.3)
+
+    def join(self, group: Group, receivers: Iterable[int]) -> None:
+        """All transfers after which the receivers have the sum of a group."""
+        wanting = set(receivers)
+        if len(group) == 1 or not group & self.npus or (len(wanting) == 1 and self._collect(group, *wanting)):
+            return
+        halves, borders = self.halves[group], list[Border]()
+        for near, far in (halves, halves[::-1]):
+            if near & wanting and far & self.npus:
+                borders += self._borders(near, far, near & wanting)
+        for half in halves:
+            needing = {node for border in borders for node in border} & half
+            if needing:
+                self.join(half, needing)
+        has_data = {node for half in halves if half & self.npus for node in half}
+        before = dict(self.arrivals)
+        for sender, receiver in borders:
+            is_first = receiver not in has_data
+            number = self._send(sender, receiver, before[sender], adds=not is_first)
+            self.arrivals[receiver] = (number,) if is_first else (*before[receiver], number)
+        for half in halves:
+            self._spread(half, wanting & half, {receiver for _, receiver in borders} & half)
+
+    def _borders(self, near: Group, far: Group, wanting: Set[int]) -> Iterator[Border]:
+        """Who sends to whom in one direction: to all who want it and have a link, or to a node on the way to them."""
+        senders = {
+            node: [other for other in sorted(far) if (other, node) in self.lengths]
+            for node in sorted(near)
+        }  # fmt: skip
+        linked = [node for node, others in senders.items() if others]
+        if self.only and len(near) + len(far) == len(self.arrivals):
+            first, second = self.only
+            yield Border(*((second, first) if first in near else (first, second)))
+            return
+        direct = [node for node in linked if node in wanting]
+        if not direct:
+            before = nearest(near, wanting, self.lengths, self.chance, turned=True)
+            direct = [next(node for node in before if node in linked)]
+        elif self.chance.random() < self.thin:
+            direct = [self.chance.choice(direct)]
+        for node in direct:
+            yield Border(min(senders[node], key=lambda s, n=node: (self.lengths[s, n], self.chance.random())), node)  # type: ignore[misc]
+
+    def _collect(self, group: Group, root: int) -> bool:
+        """Sums along a tree of shortest paths to a root; whether there is one."""
+        before = nearest(group, (root,), self.lengths, self.chance, turned=True)
+        if len(before) < len(group):
+            return False
+        for node, following in reversed(before.items()):
+            if following is not None and (node in self.npus or self.arrivals[node]):
+                number = self._send(node, following, self.arrivals[node], adds=True)
+                self.arrivals[following] = (*self.arrivals[following], number)
+        return True
+
+    def _spread(self, group: Group, wanting: Set[int], informed: Set[int]) -> None:
+        """Copies from who has been told to all others who want it."""
+        if not informed or wanting <= informed:
+            return
+        before, needed = nearest(group, informed, self.lengths, self.chance), set[int]()
+        for node in wanting:
+            step: int | None = node
+            while step is not None and step not in needed and step not in informed:
+                needed.add(step)
+                step = before[step]
+        for node, previous in before.items():
+            if node in needed and previous is not None:
+                self.arrivals[node] = (self._send(previous, node, self.arrivals[previous], adds=False),)
+
+    def _send(self, sender: int, receiver: int, after: tuple[int, ...], *, adds: bool) -> int:
+        self.transfers.append(GraphTransfer(0, self.routes[sender, receiver], adds, after))
+        return len(self.transfers) - 1
