@@ -76,6 +76,33 @@ def shipped_row(instance: GraphInstance, size: str) -> Row:
     }
 
 
+def small() -> list[Row]:
+    """Every kind of small messages on shipped graphs of few NPUs: rules alone, and with the searches of `solve`."""
+    kinds = [kind.value for kind in CollectiveKind if kind is not CollectiveKind.SEND]
+    graphs = [load_graph(path) for path in shipped_graphs().values()]
+    changes = itertools.product(kinds, reversed(SIZES[1:]))
+    few = [graph for graph in graphs if graph.network.num_npus <= MOST_NODES]
+    rows = []
+    for instance, (kind, size) in itertools.product(few, list(changes)):
+        changed = instance.collective.replace(kind=kind, size=size)
+        one = instance.model_copy(update={"collectives": (changed,)})
+        rule, best = compare_graph(one).best, compare_graph(one, limits=SECONDS).best
+        rows.append(
+            {
+                "graph": instance.name.partition(".")[0],
+                "kind": kind,
+                "size": size,
+                "bound_us": round(float(best.bound.picoseconds) / PS_PER_US, 3),
+                "rule": rule.policy,
+                "rule_gap_%": percent(1 + rule.gap),
+                "best": best.policy,
+                "best_us": round(best.schedule.makespan / PS_PER_US, 3),
+                "gap_%": percent(1 + best.gap),
+            }
+        )
+    return rows
+
+
 def percent(ratio: float) -> float:
     """By how many per cent something is more."""
     return round(100 * (ratio - 1), 2)
@@ -312,7 +339,9 @@ MOST_PLANNED = 512
 """NPUs up to which trees are planned for the table: of twice as many it takes minutes."""
 
 
-TABLES = {table.__name__: table for table in (shipped, forestcoll, teccl, tacos, all_to_all, random_graphs, speed)}
+TABLES = {
+    table.__name__: table for table in (shipped, small, forestcoll, teccl, tacos, all_to_all, random_graphs, speed)
+}
 
 
 def main(names: Sequence[str]) -> None:

@@ -53,6 +53,11 @@ def test_rarest_chunks_first_are_legal_and_never_below_a_bound(seed: int, kind: 
     assert schedule.makespan >= best_bound(instance).picoseconds
 
 
+def test_switches_have_sums_only_of_what_they_received() -> None:
+    instance = shipped("h100_x2_sharp", kind="reduce", size="64 KiB")
+    validate_graph(simulate_graph(rarest_plan(instance, 4)))
+
+
 def test_a_root_sends_every_chunk_once_where_links_are_alike() -> None:
     instance = torus("broadcast", "96 KB")
     schedule = simulate_graph(rarest_plan(instance, 128))

@@ -13,7 +13,7 @@ import numpy as np
 from formulations.edge_splitting import Route
 from formulations.limits import Limits
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.graphs.meetings import Lengths, nearest, random_meeting
+from themis_opt.graphs.meetings import PairLengths, nearest, random_meeting
 from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, demands, divide, routes_between
 from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
@@ -37,8 +37,8 @@ TRIAL_SHARE = 0.3
 STEPS_PER_SECOND = 100
 """Steps that count as a second of work where limits are deterministic."""
 
-Ends = tuple[int | None, int | None]
-Way = tuple[GraphTransfer, ...]
+PieceEnds = tuple[int | None, int | None]
+PieceWay = tuple[GraphTransfer, ...]
 
 
 def is_for_climbs(instance: GraphInstance) -> bool:
@@ -74,7 +74,7 @@ class _Climb:
     def start(self) -> bool:
         """A random way for each piece; whether there is one."""
         self.chance = random.Random(self.seed)
-        self.ends: list[Ends] = [ends for ends, amount in demands(self.instance).items() if amount]
+        self.ends: list[PieceEnds] = [ends for ends, amount in demands(self.instance).items() if amount]
         self.ends = [ends for ends in self.ends for _ in range(self.pieces_each)]
         self.loads = dict.fromkeys(self.instance.network.arcs, 0.0)
         first = {ends: self.short_ways(ends) for ends in sorted(set(self.ends), key=str)}
@@ -84,12 +84,12 @@ class _Climb:
         self.ends_of_pieces = self.times_of_pieces() if all(self.ways) else (0, 0)
         return all(self.ways)
 
-    def short_ways(self, ends: Ends) -> list[Way]:
+    def short_ways(self, ends: PieceEnds) -> list[PieceWay]:
         """Some random ways that take little on an idle network."""
         ways = [self.new_way(ends) for _ in range(WAYS_AT_FIRST if None in ends else 1)]
         return sorted(ways, key=self.time_of_way)[: -(-len(ways) // 4)]
 
-    def time_of_way(self, way: Way) -> float:
+    def time_of_way(self, way: PieceWay) -> float:
         """What a chunk takes over its longest chain of transfers."""
         arrivals: list[float] = []
         for transfer in way:
@@ -128,7 +128,7 @@ class _Climb:
         first = np.cumsum([0, *hops[:-1]])
         return schedule.makespan, int(np.maximum.reduceat(schedule.end.max(axis=0), first).sum())
 
-    def new_way(self, ends: Ends) -> Way:
+    def new_way(self, ends: PieceEnds) -> PieceWay:
         """A random way for a piece, where busy links count as longer ones; how much so is random as well."""
         price = max(self.chance.uniform(-1.0, 1.0), 0.0) ** 2
         lengths = {
@@ -140,7 +140,7 @@ class _Climb:
             return tuple(random_meeting(self.instance.network, self.routes, lengths, self.chance, self.trees))
         return (GraphTransfer(0, self.path(source, target, lengths), False, ()),)
 
-    def path(self, source: int, target: int, lengths: Lengths) -> Route:
+    def path(self, source: int, target: int, lengths: PairLengths) -> Route:
         """A shortest path between two NPUs."""
         before = nearest(self.instance.network.capacities.terminals, (source,), lengths, self.chance)
         nodes = [target]
@@ -184,7 +184,7 @@ class _Climb:
         latencies = self.instance.network.latencies
         return {arc: hold / self.chunks + latencies[arc] for arc, hold in self.holds.items()}
 
-    def count(self, way: Way, sign: int) -> None:
+    def count(self, way: PieceWay, sign: int) -> None:
         """Add a way to how long links are busy, or take it away."""
         for transfer in way:
             for arc in pairwise(transfer.route):

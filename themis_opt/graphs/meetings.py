@@ -19,9 +19,9 @@ from formulations.edge_splitting import Route
 from themis_opt.graphs.network import GraphNetwork
 from themis_opt.graphs.plan import GraphTransfer
 
-Group = frozenset[int]
-Halves = dict[Group, tuple[Group, Group]]
-Lengths = Mapping[tuple[int, int], float]
+NodeGroup = frozenset[int]
+GroupHalves = dict[NodeGroup, tuple[NodeGroup, NodeGroup]]
+PairLengths = Mapping[tuple[int, int], float]
 
 
 class Border(NamedTuple):
@@ -32,7 +32,7 @@ class Border(NamedTuple):
 
 
 def nearest(
-    nodes: Iterable[int], sources: Iterable[int], lengths: Lengths, chance: random.Random, *, turned: bool = False
+    nodes: Iterable[int], sources: Iterable[int], lengths: PairLengths, chance: random.Random, *, turned: bool = False
 ) -> dict[int, int | None]:
     """Nodes by their distance from sources, or to them if turned, and the one before each; of equal ones a random one.
 
@@ -57,7 +57,7 @@ def nearest(
 def random_meeting(
     network: GraphNetwork,
     routes: Mapping[tuple[int, int], Route],
-    lengths: Lengths,
+    lengths: PairLengths,
     chance: random.Random,
     trees: float,
 ) -> list[GraphTransfer]:
@@ -80,19 +80,19 @@ class _Meeting:
     def __init__(
         self,
         npus: Sequence[int],
-        nodes: Group,
+        nodes: NodeGroup,
         routes: Mapping[tuple[int, int], Route],
-        lengths: Lengths,
+        lengths: PairLengths,
         chance: random.Random,
     ) -> None:
         self.npus, self.routes, self.lengths, self.chance = set(npus), routes, lengths, chance
         self.transfers: list[GraphTransfer] = []
         self.arrivals: dict[int, tuple[int, ...]] = dict.fromkeys(sorted(nodes), ())
-        self.halves: Halves = {}
+        self.halves: GroupHalves = {}
         self.only: tuple[int, int] | None = None
         self.thin = max(chance.uniform(-0.5, 0.5), 0.0)  # share of borders of one node, none in half of the meetings
 
-    def divide_at_a_link(self, nodes: Group) -> bool:
+    def divide_at_a_link(self, nodes: NodeGroup) -> bool:
         """Two groups around the ends of a random link, each of those nearer to it; whether both are connected."""
         first, second = self.only = self.chance.choice(sorted(self.lengths))
         before = nearest(nodes, (first, second), self.lengths, self.chance)
@@ -103,11 +103,11 @@ class _Meeting:
         self.halves = {nodes: (one, nodes - one)}
         return len(before) == len(nodes) and self._is_connected(one, first) and self._is_connected(nodes - one, second)
 
-    def _is_connected(self, group: Group, root: int) -> bool:
+    def _is_connected(self, group: NodeGroup, root: int) -> bool:
         sides = (nearest(group, (root,), self.lengths, self.chance, turned=turned) for turned in (False, True))
         return all(len(side) == len(group) for side in sides)
 
-    def divide_by_matchings(self, nodes: Group) -> bool:
+    def divide_by_matchings(self, nodes: NodeGroup) -> bool:
         """Single nodes meet in pairs, pairs in fours, and so on: those whose borders are long and near.
 
         Whether all of them do.
@@ -128,7 +128,7 @@ class _Meeting:
             groups = [*joined, *(group for number, group in enumerate(groups) if number not in matched)]
         return True
 
-    def _nearness(self, one: Group, other: Group) -> float:
+    def _nearness(self, one: NodeGroup, other: NodeGroup) -> float:
         """How well two groups would meet; 0 if they cannot."""
         both_ways = [(a, b) for a in one for b in other if (a, b) in self.lengths and (b, a) in self.lengths]
         if not both_ways:
@@ -137,7 +137,7 @@ class _Meeting:
         border = min(len({pair[end] for pair in both_ways}) / len(group) for end, group in enumerate((one, other)))
         return (border + 0.01) / (least + 1) * self.chance.uniform(0.7, 1.3)
 
-    def join(self, group: Group, receivers: Iterable[int]) -> None:
+    def join(self, group: NodeGroup, receivers: Iterable[int]) -> None:
         """All transfers after which the receivers have the sum of a group."""
         wanting = set(receivers)
         if len(group) == 1 or not group & self.npus or (len(wanting) == 1 and self._collect(group, *wanting)):
@@ -159,7 +159,7 @@ class _Meeting:
         for half in halves:
             self._spread(half, wanting & half, {receiver for _, receiver in borders} & half)
 
-    def _borders(self, near: Group, far: Group, wanting: Set[int]) -> Iterator[Border]:
+    def _borders(self, near: NodeGroup, far: NodeGroup, wanting: Set[int]) -> Iterator[Border]:
         """Who sends to whom in one direction: to all who want it and have a link, or to a node on the way to them."""
         senders = {
             node: [other for other in sorted(far) if (other, node) in self.lengths]
@@ -179,7 +179,7 @@ class _Meeting:
         for node in direct:
             yield Border(min(senders[node], key=lambda s, n=node: (self.lengths[s, n], self.chance.random())), node)  # type: ignore[misc]
 
-    def _collect(self, group: Group, root: int) -> bool:
+    def _collect(self, group: NodeGroup, root: int) -> bool:
         """Sums along a tree of shortest paths to a root; whether there is one."""
         before = nearest(group, (root,), self.lengths, self.chance, turned=True)
         if len(before) < len(group):
@@ -190,7 +190,7 @@ class _Meeting:
                 self.arrivals[following] = (*self.arrivals[following], number)
         return True
 
-    def _spread(self, group: Group, wanting: Set[int], informed: Set[int]) -> None:
+    def _spread(self, group: NodeGroup, wanting: Set[int], informed: Set[int]) -> None:
         """Copies from who has been told to all others who want it."""
         if not informed or wanting <= informed:
             return

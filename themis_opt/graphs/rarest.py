@@ -29,10 +29,10 @@ from themis_opt.problem.phases import CollectiveKind
 MOST_NPUS, MOST_MATCHES = 64, 8192
 """Most NPUs, and messages of a matching in one direction: half a second for each horizon."""
 
-HALVINGS = 6
+HORIZONS = 6
 """Horizons that are tried: the last are a per cent apart."""
 
-Arc = tuple[int, int]
+LinkArc = tuple[int, int]
 
 
 def is_for_rarest(instance: GraphInstance) -> bool:
@@ -89,9 +89,9 @@ class _ChunkMatching:
         self.routes = self._routes()
         self.owners = [chunk.owner for chunk in owned]
 
-    def _routes(self) -> dict[Arc, list[Route]]:
+    def _routes(self) -> dict[LinkArc, list[Route]]:
         """By their first arc, routes between nodes that keep chunks."""
-        routes: dict[Arc, list[Route]] = defaultdict(list)
+        routes: dict[LinkArc, list[Route]] = defaultdict(list)
         for route in routes_between(self.hold, self.keepers):
             routes[route[0], route[1]].append(route)
         return dict(routes)
@@ -100,7 +100,7 @@ class _ChunkMatching:
         """The matches with the shortest horizon, by halving."""
         matches, high = _MatchingRun(self, math.inf, seed).run()
         low = 0.0
-        for number in range(HALVINGS):
+        for number in range(HORIZONS):
             middle = (low + high) / 2
             run = _MatchingRun(self, middle, seed + number + 1)
             shorter, end = run.run()
@@ -108,7 +108,16 @@ class _ChunkMatching:
                 low = middle
             else:
                 matches, high = shorter, end
-        return matches
+        return self._needed(matches)
+
+    def _needed(self, matches: Sequence[Match]) -> list[Match]:
+        """The matches without those to switches from which nothing goes on."""
+        needed, kept = {(chunk, npu) for chunk in range(len(self.owners)) for npu in self.npus}, list[Match]()
+        for chunk, route in reversed(matches):
+            if (chunk, route[-1]) in needed:
+                needed.add((chunk, route[0]))
+                kept.append((chunk, route))
+        return kept[::-1]
 
 
 class _MatchingRun:
@@ -127,9 +136,11 @@ class _MatchingRun:
 
     def run(self) -> tuple[list[Match], float]:
         """Matches in the order in which they leave, and when the last one arrives."""
-        numbers, idle, end = count(), defaultdict[int, set[Arc]](set), 0
+        numbers, idle, end = count(), defaultdict[int, set[LinkArc]](set), 0
         first = self.chance.permutation(list(self.matching.routes)).tolist()
-        events: list[tuple[int, int, int, int | Arc]] = [(0, next(numbers), -1, (tail, head)) for tail, head in first]
+        events: list[tuple[int, int, int, int | LinkArc]] = [
+            (0, next(numbers), -1, (tail, head)) for tail, head in first
+        ]
         heapify(events)
         while events:
             now, _, chunk, where = heappop(events)
@@ -149,7 +160,7 @@ class _MatchingRun:
                 heappush(events, (arrival, next(numbers), match[0], match[1][-1]))
         return self.matches, end
 
-    def choose(self, arc: Arc, now: int) -> Match | None:
+    def choose(self, arc: LinkArc, now: int) -> Match | None:
         """The rarest chunk that somebody behind a free arc lacks and gets in time; of equal ones the earliest."""
         routes = self.matching.routes[arc]
         wanted: BoolArray = self.holds[arc[0]] & self.lacks[[route[-1] for route in routes]]
