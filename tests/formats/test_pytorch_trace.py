@@ -98,6 +98,55 @@ def test_the_median_step_is_read(write):
     assert "ProfilerStep#1" in imported.notes[0]
 
 
+def call(number, start, thread=3):
+    ends = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": thread, "ts": start}
+    return ends | {"dur": 2, "args": {"correlation": number}}
+
+
+def annotated(name, start, *shapes, of_type="float"):
+    """The annotation of a call, as PyTorch before 2.3 has them."""
+    event = {"ph": "X", "cat": "user_annotation", "name": f"nccl:{name}", "pid": 1, "tid": 3, "ts": start, "dur": 9}
+    return event | {"args": {"Input Dims": [*map(list, shapes)], "Input type": [of_type] * len(shapes)}}
+
+
+def earlier_trace(*parts, world=8):
+    """A trace whose kernels name no collective."""
+    document = json.loads(pytorch_trace([kernel(0, 5), *parts, kernel(95, 99)]))
+    return json.dumps({"distributedInfo": {"backend": "nccl", "world_size": world}} | document)
+
+
+def test_sizes_that_kernels_do_not_say_are_those_of_annotations(write):
+    calls = [call(1, 2), call(2, 22), call(3, 42, thread=4)]
+    around = [
+        annotated("_all_gather_base", 20, (1000,), of_type="c10::Half"),
+        annotated("all_reduce", 0, (10, 20), (7,)),
+    ]
+    kernels = [kernel(10, 20, 20, correlation=1), kernel(30, 40, 20, correlation=2)]
+    instance = import_files(write(t__json=earlier_trace(*kernels, *around, *calls))).instance
+    sizes = [(exchange.kind.value, exchange.size) for exchange in instance.exchanges]
+    assert sizes == [("all_reduce", 828), ("all_gather", 16_000)]
+    assert "sizes are those of annotations" in instance.description
+
+
+def test_one_kernel_of_unknown_size_in_the_step_is_refused(write):
+    parts = [kernel(10, 20, 20, correlation=1), kernel(30, 40, 20, correlation=2), call(1, 2), call(2, 50)]
+    with pytest.raises(InputError, match="holds 1 kernels of NCCL without their sizes"):
+        import_files(write(t__json=earlier_trace(*parts, annotated("all_reduce", 0, (10,)))))
+
+
+def test_a_collective_costs_in_the_model_what_its_kernel_took(write):
+    """Costs that fit single kernels are paid once each, not once for every chunk."""
+    sizes = [10**4, 10**5, 10**6, 10**7]
+    events = [kernel(0, 1)]
+    for number, size in enumerate(sizes):
+        begin = 1000 * (number + 1)
+        end = begin + 50 + 100 * size / 10**6
+        events += [kernel(begin, end, 20, **collective_arguments(elements=size)), kernel(end, end + 1)]
+    imported = import_files(write(t__json=pytorch_trace(events)))
+    rows = {row["iteration"]: row["time"] for row in imported.tables["what the best launch would gain"]}
+    assert rows["as traced, in the model (wait_free/baseline)"] == rows["measured"]
+
+
 def changed(**arguments):
     return pytorch_trace(
         [kernel(0, 10, 20, **(collective_arguments() | {k.replace("_", " "): v for k, v in arguments.items()}))]

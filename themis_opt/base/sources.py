@@ -3,7 +3,9 @@
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -23,6 +25,23 @@ MAX_LINES_BYTES = 32 * 2**20  # largest file that is read line by line: its word
 MAX_LINES = 500_000  # lines that are not blank
 HEAD_BYTES = 2**16
 MAX_DEPTH = 64  # levels of XML elements; what is read here has ten
+
+
+ReadingProgress = Callable[[Path, int, int], None]
+"""Takes a file that is read, characters of it that are, and how many it has."""
+
+_WATCHING: ContextVar[ReadingProgress | None] = ContextVar("watching", default=None)
+TOLD_EVERY = 2**20  # characters of a long file
+
+
+@contextmanager
+def watched_reading(progress: ReadingProgress) -> Iterator[None]:
+    """Tell how far long files are that are read within."""
+    token = _WATCHING.set(progress)
+    try:
+        yield
+    finally:
+        _WATCHING.reset(token)
 
 
 @dataclass(frozen=True)
@@ -63,6 +82,12 @@ class Source:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError:
             raise self.error("is no text in UTF-8") from None
+
+    def tell(self, done: int) -> None:
+        """Tell whoever watches how many characters of the text are read."""
+        progress = _WATCHING.get()
+        if progress is not None:
+            progress(self.path, done, len(self.text))
 
     @cached_property
     def head(self) -> str:

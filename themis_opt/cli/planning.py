@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
     from themis_opt.study.step_plan import StepPlan
 
-LARGE = 2**23
-"""Bytes of a file that takes so long to read that a line says so."""
-
 
 def plan(
     sources: Annotated[
@@ -38,14 +35,13 @@ def plan(
     as_json: options.Json = False,
 ) -> None:
     """Say what a training step should gather and reduce when, in which buckets, and what it gains."""
+    from themis_opt.base.sources import watched_reading
     from themis_opt.cli.printing import print_json, say, tell_files
     from themis_opt.cli.process import undisturbed
     from themis_opt.cli.progress import comparison_progress, live
 
     limit = None if memory is None else _bytes(memory)
-    with live(quiet=1.0) as show:
-        if any(Path(source).is_file() and Path(source).stat().st_size > LARGE for source in sources):
-            show(f"reading {', '.join(sources)}", 0, None)
+    with live(quiet=1.0) as show, watched_reading(lambda path, done, total: show(f"reading {path}", done, total)):
         instance = _read(sources)
 
     from themis_opt.study.step_plan import plan_step, with_prefetch  # it loads a solver

@@ -6,11 +6,16 @@ collective starts, and where one is needed: gradients (all-reduce, reduce-scatte
 collective fills, anything else by the first kernel after it ends.
 Source: https://docs.pytorch.org/docs/stable/profiler.html; arguments of NCCL events as PyTorch 2.13 writes them.
 
+Kernels say their sizes since PyTorch 2.3.  Before that, a kernel and the call that launches it have a number in common,
+the call lies within an annotation ``nccl:all_reduce`` of its thread, and with ``record_shapes`` that has the shapes of
+the inputs.  It names no group, so all NPUs of the training take part.
+
 Without a file of the network, the groups of the trace are its dimensions, with bandwidths and latencies that fit the
 times of their collectives.
 """
 
 import json
+import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +26,7 @@ from typing import Any
 
 from themis_opt.base.documents import MAX_VALUES, check_values
 from themis_opt.base.errors import InputError
-from themis_opt.base.sources import Source
+from themis_opt.base.sources import TOLD_EVERY, Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, format_percent, format_short_time
 from themis_opt.formats.calibration import Measurement, calibrate
 from themis_opt.formats.readers.draft import Draft
@@ -43,8 +48,8 @@ NCCL_KINDS: Mapping[str, CollectiveKind] = {
     name: kind
     for kind, names in (
         (CollectiveKind.ALL_REDUCE, ("allreduce", "allreduce_coalesced", "all_reduce")),
-        (CollectiveKind.ALL_GATHER, ("allgather", "all_gather", "_allgather_base", "all_gather_into_tensor")),
-        (CollectiveKind.ALL_GATHER, ("allgather_into_tensor_coalesced",)),
+        (CollectiveKind.ALL_GATHER, ("allgather", "all_gather", "_allgather_base", "_all_gather_base")),
+        (CollectiveKind.ALL_GATHER, ("all_gather_into_tensor", "allgather_into_tensor_coalesced")),
         (CollectiveKind.REDUCE_SCATTER, ("reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor")),
         (CollectiveKind.REDUCE_SCATTER, ("reduce_scatter_tensor_coalesced",)),
         (CollectiveKind.ALL_TO_ALL, ("all_to_all", "all_to_allv", "all_to_all_single")),
@@ -61,6 +66,18 @@ DTYPE_BYTES: Mapping[str, int] = {
     **dict.fromkeys(("Half", "BFloat16", "Short"), 2),
     **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),
 }
+
+
+SHAPED_BYTES: Mapping[str, int] = {
+    **dict.fromkeys(("double", "long", "long int", "c10::complex<float>"), 8),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("c10::Half", "c10::BFloat16", "short", "short int"), 2),
+    **dict.fromkeys(("signed char", "unsigned char", "bool"), 1),
+}
+"""Bytes of an element by its type in C++, as annotations name it."""
+
+ANNOTATION = "nccl:"
+LAUNCHING_CALLS = ("cuda_runtime", "cuda_driver", "hip_runtime")
 
 
 @dataclass(frozen=True)
@@ -87,9 +104,10 @@ def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "trace")
     step = TrainingStep(source)
     derived = "without a separate network, that of the trace is fitted to the times of its collectives"
-    note = f"PyTorch: {step.name}; a collective is ready when its kernel starts; {derived}."
+    by_shapes = "sizes are those of annotations, and all NPUs take part; " if step.is_annotated else ""
+    note = f"PyTorch: {step.name}; {by_shapes}a collective is ready when its kernel starts; {derived}."
     return Part(
-        workload=lambda machine: _built(source, step, machine or Machine(_network(source, step.collectives))),
+        workload=lambda machine: _built(source, step, machine or _machine(source, step.collectives)),
         notes=(note,),
         tables={"trace": step.rows()},
         judge=step.judged,
@@ -107,7 +125,10 @@ def events(source: Source) -> Iterator[Mapping[str, Any]]:
     if opening is None:
         raise source.error("must hold a list 'traceEvents'")
     parts, place, separator = _Parts(source, text), opening.end(), re.compile(r"\s*(,|\])\s*")
+    told = 0
     for _ in range(MAX_TRACE_EVENTS):
+        if place - told > TOLD_EVERY:
+            source.tell(told := place)
         if text.startswith("]", place):
             return
         event, place = parts.value(place)
@@ -157,7 +178,7 @@ class TrainingStep:
     def __init__(self, source: Source) -> None:
         compute: list[Span] = []
         collectives: list[CollectiveEvent] = []
-        without_size = 0
+        without_size: dict[object, Span] = {}
         steps: dict[str, dict[str, Span]] = {category: {} for category in STEP_MARKS}
         for event in events(source):
             category = event.get("cat")
@@ -170,17 +191,25 @@ class TrainingStep:
                 if collective is not None:
                     collectives.append(collective)
                 elif _is_nccl(event):
-                    without_size += 1
+                    if not _says_size(event):
+                        without_size[_number(event, len(without_size))] = _span(source, event)
                 else:
                     compute.append(_span(source, event))
-            if len(compute) + len(collectives) > MAX_KEPT:
+            if len(compute) + len(collectives) + len(without_size) > MAX_KEPT:
                 raise source.error(f"must have at most {MAX_KEPT} kernels: profile fewer steps")
-        if not collectives and without_size:
-            rule = f"holds {without_size} kernels of NCCL without their sizes: profile with PyTorch 2.3 or later"
-            raise source.error(rule, "traceEvents: args", "no 'Collective name' and 'In msg nelems'")
-        if not collectives:
+        annotated = _annotated(source, without_size) if without_size else {}
+        self.is_annotated = bool(annotated)
+        collectives += [collective for collective in annotated.values() if collective]
+        unknown = [span for number, span in without_size.items() if number not in annotated]
+        if not collectives and not unknown:
             raise source.error("holds no kernel of NCCL: profile with GPU activities, rank by rank")
-        self._choose(source, collectives, compute, next((step for step in steps.values() if step), {}))
+        marks = next((step for step in steps.values() if step), {})
+        whole = [step for step in marks.values() if not any(step[0] <= start < step[1] for start, _ in unknown)]
+        if unknown and (not collectives or not whole):
+            rule = f"holds {len(unknown)} kernels of NCCL without their sizes"
+            advice = "profile with PyTorch 2.3 or later, or record_shapes"
+            raise source.error(f"{rule}: {advice}", "traceEvents: args", "no 'Collective name' and 'In msg nelems'")
+        self._choose(source, collectives, compute, {name: step for name, step in marks.items() if step in whole})
 
     def _choose(
         self, source: Source, collectives: Sequence[CollectiveEvent], compute: Sequence[Span], steps: Mapping[str, Span]
@@ -321,11 +350,77 @@ def _collective(source: Source, event: Mapping[str, Any]) -> CollectiveEvent | N
     return CollectiveEvent(start, end, kind, size, group or "default", ranks if len(ranks) == npus else (), npus)
 
 
+def _says_size(event: Mapping[str, Any]) -> bool:
+    """Whether a kernel of NCCL names its collective, be it one that moves nothing."""
+    return isinstance(event.get("args"), dict) and "Collective name" in event["args"]
+
+
+def _number(event: Mapping[str, Any], default: object = None) -> object:
+    """The number that a kernel and the call that launches it have in common."""
+    arguments = event.get("args")
+    number = arguments.get("correlation") if isinstance(arguments, dict) else None
+    return default if number is None else str(number)[:40]
+
+
+def _annotated(source: Source, kernels: Mapping[object, Span]) -> dict[object, CollectiveEvent | None]:
+    """The collectives of kernels that do not say their sizes, by the annotations around the calls that launch them.
+
+    Kernels without such an annotation are left out; None stands for one that moves nothing.
+    Raises InputError if the trace does not say how many NPUs there are.
+    """
+    calls: dict[object, tuple[str, int]] = {}
+    around: dict[str, list[tuple[int, int, Mapping[str, Any]]]] = {}
+    for event in events(source):
+        thread = str((event.get("pid"), event.get("tid")))[:80]
+        if str(event.get("cat")) in LAUNCHING_CALLS and _number(event) in kernels:
+            calls[_number(event)] = thread, _span(source, event)[0]
+        elif event.get("cat") == "user_annotation" and str(event.get("name")).startswith(ANNOTATION):
+            around.setdefault(thread, []).append((*_span(source, event), event))
+    for spans in around.values():
+        spans.sort(key=lambda span: span[:2])
+    world = re.search(r'"distributedInfo"\s*:\s*\{[^}]{0,2000}?"world_size"\s*:\s*([0-9]{1,7})', source.head)
+    annotated: dict[object, CollectiveEvent | None] = {}
+    for number, (thread, called) in calls.items():
+        spans = around.get(thread, [])
+        place = bisect_right(spans, called, key=lambda span: span[0]) - 1
+        arguments = spans[place][2].get("args") if place >= 0 and called <= spans[place][1] else None
+        if isinstance(arguments, dict) and "Input Dims" in arguments:
+            if world is None:
+                raise source.error("must say of how many NPUs it is one", "distributedInfo: world_size")
+            name = str(spans[place][2]["name"]).removeprefix(ANNOTATION)
+            annotated[number] = _shaped(source, name, arguments, kernels[number], int(world[1]))
+    return annotated
+
+
+def _shaped(source: Source, name: str, arguments: Mapping[str, Any], span: Span, npus: int) -> CollectiveEvent | None:
+    """The collective of an annotation, whose shapes are those of its inputs; None where nothing moves."""
+    kind: CollectiveKind = source.choice(name, NCCL_KINDS, "name")
+    shapes, types = arguments["Input Dims"], arguments.get("Input type")
+    if not isinstance(shapes, list) or not isinstance(types, list) or len(types) < len(shapes):
+        raise source.error("must be lists of shapes and of types", "Input Dims")
+    size = 0
+    for shape, of_type in zip(shapes, types, strict=False):
+        sides = [source.whole(side, "Input Dims") for side in (shape[:9] if isinstance(shape, list) else ())]
+        size += math.prod(sides) * source.choice(of_type, SHAPED_BYTES, "Input type") if sides else 0
+    size = source.whole(size * (npus if kind is CollectiveKind.ALL_GATHER else 1), "Input Dims", most=MAX_BYTES)
+    return CollectiveEvent(*span, kind, size, "default", (), npus) if size and npus > 1 and span[1] > span[0] else None
+
+
 def _ranks(text: object) -> tuple[int, ...]:
     """Ranks of a list such as "[0, 1, 2]"; none where they are not all written."""
     if isinstance(text, str) and re.fullmatch(r"\[[0-9, ]{0,100000}\]", text):
         return tuple(int(word[:12]) for word in re.findall(r"[0-9]+", text))
     return ()
+
+
+def _machine(source: Source, collectives: Sequence[CollectiveEvent]) -> Machine:
+    """The network of the trace, on which a collective costs what its kernel did: start-ups occupy, one chunk each.
+
+    Where collectives span several dimensions there are a few chunks, which overlap.
+    """
+    network = _network(source, collectives)
+    spans = any(event.npus == network.num_npus for event in collectives) and len(network.dimensions) > 1
+    return Machine(network, chunks=4 if spans else 1, latency="occupy")
 
 
 def _network(source: Source, collectives: Sequence[CollectiveEvent]) -> Network:
