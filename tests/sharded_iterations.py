@@ -1,5 +1,7 @@
 """Layers whose parameters are gathered before use and given up after it, small enough to solve by hand."""
 
+from collections.abc import Iterator
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -8,9 +10,9 @@ from small_iterations import iteration, tensor
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.launching.common import delayed, may_fuse, of_runs, runs
-from themis_opt.policies.planning import plan_launches
+from themis_opt.policies.planning import plan_launches, planning_once
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import Order
+from themis_opt.schedules.plan import Launch, Order
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
@@ -78,3 +80,49 @@ def random_schedule(generator: np.random.Generator, instance: Instance) -> Sched
         return simulate(instance, plan_launches(instance, launches, order, Baseline()))
     except CyclicPlan:
         return None
+
+
+def all_buckets(instance: Instance) -> Iterator[list[tuple[int, ...]]]:
+    """Every way to cut runs in buckets that may be fused."""
+
+    def cut(run: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
+        for flags in product((False, True), repeat=len(run) - 1):
+            ends = [0, *(place for place, flag in enumerate(flags, start=1) if flag), len(run)]
+            yield tuple(run[begin:end] for begin, end in pairwise(ends))
+
+    for parts in product(*(cut(run) for run in runs(instance))):
+        buckets = [bucket for part in parts for bucket in part]
+        if all(may_fuse(instance, bucket) for bucket in buckets):
+            yield buckets
+
+
+def all_launches(instance: Instance, buckets: list[tuple[int, ...]]) -> Iterator[list[Launch]]:
+    """Every launch point of gathers; of tasks that take no time the first."""
+    launches, tasks = of_runs(instance, buckets), instance.tasks
+    moments = []
+    for launch in launches:
+        if instance.exchanges[launch.tensors[0]].freed_task >= 0:
+            need = launch.before.task + launch.before.later * len(tasks)
+            distances = range(need - launch.after.task)
+            moments.append([d for d in distances if d == distances[-1] or tasks[(need - d - 1) % len(tasks)].duration])
+        else:
+            moments.append([0])
+    for chosen in product(*moments):
+        parts = zip(launches, chosen, moments, strict=True)
+        yield [delayed(instance, e, distance) if len(m) > 1 else e for e, distance, m in parts]
+
+
+def fastest_of_all(instance: Instance, orders: tuple[Order, ...] = ("layer",)) -> tuple[int, int]:
+    """The least picoseconds of a step of all buckets and launch points that fit in memory, and how many there are."""
+    best, count, policy = 2**62, 0, planning_once(Baseline())
+    for buckets in all_buckets(instance):
+        for launches in all_launches(instance, buckets):
+            for order in orders:
+                try:
+                    schedule = simulate(instance, plan_launches(instance, launches, order, policy))
+                except CyclicPlan:
+                    continue
+                count += 1
+                if schedule.makespan < best and schedule.fits:
+                    best = schedule.makespan
+    return best, count

@@ -1,16 +1,19 @@
 """No bound is above the time of a random step of sharded parameters that may hold no more than the step does.
 
 ``python -m pytest -m benchmarks tests/benchmarks/test_bounds_on_random_steps.py -s`` looks at 10,000 steps, or at as
-many as ``THEMIS_OPT_STEPS`` says, and prints how near a bound comes to one.
+many as ``THEMIS_OPT_STEPS`` says, and prints how near a bound comes to one.  The reference is compared with all buckets
+and launch points of steps of three layers, of which it should find one as fast or a faster one.
 """
 
 import os
 
 import numpy as np
 import pytest
-from sharded_iterations import random_schedule, random_step
+from sharded_iterations import fastest_of_all, random_schedule, random_step
 
+from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.schedules.validation import validate
+from themis_opt.search.exact import Exact
 from themis_opt.solving.bounds import bounds
 
 pytestmark = pytest.mark.benchmarks
@@ -41,3 +44,26 @@ def test_no_bound_is_above_a_step() -> None:
         seed += 1
         if len(ratios) % 500 == 0:
             print(f"{len(ratios)} steps: median {np.median(ratios):.3f}, tightest {max(ratios):.6f}", flush=True)
+
+
+NUM_TRIED = 60
+
+
+def test_the_reference_is_no_slower_than_all_buckets_and_launch_points() -> None:
+    ratios = []
+    for seed in range(NUM_TRIED):
+        generator = np.random.default_rng(seed)
+        instance = random_step(generator, 3).replace(chunks=1)
+        schedule = random_schedule(generator, instance)
+        if schedule is None:
+            continue
+        limited = instance.replace(memory=f"{round(schedule.memory_peak * generator.choice([0.8, 1.0]))} B")
+        best, _ = fastest_of_all(limited)
+        try:
+            ratios.append(Exact(seconds=1.0, workers=1, deterministic=True).solve(limited).schedule.makespan / best)
+        except (InputError, InvalidSchedule):  # nothing fits
+            continue
+        print(
+            f"{len(ratios)} steps: {sum(ratio <= 1 for ratio in ratios)} as fast, worst {max(ratios):.4f}", flush=True
+        )
+    assert sum(ratio <= 1 for ratio in ratios) >= 0.95 * len(ratios)

@@ -1,11 +1,12 @@
 """The step that chooses launches."""
 
+import numpy as np
 import pytest
 from layered_iterations import layers, scheduled
-from sharded_iterations import sharded
+from sharded_iterations import fastest_of_all, random_schedule, random_step, sharded
 
 from formulations.limits import Limits
-from themis_opt.policies.launching.common import Launching, fusible, whole
+from themis_opt.policies.launching.common import Launching, fusible, of_runs, whole
 from themis_opt.policies.planning import plan_launches
 from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.instance import Instance
@@ -13,8 +14,9 @@ from themis_opt.schedules.plan import Launch, TaskOf
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
+from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.launches import Launches, candidates
+from themis_opt.search.launches import Launches, candidates, moved
 from themis_opt.search.steps import take_turns
 
 
@@ -63,3 +65,21 @@ def test_policies_come_first_where_gathers_may_leave_at_different_times() -> Non
     fits, *first = [candidate.buckets for candidate in candidates(sharded(40, 40, 40))][: 1 + len(LAUNCHING)]
     assert fits is not None
     assert first == [None] * len(LAUNCHING)
+
+
+def test_the_reference_is_no_slower_than_any_buckets_and_launch_points_that_fit() -> None:
+    """All of three layers are tried, in the order of their use; neighbours of one candidate alone are slower."""
+    generator = np.random.default_rng(3)
+    instance = random_step(generator, 3).replace(chunks=1)
+    schedule = random_schedule(generator, instance)
+    assert schedule is not None
+    limited = instance.replace(memory=f"{schedule.memory_peak} B")
+    best, count = fastest_of_all(limited)
+    assert count > 500
+    assert Exact(seconds=1.0, workers=1, deterministic=True).solve(limited).schedule.makespan <= best
+
+
+def test_a_gather_moves_by_tasks_that_take_time() -> None:
+    instance = sharded(8, 8)
+    moves = {launch.name: [*moved(instance, launch)] for launch in of_runs(instance, ()) if launch.kind == "all_gather"}
+    assert moves == {"parameters1": [], "again1": [TaskOf(1, 0)], "parameters2": [TaskOf(0, 1)]}

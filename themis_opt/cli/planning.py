@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
@@ -27,7 +28,7 @@ def plan(
         str | None,
         Option(help="What parameters, gradients and gathers may take of an NPU, such as '60GB'; no limit by default."),
     ] = None,
-    time_limit: Annotated[float, Option(help="Seconds for the search.", min=0.1, max=1e9)] = 10.0,
+    time_limit: Annotated[float, Option(help="Seconds for all but reading files.", min=0.1, max=1e9)] = 10.0,
     workers: Annotated[int, Option(help="Threads of the solver.", min=1, max=1024)] = 2,
     folder: Annotated[
         Path | None, Option("-o", "--output", help="Folder for plan.json and a picture.", file_okay=False)
@@ -37,19 +38,22 @@ def plan(
     """Say what a training step should gather and reduce when, in which buckets, and what it gains."""
     from themis_opt.base.sources import watched_reading
     from themis_opt.cli.printing import print_json, say, tell_files
-    from themis_opt.cli.process import undisturbed
+    from themis_opt.cli.process import remaining, undisturbed
     from themis_opt.cli.progress import comparison_progress, live
 
     limit = None if memory is None else _bytes(memory)
     with live(quiet=1.0) as show, watched_reading(lambda path, done, total: show(f"reading {path}", done, total)):
+        began = monotonic()
         instance = _read(sources)
+        reading = monotonic() - began
 
     from themis_opt.study.step_plan import plan_step, with_prefetch  # it loads a solver
 
     instance = with_prefetch(instance)
     instance = instance if limit is None else instance.replace(memory=limit)
-    with comparison_progress(instance, time_limit) as progress:
-        planned = plan_step(instance, time_limit=time_limit, progress=progress, workers=workers)
+    seconds = remaining(time_limit + reading)
+    with comparison_progress(instance, seconds) as progress:
+        planned = plan_step(instance, time_limit=seconds, progress=progress, workers=workers)
     with undisturbed():
         files = [] if folder is None else _write(folder, planned)
     if as_json:

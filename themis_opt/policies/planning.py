@@ -65,6 +65,18 @@ def chunk_policy_of(policy: Policy) -> Policy:
     return policy.chunk_policy if isinstance(policy, Combined) else policy
 
 
+def planning_once(policy: Policy) -> Policy:
+    """The policy, which plans equal instances once."""
+    plans: dict[str, Plan] = {}
+
+    def plan(instance: Instance) -> Plan:
+        if instance.fingerprint not in plans:
+            plans[instance.fingerprint] = policy(instance)
+        return plans[instance.fingerprint]
+
+    return plan
+
+
 def plan_launches(instance: Instance, launches: Sequence[Launch], order: Order, chunk_policy: Policy) -> Plan:
     """Plan every launch with a policy for chunks.
 

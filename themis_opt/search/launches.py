@@ -1,19 +1,19 @@
 """A step of a search for training iterations: what is fused, and which launch goes first."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import ClassVar, NamedTuple
 
 from themis_opt.base.errors import CyclicPlan, InvalidSchedule
 from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.launching.common import Bucket, may_fuse, of_runs, runs
-from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets
-from themis_opt.policies.planning import plan_launches
+from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets, temporary
+from themis_opt.policies.planning import plan_launches, planning_once
 from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import Launch, Order, Plan, fused
+from themis_opt.schedules.plan import Launch, Order, TaskOf, fused
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
@@ -36,13 +36,13 @@ class Launches:
         return incumbent.best.has_period
 
     def run(self, incumbent: Incumbent) -> None:
-        """Try candidates, and then neighbours of the fastest one with buckets."""
+        """Try candidates, and then neighbours of those with buckets, the fastest first, while that pays."""
         trials = Trials(incumbent)
         with incumbent.turn():
             for candidate in takewhile(lambda _: not incumbent.done, candidates(incumbent.instance)):
                 trials.judge(candidate)
-        while trials.improve_buckets():
-            pass
+        for start in sorted(trials.starts, key=lambda start: start.makespan):
+            trials.improve(start)
 
 
 class Candidate(NamedTuple):
@@ -64,36 +64,39 @@ class Candidate(NamedTuple):
         return self.order if len(self.launches) > 1 else "", timing
 
 
-class Trials:
-    """Candidates that are planned, with the chunks of hourglass, and simulated, each once.
+class Start(NamedTuple):
+    """A candidate with buckets, and its iteration time in picoseconds."""
 
-    `best`: the fastest candidate with buckets, and its iteration time in picoseconds.
-    """
+    makespan: int
+    candidate: Candidate
+
+
+class Trials:
+    """Candidates that are planned, with the chunks of hourglass, and simulated, each once; `starts` have buckets."""
 
     def __init__(self, incumbent: Incumbent) -> None:
         self.incumbent, self.instance = incumbent, incumbent.instance
-        self.best: tuple[int, Candidate] | None = None
-        self._plans: dict[str, Plan] = {}
+        self.starts: list[Start] = []
+        self._chunks = planning_once(Hourglass())
         self._planned: set[object] = set()
         self._tried: set[object] = set()
 
-    def judge(self, candidate: Candidate) -> bool:
-        """Offer the schedule of a candidate if there is time for it; whether it is the fastest with buckets."""
+    def judge(self, candidate: Candidate) -> int | None:
+        """Offer the schedule of a candidate, and return its iteration time; None if it is none, or takes too long."""
         self.incumbent.allowance.charge(len(self.instance.exchanges) / SIMULATED_PER_SECOND)
         launched = fused(self.instance, candidate.launches)
         seconds = self._seconds_for(launched)
         if candidate.content in self._tried or seconds > self.incumbent.left:
-            return False
+            return None
         self._tried.add(candidate.content)
         self._planned.update(map(content, launched))
         schedule = self._simulated(candidate)
         if schedule is None:
-            return False
+            return None
         self.incumbent.offer(schedule)
-        if candidate.buckets is None or (self.best and schedule.makespan >= self.best[0]):
-            return False
-        self.best = schedule.makespan, candidate
-        return True
+        if candidate.buckets is not None:
+            self.starts.append(Start(schedule.makespan, candidate))
+        return schedule.makespan
 
     def _seconds_for(self, launched: Sequence[Exchange]) -> float:
         """How long it takes to plan and simulate launches, roughly; equal ones are planned once."""
@@ -112,18 +115,17 @@ class Trials:
             return None
         return schedule if schedule.fits else None
 
-    def _chunks(self, group: Instance) -> Plan:
-        """The plan of a group of launches; equal groups are planned once."""
-        if group.fingerprint not in self._plans:
-            self._plans[group.fingerprint] = Hourglass()(group)
-        return self._plans[group.fingerprint]
-
-    def improve_buckets(self) -> bool:
-        """Whether a neighbour of the fastest candidate with buckets is faster, of which it takes the first."""
-        if self.best is None:
-            return False
-        changed = neighbours(self.instance, self.best[1])
-        return any(self.judge(candidate) for candidate in takewhile(lambda _: not self.incumbent.done, changed))
+    def improve(self, best: Start) -> None:
+        """Go on from a candidate to the first of its neighbours that is faster, while there is one."""
+        while not self.incumbent.done:
+            changed = takewhile(lambda _: not self.incumbent.done, neighbours(self.instance, best.candidate))
+            judged = ((self.judge(candidate), candidate) for candidate in changed)
+            faster = next(
+                (Start(time, other) for time, other in judged if time is not None and time < best.makespan), None
+            )
+            if faster is None:
+                return
+            best = faster
 
 
 def num_stages(exchange: Exchange) -> int:
@@ -188,7 +190,7 @@ def legal_parts(instance: Instance, bucket: Bucket) -> Buckets:
 def neighbours(instance: Instance, candidate: Candidate) -> Iterator[Candidate]:
     """Candidates with two neighbouring buckets merged, one tensor shifted, or one bucket halved.
 
-    Buckets stay parts of runs.  Or with more or less memory for gathers.
+    Buckets stay parts of runs.  Or with more or less memory for gathers, or in the end one gather earlier or later.
     """
     for budget in budgets(instance, near=candidate.budget):
         yield with_buckets(instance, candidate.buckets or (), budget)
@@ -201,6 +203,26 @@ def neighbours(instance: Instance, candidate: Candidate) -> Iterator[Candidate]:
             changed = (*buckets[:place], *parts, *buckets[place + 1 + joined :])
             if all(may_fuse(instance, part) for part in parts):
                 yield with_buckets(instance, changed, candidate.budget)
+    for number in temporary(instance, candidate.launches):
+        for after in moved(instance, candidate.launches[number]):
+            launches = list(candidate.launches)
+            launches[number] = replace(launches[number], after=after)
+            yield candidate._replace(launches=tuple(launches))
+
+
+def moved(instance: Instance, launch: Launch) -> Iterator[TaskOf]:
+    """The tasks after which a gather may leave instead, next to the one now: later and earlier by some time."""
+    tasks, exchanges = instance.tasks, [instance.exchanges[tensor] for tensor in launch.tensors]
+    if launch.after is None or launch.before is None:
+        return
+    now = launch.after.task + launch.after.later * len(tasks)
+    need = launch.before.task + launch.before.later * len(tasks)
+    for moments in (range(now + 1, need), range(now - 1, max(e.ready_task for e in exchanges) - 1, -1)):
+        for moment in moments:
+            if any(tasks[task % len(tasks)].duration for task in range(min(now, moment) + 1, max(now, moment) + 1)):
+                later, task = divmod(moment, len(tasks))
+                yield TaskOf(task, later)
+                break
 
 
 def _changes(bucket: tuple[int, ...], following: tuple[int, ...]) -> Iterator[Buckets]:

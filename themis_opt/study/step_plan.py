@@ -7,15 +7,18 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import format_duration, format_short_size, nanoseconds
 from themis_opt.policies.launching.common import of_runs
 from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets
-from themis_opt.policies.planning import plan_launches
+from themis_opt.policies.planning import plan_launches, planning_once
 from themis_opt.policies.registry import make_policy
+from themis_opt.problem.cost import count_stages
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
+from themis_opt.search.launches import SIMULATED_PER_SECOND
 from themis_opt.study.comparison import compare
 
 if TYPE_CHECKING:
@@ -162,16 +165,17 @@ def plan_step(
         raise InputError("must hold a training iteration: 'workload' makes one, and traces hold one", field="SOURCE")
     gathers = any(exchange.freed_task >= 0 for exchange in instance.exchanges)
     today = f"{'fsdp2' if gathers else 'ddp'}/baseline+fifo"
-    seconds = SEARCHED * time_limit
+    clock = Allowance(time_limit, limits.get("deterministic", False))
     try:
-        compared = compare(instance, [today, "exact"], time_limit=seconds, progress=progress, **limits)
+        compared = compare(instance, [today, "exact"], time_limit=SEARCHED * time_limit, progress=progress, **limits)
     except InvalidSchedule as error:
         if error.rule != "memory":
             raise
         limit = format_short_size(instance.memory or 0)
         raise InputError("no launches fit: give more", field="--memory", value=limit) from None
     schedules = {result.policy: result.schedule for result in compared.results}
-    return StepPlan(_leanest(compared.best.schedule), schedules.get(today), max(compared.bounds.values()))
+    clock.charge(SEARCHED * time_limit)
+    return StepPlan(_leanest(compared.best.schedule, clock), schedules.get(today), max(compared.bounds.values()))
 
 
 SEARCHED = 0.8  # share of the time for the fastest plan; the rest is for one that holds less
@@ -179,22 +183,30 @@ TOLERATED = 0.002
 """By how much longer a step may take that holds less: a plan is also chosen for what it leaves to others."""
 
 
-def _leanest(best: Schedule) -> Schedule:
-    """The schedule with the same buckets whose gathers hold least, of those that take about as long."""
-    instance, plan = best.instance, best.plan
+def _leanest(best: Schedule, clock: Allowance) -> Schedule:
+    """The schedule with the same buckets whose gathers hold least, of those that take about as long, if there is time.
+
+    The largest amounts of memory come first, so that there is one when time is up.
+    """
+    instance, plan, chunks = best.instance, best.plan, planning_once(make_policy("hourglass"))
     buckets = tuple(launch.tensors for launch in plan.launches_of(instance) if launch.part == "whole")
     amounts = [amount for amount in budgets(instance) if amount]
     if sum(map(len, buckets)) < len(instance.exchanges) or not amounts:
         return best
     least, most = min(amounts), max(amounts)
-    for amount in sorted({*amounts, *(least - (most - least) * part // 100 for part in (3, 6, 9))}):
+    leanest, longest = best, best.makespan * (1 + TOLERATED)
+    for amount in sorted({*amounts, *(least - (most - least) * part // 100 for part in (3, 6, 9))}, reverse=True):
+        if clock.left <= 0:
+            break
         launches = as_early_as_fits(instance, of_runs(instance, buckets), max(amount, 1))
-        schedule = simulate(instance, plan_launches(instance, launches, "layer", make_policy("hourglass")))
-        is_lean = schedule.fits and schedule.memory_peak < best.memory_peak
-        if is_lean and schedule.makespan <= best.makespan * (1 + TOLERATED):
-            validate(schedule)
-            return schedule
-    return best
+        schedule = simulate(instance, plan_launches(instance, launches, "layer", chunks))
+        clock.charge(2 * count_stages(instance) / SIMULATED_PER_SECOND)
+        if schedule.makespan > longest:
+            continue
+        if schedule.fits and schedule.memory_peak < leanest.memory_peak:
+            leanest = schedule
+    validate(leanest)
+    return leanest
 
 
 def with_prefetch(instance: Instance) -> Instance:

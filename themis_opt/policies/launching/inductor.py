@@ -7,7 +7,6 @@ from pydantic import Field
 
 from themis_opt.base.units import Bytes
 from themis_opt.policies.launching.common import Bucket, Launching, delayed, may_fuse, of_runs, runs, times_alone
-from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch
 
@@ -67,6 +66,9 @@ class _Hidden:
     def __init__(self, knobs: Inductor, instance: Instance) -> None:
         self._knobs, self._instance, tasks = knobs, instance, len(instance.tasks)
         self._exposed = list(times_alone(instance))
+        self._needs = [exchange.needed_task + exchange.needed_later * tasks for exchange in instance.exchanges]
+        self._is_gather = [exchange.freed_task >= 0 for exchange in instance.exchanges]
+        self._sizes = [exchange.size for exchange in instance.exchanges]
         self.launched: dict[int, int] = {}
         self.done: dict[int, int] = {}
         waiting = list(range(len(instance.exchanges)))
@@ -82,22 +84,19 @@ class _Hidden:
                     left = self._hide([tensor], task, left)
 
     def _has_room(self, tensor: int, task: int) -> bool:
-        exchanges = self._instance.exchanges
-        under_way = sum(exchanges[other].size for other in self._under_way())
-        gathers = (exchanges[other] for other in self.launched if exchanges[other].freed_task >= 0)
-        ahead = sum(gather.size for gather in gathers if self._need(gather) > task)
-        more = exchanges[tensor].size
+        under_way = sum(self._sizes[other] for other in self._under_way())
+        ahead = sum(self._sizes[n] for n in self.launched if self._is_gather[n] and self._needs[n] > task)
+        more = self._sizes[tensor]
         return under_way + more <= self._knobs.max_in_flight and ahead + more <= self._knobs.max_memory_increase
 
     def _start_ready(self, waiting: list[int], task: int) -> None:
         """Launch gradients that are ready, and gathers that this task needs."""
         for tensor in list(waiting):
-            exchange = self._instance.exchanges[tensor]
-            is_due = self._need(exchange) <= task if exchange.freed_task >= 0 else exchange.ready_task < task
-            if is_due:
+            ready = self._instance.exchanges[tensor].ready_task
+            if self._needs[tensor] <= task if self._is_gather[tensor] else ready < task:
                 self._launch(waiting, tensor, task)
         for tensor in self._under_way():
-            if self._need(self._instance.exchanges[tensor]) <= task:
+            if self._needs[tensor] <= task:
                 self.done[tensor] = task
 
     def _launch(self, waiting: list[int], tensor: int, task: int) -> None:
@@ -111,9 +110,9 @@ class _Hidden:
         """Gathers of the same pass that may be launched before this task, in the order of their use."""
         exchanges, tasks = self._instance.exchanges, len(self._instance.tasks)
         gathers = [
-            (self._need(exchanges[tensor]), tensor)
+            (self._needs[tensor], tensor)
             for tensor in waiting
-            if exchanges[tensor].freed_task >= 0 and exchanges[tensor].ready_task < task
+            if self._is_gather[tensor] and exchanges[tensor].ready_task < task
         ]
         last = task + self._knobs.max_compute_pre_fetch
         return [tensor for need, tensor in sorted(gathers) if need <= last and need // tasks == task // tasks]
@@ -128,12 +127,9 @@ class _Hidden:
                 self.done[tensor] = task
         return left
 
-    def _need(self, exchange: Exchange) -> int:
-        return exchange.needed_task + exchange.needed_later * len(self._instance.tasks)
-
     def distance(self, tensor: int) -> int:
         """Tasks from the launch of a gather to its need."""
-        return self._need(self._instance.exchanges[tensor]) - self.launched[tensor]
+        return self._needs[tensor] - self.launched[tensor]
 
     def together(self, first: int, second: int) -> bool:
         """Whether a tensor may be fused with the one before it without hiding less."""
