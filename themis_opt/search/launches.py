@@ -64,7 +64,7 @@ class Candidate(NamedTuple):
         return self.order if len(self.launches) > 1 else "", timing
 
 
-class Start(NamedTuple):
+class TriedCandidate(NamedTuple):
     """A candidate with buckets, and its iteration time in picoseconds."""
 
     makespan: int
@@ -76,7 +76,7 @@ class Trials:
 
     def __init__(self, incumbent: Incumbent) -> None:
         self.incumbent, self.instance = incumbent, incumbent.instance
-        self.starts: list[Start] = []
+        self.starts: list[TriedCandidate] = []
         self._chunks = planning_once(Hourglass())
         self._planned: set[object] = set()
         self._tried: set[object] = set()
@@ -95,7 +95,7 @@ class Trials:
             return None
         self.incumbent.offer(schedule)
         if candidate.buckets is not None:
-            self.starts.append(Start(schedule.makespan, candidate))
+            self.starts.append(TriedCandidate(schedule.makespan, candidate))
         return schedule.makespan
 
     def _seconds_for(self, launched: Sequence[Exchange]) -> float:
@@ -115,13 +115,14 @@ class Trials:
             return None
         return schedule if schedule.fits else None
 
-    def improve(self, best: Start) -> None:
+    def improve(self, best: TriedCandidate) -> None:
         """Go on from a candidate to the first of its neighbours that is faster, while there is one."""
         while not self.incumbent.done:
             changed = takewhile(lambda _: not self.incumbent.done, neighbours(self.instance, best.candidate))
             judged = ((self.judge(candidate), candidate) for candidate in changed)
             faster = next(
-                (Start(time, other) for time, other in judged if time is not None and time < best.makespan), None
+                (TriedCandidate(time, other) for time, other in judged if time is not None and time < best.makespan),
+                None,
             )
             if faster is None:
                 return
