@@ -126,3 +126,38 @@ def test_averages_that_wait_as_long_as_they_skip_are_needed_in_the_next_iteratio
 def test_choices_that_do_not_fit_are_refused(parallelism: str, model: str, choices: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         make(parallelism, model, **choices)
+
+
+def test_a_block_of_gpt_keeps_the_published_bytes_of_a_token():
+    """34 times the width in 16 bits, without the scores of attention (Korthikanti et al., 2022)."""
+    layers = {layer.name: layer for layer in MODELS["gpt-3"].layers(2048)}
+    kept = sum(layers[f"layer0.{part}"].kept for part in ("attention", "mlp"))
+    assert 2 * kept == 34 * 12288 * 2048
+
+
+def activations(**choices):
+    """Bytes that an iteration of one NPU keeps at most, and those of its forward pass."""
+    network = Network(dimensions=(Dimension(kind="switch", size=8, bandwidth="100 GB/s"),))
+    model, setup = MODELS["llama-3-8b"], Setup(network, Rate(10**15), batch=1, **choices)
+    instance = make_workload(model, model.layers(2048), setup, parallelism="fsdp", chunks=1)
+    forward = sum(task.activation_bytes for task in instance.tasks if task.name.endswith(".forward"))
+    schedule = simulate(instance, make_policy("fsdp2/baseline+fifo")(instance))
+    return schedule.memory_peak - instance.parameter_bytes, forward
+
+
+def test_activations_are_held_from_the_forward_to_the_backward_pass():
+    peak, forward = activations()
+    block, logits, inputs = 2 * 2048 * (18_432 + 65_536), 4 * 2048 * 128_256, 2 * 2048 * (1 + 2 * 4096)
+    assert forward == 32 * block + logits + inputs
+    assert peak > forward
+
+
+def test_with_recomputation_the_inputs_of_layers_are_held():
+    peak, forward = activations(recompute=True)
+    assert forward == 2 * 2048 * (1 + 65 * 4096)
+    assert forward < peak < activations()[0] / 2
+
+
+def test_what_does_not_fit_says_that_recomputation_would():
+    with pytest.raises(InputError, match="or --recompute"):
+        activations(memory=24 * 10**9)

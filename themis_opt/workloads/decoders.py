@@ -8,6 +8,10 @@ As in :mod:`themis_opt.workloads.transformers` each layer is two, and tensor par
 layers are gated, of three matrices.  Of the experts of a layer each token uses some that a router chooses, and those
 that all tokens share; all parameters count, and the operations of those that are used.  A bias that the router
 of DeepSeek-V3 follows is not trained by gradients, and not counted.
+
+Activations are what operators keep for their backward pass, counted as in V. Korthikanti et al.,
+https://arxiv.org/abs/2205.05198, section 4.1, without dropout: inputs of norms and matrices, queries, keys, values and
+their weighted sum but no scores, both halves of a gated layer with the activated one and the product.
 """
 
 from dataclasses import dataclass, replace
@@ -93,7 +97,8 @@ def decoder(shape: Decoder, sequence: int) -> tuple[Layer, ...]:
     head = () if shape.tied else (Parameter("weight", shape.vocabulary * shape.hidden),)
     last = Parameter("norm.weight", shape.hidden, "norm")
     flops = 2 * size * shape.vocabulary
-    return (*layers, Layer("head", "linear", (last, *head), flops, size, sequence * shape.vocabulary))
+    logits = sequence * shape.vocabulary
+    return (*layers, Layer("head", "linear", (last, *head), flops, size, logits, saved=2 * size + 2 * logits))
 
 
 def _attention(shape: Decoder, name: str, sequence: int) -> Layer:
@@ -101,7 +106,10 @@ def _attention(shape: Decoder, name: str, sequence: int) -> Layer:
     parameters, scored, valued = _compressed(shape, shape.compressed) if shape.compressed else _grouped(shape)
     weights = sum(parameter.elements for parameter in parameters if parameter.role == "weight")
     flops = 2 * weights * sequence + 2 * shape.heads * (scored + valued) * sequence**2 // 2
-    return _layer(shape, name, "attention", parameters, flops, sequence)
+    ranks = shape.compressed.query_rank + shape.compressed.rank if shape.compressed else 0
+    keys = shape.heads if shape.compressed else shape.groups
+    saved = 2 * shape.hidden + ranks + (shape.heads + keys) * (scored + valued)
+    return _layer(shape, name, "attention", parameters, flops, sequence, saved)
 
 
 def _grouped(shape: Decoder) -> tuple[tuple[Parameter, ...], int, int]:
@@ -145,7 +153,8 @@ def _feed_forward(shape: Decoder, name: str, sequence: int) -> Layer:
         into, out = weights
         biases = _bias(True, "in.bias", 2 * shape.inner, sharded=True), _bias(True, "out.bias", shape.hidden)
         weights = (into, *biases[0], out, *biases[1])
-    return _layer(shape, name, "feed_forward", weights, 2 * 3 * shape.hidden * shape.inner * sequence, sequence)
+    flops, saved = 2 * 3 * shape.hidden * shape.inner * sequence, 2 * shape.hidden + 4 * shape.inner
+    return _layer(shape, name, "feed_forward", weights, flops, sequence, saved)
 
 
 def _experts(shape: Decoder, name: str, sequence: int) -> Layer:
@@ -154,7 +163,8 @@ def _experts(shape: Decoder, name: str, sequence: int) -> Layer:
     weights = _gated(shape, shape.experts * shape.expert, "experts.")
     shared = _gated(shape, shape.shared * shape.expert, "shared.") if shape.shared else ()
     used = 3 * shape.hidden * shape.expert * (shape.active + shape.shared) + router.elements
-    layer = _layer(shape, name, "feed_forward", (router, *weights, *shared), 2 * used * sequence, sequence)
+    saved = 2 * shape.hidden + shape.active * shape.hidden + 4 * shape.expert * (shape.active + shape.shared)
+    layer = _layer(shape, name, "feed_forward", (router, *weights, *shared), 2 * used * sequence, sequence, saved)
     return replace(layer, routing=Routing(shape.experts, shape.active, sequence * shape.hidden, *shape.limited))
 
 
@@ -166,12 +176,14 @@ def _gated(shape: Decoder, width: int, of: str) -> tuple[Parameter, ...]:
 
 
 def _layer(
-    shape: Decoder, name: str, kind: LayerKind, weights: tuple[Parameter, ...], flops: int, sequence: int
+    shape: Decoder, name: str, kind: LayerKind, weights: tuple[Parameter, ...], flops: int, sequence: int, saved: int
 ) -> Layer:
+    """A layer after a norm; `saved`: elements of a token that the backward pass needs."""
     first = Parameter("norm.weight", shape.hidden, "norm")
     if shape.normed_twice:
         weights = (*weights, Parameter("out_norm.weight", shape.hidden, "norm"))
-    return Layer(name, kind, (first, *weights), flops, sequence * shape.hidden, sequence * shape.hidden)
+    size = sequence * shape.hidden
+    return Layer(name, kind, (first, *weights), flops, size, size, saved=sequence * saved)
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,7 @@ class Layer:
     `joins`: for a table: the layer that uses what was looked up.
     `rows`: rows of the input where it is an image that parts of which different NPUs can hold; else 0.
     `halos`: elements per sample that a part needs of a neighbour: of the input, and of the gradients of the output.
+    `saved`: elements of activations that the backward pass needs, per sample; 0 where that is the inputs alone.
     `routing`: experts of which each token uses some, whose parameters have names that begin with ``experts.``.
     """
 
@@ -87,6 +88,12 @@ class Layer:
     rows: int = 0
     halos: tuple[int, int] = (0, 0)
     routing: Routing | None = None
+    saved: int = 0
+
+    @property
+    def kept(self) -> int:
+        """Elements of activations that are kept for the backward pass, per sample."""
+        return max(self.saved, self.inputs)
 
     @property
     def expert_elements(self) -> int:

@@ -2,7 +2,8 @@
 
 Parameters and gradients have the type of the training.  Adam keeps momentum and variance in FP32, beside a copy of the
 parameters in mixed precision (S. Rajbhandari et al., *ZeRO*, https://arxiv.org/abs/1910.02054, section 3.1).
-Activations are the inputs of all layers, which the backward pass needs with and without recomputation: more is kept.
+Activations are the inputs of all layers, which the backward pass needs with and without recomputation.  More is kept:
+where parameters are fully sharded, all that layers say, or with recomputation that of one.
 Tensor groups keep them whole on each NPU (M. Shoeybi et al., https://arxiv.org/abs/1909.08053); with sequence
 parallelism, and beside pipelines, the NPUs of a group divide them.
 """
@@ -45,6 +46,9 @@ def memory_use(layers: Sequence[Layer], setup: Setup, parallelism: str, make: Ma
     group = _group(setup, parallelism)
     copies = setup.network.num_npus // group
     kept = sum(layer.inputs for layer in layers) if setup.local_blocks == 1 and parallelism in WHOLE_SAMPLES else 0
+    if parallelism in ("fsdp", "hsdp"):
+        every = [layer.kept for layer in layers]
+        kept = kept + max(every) if setup.recompute else sum(every)
     shares = group if parallelism == "sequence" else 1
     return MemoryUse(_states(elements, copies, setup, zero), setup.batch * kept * setup.element_bytes // shares)
 
@@ -113,7 +117,7 @@ def _what_fits(layers: Sequence[Layer], setup: Setup, parallelism: str, make: Ma
         [(f"--zero {zero}", parallelism, {"zero": zero}) for zero in (1, 2) if zero > setup.zero],
         [(f"--stages {stages}", "pipeline", {"stages": stages}) for stages in powers],
         [(f"--tensor-group {group}", grouped, {"group": group}) for group in powers],
-        [("", "fsdp", {})],
+        [("", "fsdp", {}), ("--recompute", "fsdp", {"recompute": True})],
     ]
     for option, name in (("--tensor-group", "group"), ("--experts", "experts")):
         sizes = {name: inside}

@@ -38,14 +38,19 @@ class Passes:
         """Name of the task added last."""
         return self._tasks[-1].name
 
-    def compute(self, name: str, duration: int, elements: int = 0, stage: int = 0) -> None:
+    def compute(
+        self, name: str, duration: int, elements: int = 0, stage: int = 0, kept: int = 0, until: str = ""
+    ) -> None:
         """Add a task of `duration` picoseconds that keeps some parameters; exchanges that block end before it.
+
+        `kept`: elements of activations that it keeps until the end of the task `until`.
 
         Raises InputError if there are too many tasks.
         """
         if len(self._tasks) == MAX_TASKS:
             raise InputError(f"makes more than {MAX_TASKS} tasks", field="workload")
-        given = {"parameter_bytes": elements * self._element_bytes} if elements else {}
+        given: dict[str, Any] = {"parameter_bytes": elements * self._element_bytes} if elements else {}
+        given |= {"activation_bytes": kept * self._element_bytes, "freed_after": until} if kept else {}
         given |= {"stage": stage} if stage else {}
         ready = self._tasks[-1].name if self._tasks else ""
         self._tasks.append(ComputeTask(name=name, duration=f"{duration} ps", **given))
@@ -53,12 +58,16 @@ class Passes:
         for tensor, kind, size, dimensions, after in waiting:
             self.exchange(tensor, kind, size, ready, name, dimensions, model=True, after=after)
 
-    def backward(self, layers: Sequence[Layer], setup: Setup, prefix: str = "") -> None:
-        """Add the backward pass of layers that one NPU has whole; the first needs no gradients of its inputs."""
+    def backward(self, layers: Sequence[Layer], setup: Setup, prefix: str = "", *, keeps: bool = False) -> None:
+        """Add the backward pass of layers that one NPU has whole; the first needs no gradients of its inputs.
+
+        `keeps`: whether what is computed again is kept until the gradients are there.
+        """
         for layer in reversed(layers):
             times, name = setup.times(layer), f"{prefix}{layer.name}"
             if setup.recompute:
-                self.compute(f"{name}.recompute", times.forward)
+                kept = (setup.batch * layer.kept, last_use(layer, layers, prefix)) if keeps else (0, "")
+                self.compute(f"{name}.recompute", times.forward, kept=kept[0], until=kept[1])
             self.compute(f"{name}.weight_gradient", times.weight_gradient)
             if layer is not layers[0]:
                 self.compute(f"{name}.input_gradient", times.input_gradient)
@@ -127,3 +136,8 @@ class Passes:
     def iteration(self, splits: tuple[Split, ...] = (), steps: int = 1, **given: Any) -> Iteration:
         """What was collected; `given` are more fields of the iteration."""
         return Iteration(tasks=tuple(self._tasks), tensors=tuple(self._tensors), splits=splits, steps=steps, **given)
+
+
+def last_use(layer: Layer, layers: Sequence[Layer], prefix: str = "") -> str:
+    """The task of the backward pass that uses a layer's parameters and activations last."""
+    return f"{prefix}{layer.name}.{'weight' if layer is layers[0] else 'input'}_gradient"

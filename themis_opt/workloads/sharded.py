@@ -5,6 +5,9 @@ it, and gathered again before its backward pass, but for the last layer, whose b
 are gathered belongs to the plan.  Gradients are reduce-scattered when they are made, and each NPU updates its shard
 (S. Rajbhandari et al., ZeRO stage 3, https://arxiv.org/abs/1910.02054; Y. Zhao et al., PyTorch FSDP, https://arxiv.org/abs/2304.11277).
 
+What a layer keeps for its backward pass is held until that ends; with recomputation only its inputs, and the rest from
+when it is computed again.
+
 With hybrid sharding (section 3.2.2 of the latter) shards are spread over a group of NPUs alone, by default those of the
 innermost dimension, and shards of gradients are all-reduced between the groups after the reduce-scatter inside.  Both
 use different dimensions, so that those of one layer can overlap those of another.
@@ -17,7 +20,7 @@ from themis_opt.problem.iteration import Iteration
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.workloads.groups import NpuGroups, divide, groups_with_copies
 from themis_opt.workloads.layers import Layer
-from themis_opt.workloads.passes import Passes
+from themis_opt.workloads.passes import Passes, last_use
 from themis_opt.workloads.setup import Setup
 
 
@@ -52,9 +55,11 @@ class _Sharded:
     def _compute(self, passes: Passes, owning: list[Layer]) -> None:
         setup, total = self.setup, sum(layer.elements() for layer in owning)
         for layer in self.layers:
-            kept = -(-layer.elements() // self.groups.size)
-            passes.compute(f"{layer.name}.forward", setup.times(layer).forward, kept)
-        passes.backward(self.layers, setup)
+            shard = -(-layer.elements() // self.groups.size)
+            kept = setup.batch * (layer.inputs if setup.recompute else layer.kept)
+            until = last_use(layer, self.layers)
+            passes.compute(f"{layer.name}.forward", setup.times(layer).forward, shard, kept=kept, until=until)
+        passes.backward(self.layers, setup, keeps=True)
         for layer in reversed(owning):
             passes.compute(f"{layer.name}.update", setup.optimizer * layer.elements() // total)
 
@@ -62,7 +67,7 @@ class _Sharded:
         """Parameters before the forward pass and before the backward pass."""
         elements, inside, last = layer.elements(), self.groups.inside, layer is self.layers[-1]
         name, gather, forward = f"{layer.name}.parameters", CollectiveKind.ALL_GATHER, f"{layer.name}.forward"
-        used = f"{layer.name}.{'weight' if layer is self.layers[0] else 'input'}_gradient"
+        used = last_use(layer, self.layers)
         freed = used if last else forward
         passes.exchange(name, gather, elements, f"{layer.name}.update", forward, inside, freed_after=freed)
         if not last:

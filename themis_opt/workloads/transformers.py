@@ -55,7 +55,8 @@ def transformer(shape: TransformerShape, sequence: int) -> tuple[Layer, ...]:
     projected = 2 * size * shape.vocabulary
     head = () if shape.tied else (Parameter("weight", shape.vocabulary * hidden),)
     parameters = (*norms(hidden), *head)
-    return (*layers, Layer("head", "linear", parameters, projected, size, sequence * shape.vocabulary))
+    logits = sequence * shape.vocabulary
+    return (*layers, Layer("head", "linear", parameters, projected, size, logits, saved=size + 2 * logits))
 
 
 def blocks(name: str, hidden: int, sequence: int, inner: int = 0) -> tuple[Layer, Layer]:
@@ -74,15 +75,22 @@ def _embedding(shape: TransformerShape, sequence: int) -> Layer:
 def _attention(name: str, hidden: int, sequence: int) -> Layer:
     """Queries, keys and values; scores of all pairs of tokens; the weighted sum; the projection."""
     flops = 2 * 4 * hidden**2 * sequence + 2 * 2 * hidden * sequence**2
-    return _sublayer(name, "attention", hidden, 3 * hidden, hidden, sequence, flops)
+    return _sublayer(name, "attention", hidden, 3 * hidden, hidden, sequence, flops, 13 * hidden)
 
 
 def _feed_forward(name: str, hidden: int, wide: int, sequence: int) -> Layer:
-    return _sublayer(name, "feed_forward", hidden, wide, wide, sequence, 2 * 2 * hidden * wide * sequence)
+    flops = 2 * 2 * hidden * wide * sequence
+    return _sublayer(name, "feed_forward", hidden, wide, wide, sequence, flops, 5 * hidden + 4 * wide)
 
 
-def _sublayer(name: str, kind: LayerKind, hidden: int, first: int, second: int, sequence: int, flops: int) -> Layer:
-    """A matrix from `hidden` to `first`, one from `second` back to `hidden`, and a norm."""
+def _sublayer(
+    name: str, kind: LayerKind, hidden: int, first: int, second: int, sequence: int, flops: int, saved: int
+) -> Layer:
+    """A matrix from `hidden` to `first`, one from `second` back to `hidden`, and a norm.
+
+    `saved`: bytes of a token that the backward pass needs, in 16 bits, with masks of dropout, without the scores of
+      attention: in all 34 times the width (V. Korthikanti et al., https://arxiv.org/abs/2205.05198, sections 4.1, 5).
+    """
     parameters = (
         Parameter("in.weight", hidden * first, sharded=True),
         Parameter("in.bias", first, "bias", sharded=True),
@@ -90,4 +98,5 @@ def _sublayer(name: str, kind: LayerKind, hidden: int, first: int, second: int, 
         Parameter("out.bias", hidden, "bias"),
         *norms(hidden),
     )
-    return Layer(name, kind, parameters, flops, sequence * hidden, sequence * hidden)
+    size = sequence * hidden
+    return Layer(name, kind, parameters, flops, size, size, saved=sequence * saved // 2)
