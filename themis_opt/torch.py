@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +279,9 @@ def apply_fsdp(
     for number, group in enumerate(groups):
         _prefetch(group[0], "forward", settings, number, groups)
         _prefetch(group[0], "backward", settings, number, groups)
+        early = [groups[other][0] for other in settings.get("early", {}).get(str(number), [])]
+        if early:
+            group[-1].register_forward_hook(partial(_gather_early, early))
     return model
 
 
@@ -290,6 +293,13 @@ def _prefetch(
         raise InputError("must be sharded", field="module", value=type(module).__name__)
     numbers = settings[sweep].get(str(number), [])
     getattr(module, f"set_modules_to_{sweep}_prefetch")([groups[other][0] for other in numbers])
+
+
+def _gather_early(groups: Sequence[nn.Module], *_: object) -> None:
+    """Gather groups again that the backward pass needs, once a group has ended its forward pass."""
+    for group in groups:
+        if isinstance(group, FSDPModule) and torch.is_grad_enabled():
+            group.unshard(async_op=True)
 
 
 def _modules_of(

@@ -37,6 +37,23 @@ def planned(memory):
     return plan_step(instance, time_limit=0.3, workers=1, deterministic=True)
 
 
+def in_order(settings):
+    """Groups in the order in which they are gathered, by the settings of a plan."""
+    order, whole = [], set()
+
+    def gather(*numbers):
+        order.extend(number for number in numbers if number not in whole)
+        whole.update(numbers)
+
+    for number in range(len(settings["groups"])):
+        gather(number, *settings["forward"].get(str(number), []))
+        whole -= {number} - {*settings["kept"]}
+        gather(*settings["early"].get(str(number), []))
+    for number in reversed(range(len(settings["groups"]))):
+        gather(number, *settings["backward"].get(str(number), []))
+    return order
+
+
 @pytest.mark.parametrize("memory", ["13 kB", "60 kB"])
 def test_planned_training_ends_with_the_weights_of_plain_training(tmp_path, memory):
     plan = planned(memory)
@@ -53,15 +70,14 @@ def test_planned_training_ends_with_the_weights_of_plain_training(tmp_path, memo
     assert answer["peak"] <= plan.best.memory_peak
     settings = plan.fsdp()
     modules = [names[0].rpartition(".")[0] for names in answer["gathered"]]
-    forward = [module for group in settings["groups"] for module in group[:1]]
-    backward = [group[0] for n, group in reversed([*enumerate(settings["groups"])]) if n not in settings["kept"]]
-    assert modules == forward + backward
+    assert modules == [settings["groups"][number][0] for number in in_order(settings)]
     firsts = {group[0]: number for number, group in enumerate(settings["groups"])}
     for layer, gathered in answer["begins"]:
         if str(layer) in firsts:
             users = [str(number) for number in range(firsts[str(layer)] + 1)]
             ahead = {number for user in users for number in settings["forward"].get(user, [])}
-            assert gathered == len(ahead | {*range(firsts[str(layer)] + 1)})
+            early = [settings["early"].get(str(number), []) for number in range(firsts[str(layer)])]
+            assert gathered == len(ahead | {*range(firsts[str(layer)] + 1)}) + sum(map(len, early))
 
 
 def test_names_that_the_model_does_not_have_are_refused():

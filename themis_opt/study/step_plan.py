@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -124,8 +125,9 @@ class StepPlan:
         """Groups for ``fully_shard``, which groups each one prefetches, and which stay whole until their backward pass.
 
         A group is what one gather of the forward pass brings: names of tensors without what stands after the last dot.
-        A gather leaves with the group that is used last before it; those of a pass that leave before it begins, with
-        its first group.
+        A gather leaves with the group that is used last before it.  Those of the backward pass that leave before it
+        begins are `early`: by the number of a group, those that leave once its forward pass ends.  Those of the forward
+        pass that leave before it begins leave with its first group.
         """
         gathers, instance = self.gathers, self.instance
         forward = [launch for launch in gathers if launch.before and launch.before.later]
@@ -140,7 +142,16 @@ class StepPlan:
             "backward": [(number[_module(instance.exchanges[e.tensors[0]])], _need(instance, e), e) for e in backward],
         }
         kept = sorted({*range(len(groups))} - {group for group, *_ in users["backward"]})
-        return {"groups": groups, "kept": kept} | {name: _prefetched(instance, users[name]) for name in PASSES}
+        begins = [need - len(instance.tasks) for _, need, _ in users["forward"]]
+        early: dict[str, list[int]] = {}
+        for group, _, launch in users["backward"]:
+            place = bisect_right(begins, _moment(instance, launch.after)) - 1
+            if place >= group and _moment(instance, launch.after) <= begins[-1]:
+                early.setdefault(str(place), []).append(group)
+        sooner = {group for numbers in early.values() for group in numbers}
+        users["backward"] = [user for user in users["backward"] if user[0] not in sooner]
+        lists = {name: _prefetched(instance, users[name]) for name in PASSES}
+        return {"groups": groups, "kept": kept, **lists, "early": early}
 
 
 def _prefetched(instance: Instance, users: list[tuple[int, int, Launch]]) -> dict[str, list[int]]:
