@@ -140,7 +140,8 @@ def iteration_words(check: dict[str, Any]) -> str:
         pair = [" / ".join(f"{1e3 * row[key]:.1f}" for key in both) for both in keys]
         lines.append(f"| {row['policy']} | {pair[0]} | {pair[1]} |")
     table = "\n".join(lines)
-    return f"- **Iterations** of four layers on 4x2, compute as sleeps, start-ups without latency; all runs exact.\n\n{table}\n"
+    how = "compute as sleeps, start-ups without latency"
+    return f"- **Iterations** of four layers on 4x2, {how}; all runs exact.\n\n{table}\n"
 
 
 def calibration_words(check: dict[str, Any]) -> str:

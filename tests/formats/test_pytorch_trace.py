@@ -7,6 +7,7 @@ import pytest
 from reader_samples import OVERLAPPED, collective_arguments, kernel, pytorch_trace
 
 from themis_opt.base.errors import InputError
+from themis_opt.base.sources import watched_reading
 from themis_opt.formats.readers.registry import import_files, load
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -171,3 +172,18 @@ BROKEN = [
 def test_traces_that_break_a_rule_are_refused(write, text, rule):
     with pytest.raises(InputError, match=rule):
         import_files(write(t__json=text))
+
+
+def test_how_far_a_long_trace_is_read_is_told(write):
+    events = [kernel(k, k + 1) | {"pad": "x" * 2**17} for k in range(24)] + [
+        kernel(30, 40, 20, **collective_arguments())
+    ]
+    (path,) = write(t__json=pytorch_trace(events))
+    told = []
+    with watched_reading(lambda path, done, total: told.append((path, done / total))):
+        load(path)
+    shares = [share for _, share in told]
+    assert {name for name, _ in told} == {path}
+    assert len(shares) >= 2
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < shares[-1] <= 1
