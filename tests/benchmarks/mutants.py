@@ -292,7 +292,7 @@ def judge(mutant: Mutant, copy: Path, tests: Sequence[str]) -> MutantRow:
         status, text = _run(tests, copy)
     finally:
         _replace(file, before)
-    failed = [line.split(" ")[1] for line in text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    failed = _failed(text)
     outcome = OUTCOMES.get(status, "killed" if status > 0 else "slower")
     seconds = round(time.monotonic() - start, 1)
     return MutantRow(mutant.path, mutant.line, mutant.change, outcome, (*failed, "")[0], seconds)
@@ -300,8 +300,13 @@ def judge(mutant: Mutant, copy: Path, tests: Sequence[str]) -> MutantRow:
 
 def failing_tests(tests: Sequence[str], copy: Path) -> set[str]:
     """Those that fail without any mutant, so that their failing with one says nothing."""
-    output = _run(tests, copy, "--maxfail=0")[1] if tests else ""
-    return {line.split(" ")[1] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))}
+    return set(_failed(_run(tests, copy, "--maxfail=0")[1])) if tests else set()
+
+
+def _failed(output: str) -> list[str]:
+    """The tests that a summary of pytest lists; their names may have spaces."""
+    lines = [line.partition(" ") for line in output.splitlines()]
+    return [text.split(" - ")[0] for word, _, text in lines if word in {"FAILED", "ERROR"}]
 
 
 def _replace(file: Path, content: bytes) -> None:
