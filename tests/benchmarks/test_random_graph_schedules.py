@@ -1,7 +1,7 @@
 """No schedule on a random graph is below a bound, whatever its sizes, latencies, switches and kind of collective.
 
-``python -m pytest -m benchmarks tests/benchmarks/test_graph_bounds.py`` looks at 500 graphs of up to 12 nodes in some
-minutes, and prints how near the best schedule comes to the best bound.
+``python -m pytest -m benchmarks tests/benchmarks/test_random_graph_schedules.py`` looks at 500 graphs of up to 12
+nodes in some minutes, and prints how near the best schedule comes to the best bound.
 """
 
 import random
