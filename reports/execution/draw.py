@@ -1,4 +1,4 @@
-"""Makes the report of reports/execution from its rows.csv and checks.json."""
+"""Makes the report of reports/execution from its rows.csv.gz and checks.json."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ CASE = ["network", "kind", "size", "chunks", "transport", "launch", "latency"]
 
 def rows() -> pd.DataFrame:
     """The measurements, with the error of speedups, and whether all stages are large."""
-    frame = pd.read_csv(HERE / "rows.csv")
+    frame = pd.read_csv(HERE / "rows.csv.gz")
     frame["ratio_error"] = frame.speedup_measured / frame.speedup_predicted - 1
     frame["is_large"] = frame.smallest_stage_bytes >= LARGE
     return frame

@@ -14,11 +14,12 @@ from time import monotonic
 from typing import Any
 
 from themis_opt import Collective, Dimension, Instance, Network, make_policy, simulate
+from themis_opt.batches.rows_file import read_csv_text, write_csv
 from themis_opt.runtime.coordinator import Coordinator, local
 from themis_opt.runtime.execution import execute
 from themis_opt.runtime.program import RunOptions
 
-ROWS = Path(__file__).with_name("rows.csv")
+ROWS = Path(__file__).with_name("rows.csv.gz")
 
 POLICIES = ("baseline+fifo", "baseline+scf", "themis+fifo", "themis+scf", "hourglass", "search:evaluations=2000")
 
@@ -100,8 +101,7 @@ def main() -> None:
 def _read() -> list[dict[str, Any]]:
     if not ROWS.exists():
         return []
-    with ROWS.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return list(csv.DictReader(read_csv_text(ROWS).splitlines()))
 
 
 def _case(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -124,10 +124,7 @@ def _measured(case: Case, repeat: int) -> list[dict[str, Any]]:
 def _write(rows: list[dict[str, Any]]) -> None:
     """All rows, in the order of the cases."""
     order = {tuple(map(str, asdict(case).values())): number for number, case in enumerate(cases())}
-    with ROWS.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(sorted(rows, key=lambda row: order[_case(row)]))
+    write_csv(ROWS, list(rows[0]), sorted(rows, key=lambda row: order[_case(row)]))
 
 
 if __name__ == "__main__":

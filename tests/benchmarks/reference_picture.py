@@ -15,8 +15,8 @@ TITLE = "Gaps to the proven bound: six networks, 100 and 1000 MiB\nBox: quartile
 
 
 def draw(folder: Path) -> Path:
-    """Draw the gaps in ``gaps.csv`` of Themis and of the reference with equal and with free chunk sizes."""
-    rows = pd.read_csv(folder / "gaps.csv")
+    """Draw the gaps in ``gaps.csv.gz`` of Themis and of the reference with equal and with free chunk sizes."""
+    rows = pd.read_csv(folder / "gaps.csv.gz")
     rows = rows[rows["size"].isin(("100 MiB", "1000 MiB")) & rows["network"].isin(PAPER_NETWORKS)]
     themis = rows[["themis+scf", "sizes"]].rename(columns={"themis+scf": "gap"})
     shown = pd.concat(

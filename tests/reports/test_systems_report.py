@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from themis_opt.batches.rows_file import read_csv_text
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "systems.md").read_text(encoding="utf-8")
 CURVES = {
@@ -37,10 +39,9 @@ CELLS = {
 @pytest.fixture(scope="module")
 def rows():
     rows = defaultdict(dict)
-    path = ROOT / "reports" / "rivals" / "systems" / "rows.csv"
-    with path.open(newline="", encoding="utf-8") as file:
-        for cell in csv.DictReader(file):
-            rows[cell["part"], cell["row"]][cell["quantity"]] = cell["value"]
+    path = ROOT / "reports" / "rivals" / "systems" / "rows.csv.gz"
+    for cell in csv.DictReader(read_csv_text(path).splitlines()):
+        rows[cell["part"], cell["row"]][cell["quantity"]] = cell["value"]
     return list(rows.values())
 
 

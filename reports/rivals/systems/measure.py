@@ -1,4 +1,4 @@
-"""Every system of docs/systems.md beside others on the same instances: writes README.md and rows.csv beside this file.
+"""Every system of docs/systems.md beside others on the same instances: writes README.md and rows.csv.gz beside it.
 
 python reports/rivals/systems/measure.py                 # all, some minutes
 python reports/rivals/systems/measure.py hetseq fred     # some
@@ -16,8 +16,10 @@ from networks import fred, fusionllm, oracle, pipelines, swarm
 from training import bottleneck, daso, dct, dear, dlcp, hetseq, karma, local, sharding
 
 from themis_opt.base.version import __version__
+from themis_opt.batches.rows_file import read_csv_text, write_csv
 
 FOLDER = Path(__file__).parent
+ROWS = FOLDER / "rows.csv.gz"
 PARTS = (
     hetseq,
     daso,
@@ -40,12 +42,10 @@ PARTS = (
 
 def measured() -> dict[str, list[Row]]:
     """Rows measured before, by part."""
-    path = FOLDER / "rows.csv"
     parts: dict[str, dict[str, Row]] = {}
-    if path.is_file():
-        with path.open(newline="", encoding="utf-8") as file:
-            for cell in csv.DictReader(file):
-                parts.setdefault(cell["part"], {}).setdefault(cell["row"], {})[cell["quantity"]] = number(cell["value"])
+    if ROWS.is_file():
+        for cell in csv.DictReader(read_csv_text(ROWS).splitlines()):
+            parts.setdefault(cell["part"], {}).setdefault(cell["row"], {})[cell["quantity"]] = number(cell["value"])
     return {part: list(rows.values()) for part, rows in parts.items()}
 
 
@@ -59,11 +59,13 @@ def number(text: str) -> Any:
 
 def write(parts: dict[str, list[Row]]) -> None:
     """All rows as a long table, one line for each quantity, since parts measure different ones."""
-    with (FOLDER / "rows.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("part", "row", "quantity", "value"))
-        for part, rows in parts.items():
-            table.writerows((part, place, *cell) for place, row in enumerate(rows, 1) for cell in row.items())
+    cells = (
+        {"part": part, "row": place, "quantity": quantity, "value": value}
+        for part, rows in parts.items()
+        for place, row in enumerate(rows, 1)
+        for quantity, value in row.items()
+    )
+    write_csv(ROWS, ("part", "row", "quantity", "value"), cells)
 
 
 def contents(parts: dict[str, list[Row]]) -> str:
@@ -97,7 +99,7 @@ def main(chosen: list[str]) -> None:
             print(part.__name__, *parts[part.__name__], sep="\n", flush=True)
             write(parts)
     findings = (FOLDER / "findings.md").read_text(encoding="utf-8").rstrip()
-    note = f"Every number is in [rows.csv](rows.csv): a line for each quantity of a row. themis_opt {__version__}."
+    note = f"Every number is in [rows.csv.gz](rows.csv.gz): a line for each quantity. themis_opt {__version__}."
     tables = f"{drawn([*parts.get('curves', []), *parts.get('stages', [])])}\n\n{note}\n\n{contents(parts)}"
     (FOLDER / "README.md").write_text(f"{findings}\n\n{tables}\n", encoding="utf-8")
 
