@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from time import monotonic
 
 import numpy as np
 
 from formulations.edge_splitting import Route
 from formulations.limits import Limits
+from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.meetings import PairLengths, nearest, random_meeting
 from themis_opt.graphs.network import GraphInstance
@@ -104,8 +104,8 @@ class _Climb:
 
     def run(self, limits: Limits, enough: float) -> None:
         """Steps until limits are used up."""
-        end, steps = monotonic() + limits.seconds, math.ceil(limits.seconds * STEPS_PER_SECOND)
-        while self.makespan > enough and (steps > 0 if limits.deterministic else monotonic() < end):
+        end, steps = SEARCH_CLOCK.now() + limits.seconds, math.ceil(limits.seconds * STEPS_PER_SECOND)
+        while self.makespan > enough and (steps > 0 if limits.deterministic else SEARCH_CLOCK.now() < end):
             self.step()
             steps -= 1
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from time import monotonic
 from types import MappingProxyType
 
 from formulations.concurrent_flow import node_classes
 from formulations.limits import Limits
+from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import format_duration, format_percent, format_rate, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, best_bound, throughput
@@ -178,12 +178,12 @@ def _search(
 ) -> None:
     """Add the results of searches that are for the instance, each of which has an equal part of the time left."""
     end, enough = (
-        monotonic() + limits.seconds,
+        SEARCH_CLOCK.now() + limits.seconds,
         float(bound.picoseconds) * (1 + (WORTH_SEARCHING if only_if_worth else 0)),
     )
     names = [name for name in names if _is_for(name, instance)]
     for place, name in enumerate(names):
-        left = limits.seconds if limits.deterministic else end - monotonic()
+        left = limits.seconds if limits.deterministic else end - SEARCH_CLOCK.now()
         share = limits.within(left / (len(names) - place))
         upper = min((result.schedule.makespan for result in results.values()), default=None)
         if (upper is not None and upper <= enough) or left <= 0:

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count, pairwise
-from time import monotonic
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from formulations.edge_splitting import Route
 from formulations.flow_network import reversed_arcs
 from formulations.limits import Limits
 from themis_opt.base.arrays import BoolArray
+from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPlan, demands, routes_between
@@ -45,11 +45,11 @@ def rarest_schedule(instance: GraphInstance, limits: Limits, enough: float) -> G
 
     `enough`: picoseconds with which no other number is tried.
     """
-    end, best = monotonic() + limits.seconds, None
+    end, best = SEARCH_CLOCK.now() + limits.seconds, None
     for chunks in _counts(instance):
         schedule = simulate_graph(rarest_plan(instance, chunks, limits.seed))
         best = min(best or schedule, schedule, key=lambda schedule: schedule.makespan)
-        if best.makespan <= enough or (monotonic() > end and not limits.deterministic):
+        if best.makespan <= enough or (SEARCH_CLOCK.now() > end and not limits.deterministic):
             break
     return best
 

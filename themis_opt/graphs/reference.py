@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from time import monotonic
 
 from formulations.chunk_routing import ChunkRouting, RoutedChunk, RoutingProblem, RoutingStep
 from formulations.flow_network import reversed_arcs
 from formulations.limits import Limits
+from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import routes_between
@@ -45,10 +45,10 @@ def best_routing(instance: GraphInstance, limits: Limits, lower: int, upper: int
     time that is left.
     """
     upper = _one_by_one(instance) if upper is None else upper
-    end, best = monotonic() + limits.seconds, None
+    end, best = SEARCH_CLOCK.now() + limits.seconds, None
     counts = [count for count in _counts(instance) if _Search(instance, limits, lower, upper).fits(count)]
     for place, count in enumerate(counts):
-        seconds = (end - monotonic()) / (len(counts) - place)
+        seconds = (end - SEARCH_CLOCK.now()) / (len(counts) - place)
         if seconds <= 0 or (best and best.schedule.makespan <= lower * (1 + limits.gap)):
             break
         routing = _Search(instance, limits.within(seconds), lower, upper)
