@@ -226,7 +226,7 @@ def test_a_time_below_the_smallest_unit_is_shown_in_it() -> None:
         (format_clock(3725.4), "1:02:05"),
         (format_rate(2.0**30), "1.07 GB/s"),
         (format_rate(2.0**30, ".4g"), "1.074 GB/s"),
-        (format_megabytes(100 * 2**20), "104.9MB"),
+        (format_megabytes(100 * 2**20), "104.9 MB"),
         (format_percent(0.98765), "98.77 %"),
         (nanoseconds(1500), 1.5),
     ],

@@ -38,7 +38,7 @@ SEARCHES = {
         (*COSTS, "--trials", 6, "--max-chunks", 4, "--policies", "themis,baseline"),
         "iteration",
         "20",
-        "4 chunks, ddp/themis+scf",
+        "4 chunks, ddp/baseline+fifo",
     ),
 }
 

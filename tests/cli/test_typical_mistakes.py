@@ -6,6 +6,7 @@ import pytest
 from edits import ABSENT, edited
 
 NAME = "fig5.all_reduce.256MB"
+MESH = "mesh_4x4.all_reduce.1GB"
 STEP = "3d-fc_ring_sw.resnet-50"
 
 LINES = [
@@ -40,6 +41,27 @@ LINES = [
     (("design", NAME), "design"),
     (("batch", "nowhere.toml"), "nowhere.toml"),
     (("list", "polices"), "polices"),
+    (("plan", NAME), "must hold a training iteration"),
+    (("plan", MESH), "network: is a graph"),
+    (("plan", STEP, "--memory", "60Gb"), "--memory = '60Gb': unknown unit 'Gb'; did you mean 'GB'?"),
+    (("bound", MESH, "--lost", "0-1"), "must name a node or link of the network, such as 'r0c0-r0c1'"),
+    (("bound", MESH, "--lost", "each,r0c0"), "--lost = 'each'"),
+    (("bound", MESH, "--slow", "0.5"), "must be a link and a factor"),
+    (("bound", MESH, "--slow", "r0c0-r0c1=2"), "--slow = "),
+    (("bound", MESH, "--output", "x.svg"), "is for --lost each"),
+    (("solve", STEP, "--lost", "each"), "must be one collective over all dimensions"),
+    (("solve", MESH, "--policies", "themis+scf"), "must be one of trees"),
+    (("solve", MESH, "--launch-overhead", "2us"), "is not for graphs"),
+    (("best-known", "show", "fig"), "best-known list names all"),
+    (("best-known", "lst"), "error: Invalid value for 'action': 'lst' is not one of"),
+    (("best-known", "submit", "nowhere.json"), "nowhere.json: cannot be read"),
+    (("design", MESH), "no shipped design problem of that name"),
+    (("workload", "resnet-50", "--network", MESH), "network: is a graph"),
+    (("workload", "resnet-50", "--network", NAME, "--parallelism", "tensr"), "did you mean 'tensor'?"),
+    (("workload", "resnet-50", "--network", NAME, "--parallelism", "sequence"), "--parallelism = 'sequence': needs"),
+    (("workload", "resnet-50", "--network", NAME, "--parallelism", "pipeline"), "--stages: is required"),
+    (("workload", "bert-large", "--network", NAME, "--parallelism", "data+filter"), "--parallelism = 'data+filter'"),
+    (("workload", "bert-large", "--network", NAME, "--tensor-group", "7"), "--tensor-group = 7: "),
 ]
 
 

@@ -67,6 +67,17 @@ def test_order_wins_what_it_wins_in_the_model(judge):
     assert f"; {100 * row.won:.2f} % of it can be won by order." in row.sentence()
 
 
+def test_small_messages_stand_beside_the_best_schedule(judge):
+    """The bound of any algorithm is of bandwidth alone: no factor of it says anything where latency counts."""
+    slow = cluster().model_dump(mode="json")
+    for dimension in slow["network"]["dimensions"]:
+        dimension["latency"] = "10 ms"
+    (row,) = judge(200, themis_opt.Instance.model_validate(slow))
+    assert not row.is_telling
+    assert "the best schedule " in row.sentence()
+    assert "any algorithm" not in row.sentence()
+
+
 @pytest.mark.parametrize(("instance", "name"), [(cluster(), "rail"), (cluster(node="1 GB/s", rail="90 GB/s"), "node")])
 def test_a_time_below_the_bound_says_that_the_network_is_described_too_slow(judge, instance, name):
     (sentence,) = verdict(judge(0.5, instance))

@@ -12,7 +12,7 @@ from six_layers import iteration
 from small_iterations import two_layers
 
 import themis_opt
-from themis_opt.base import allowance
+from themis_opt.base import clock as clocks
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy, specify
@@ -104,7 +104,7 @@ class TestTune:
     def test_the_default_of_pytorch_is_tried_first(self):
         tuned = tune(iteration(), trials=1, launch_overhead="10 us")
         costly = with_costs(iteration(), launch_overhead="10 us")
-        assert tuned.policy == "ddp/themis+scf"
+        assert tuned.policy == "ddp/baseline+fifo"
         assert tuned.schedule.makespan == simulate(costly, make_policy(tuned.policy)(costly)).makespan
 
     def test_a_small_space_is_tried_as_a_whole(self, instance):
@@ -180,7 +180,7 @@ class TestTune:
             return make_space(*arguments, **settings)
 
         clock = [time.monotonic()]
-        monkeypatch.setattr(allowance, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(clocks, "monotonic", lambda: clock[0])
         monkeypatch.setattr(tuner, "make_space", late)
         assert tune(instance, trials=5, time_limit=5.0).num_run == 1
 
@@ -224,7 +224,7 @@ class TestTune:
             clock[0] += 3.0
             return measure(space, choice, case)
 
-        monkeypatch.setattr(allowance, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(clocks, "monotonic", lambda: clock[0])
         monkeypatch.setattr(trials, "SECONDS_PER_PIECE", 3 / 64)
         monkeypatch.setattr(Space, "measure", slow)
         tuned = tune(instance, trials=50, time_limit=10.0, **COSTLY)

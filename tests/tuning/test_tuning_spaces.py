@@ -202,7 +202,7 @@ class TestLaunchingSpace:
         assert 25 * MIB in by_name["cap"].values
 
     def test_the_default_is_that_of_pytorch(self, space):
-        assert space.specification(space.reference) == "ddp/themis+scf"
+        assert space.specification(space.reference) == "ddp/baseline+fifo"
         assert make_policy("ddp").launching.cap == space.reference["cap"] == 25 * MIB
         assert make_policy("ddp").launching.first_cap == space.reference["first_cap"] == MIB
 
@@ -211,7 +211,7 @@ class TestLaunchingSpace:
         """Below 25 MiB in all, and with no tensor as small as 1 MiB."""
         space = make_space(iteration(sizes))
         first = tune(space.instances[0], trials=1).trials[0]
-        assert space.specification(first.choice) == "ddp/themis+scf"
+        assert space.specification(first.choice) == "ddp/baseline+fifo"
 
     @pytest.mark.parametrize(
         ("one", "other"),

@@ -241,15 +241,15 @@ def format_link(bandwidth: float) -> str:
     return format_rate(bandwidth, ".4g") if bandwidth >= 10**9 else f"{bandwidth / 10**6:.4g} MB/s"
 
 
-def format_megabytes(size: float, space: str = "") -> str:
-    """The size with four digits, in MB where it has some; without a space as it stands in names."""
+def format_megabytes(size: float) -> str:
+    """The size with four digits, in MB where it has some."""
     unit, scale = ("MB", 10**6) if 10**2 <= size < 10**10 else decimal_size_unit(size, 1.0)
-    return f"{size / scale:.4g}{space}{unit}"
+    return f"{size / scale:.4g} {unit}"
 
 
 def format_percent(fraction: float) -> str:
     """The fraction as a percentage with two decimals."""
-    return f"{100 * fraction:.2f} %"
+    return f"{100 * fraction:z.2f} %"
 
 
 def format_shares(fractions: str) -> str:

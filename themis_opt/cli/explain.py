@@ -98,7 +98,7 @@ def _print_rails(explanation: "Explanation") -> None:
     from themis_opt.cli.printing import print_table
 
     cells = [
-        (rail.dimension, rail.rail, format_megabytes(rail.bytes, " "), format_percent(rail.share))
+        (rail.dimension, rail.rail, format_megabytes(rail.bytes), format_percent(rail.share))
         for rail in explanation.rails
     ]
     if cells:

@@ -80,7 +80,7 @@ class _Commands(TyperGroup):
                 raise
             shown = io.StringIO()
             error.show(shown)
-            _tell_lines(shown.getvalue().replace("Error: ", "error: ", 1))
+            _tell_lines(shown.getvalue().replace("Error: ", "error: ", 1).replace("Value error, ", "", 1))
             code = BAD_INPUT
         if standalone:
             sys.exit(code)

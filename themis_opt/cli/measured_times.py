@@ -22,7 +22,7 @@ MEASURED_COLUMNS: "ShownColumns" = {
     "best_ns": ("best schedule", "time"),
     "policy": ("policy", "text"),
     "bound_ns": ("any algorithm", "time"),
-    "over": ("over it", "ratio"),
+    "over": ("over it", "text"),
     "won_by_order": ("won by order", "share"),
 }
 
@@ -47,7 +47,11 @@ def compare(
         print_json({"verdict": sentences, "rows": [row.row() for row in rows]})
     else:
         say_all(sentences)
-        shown = [row.row() | {"size": format_short_size(row.size), "over": row.time / row.needed} for row in rows]
+        shown = [
+            row.row()
+            | {"size": format_short_size(row.size), "over": f"{row.time / row.needed:.3f}x" if row.is_telling else "-"}
+            for row in rows
+        ]
         print_rows(f"{instance.name or 'instance'}: measured beside proven", shown, MEASURED_COLUMNS)
     if any(row.too_slow() for row in rows):
         raise typer.Exit(UNMET)

@@ -204,7 +204,8 @@ class GraphNetwork(Model):
         known = {label for link in self.links for label in _names_of(link)} | (set() if links_only else {*self.index})
         if name not in known:
             what = "a link" if links_only else "a node or link"
-            raise InputError(f"must name {what} of the network{suggestion(name, known)}", field=field, value=name)
+            near = suggestion(name, known) or f", such as '{self.links[0].label}'"
+            raise InputError(f"must name {what} of the network{near}", field=field, value=name)
 
     def _changed(self, nodes: tuple[GraphNode, ...], links: tuple[GraphLink, ...], what: str) -> "GraphNetwork":
         try:

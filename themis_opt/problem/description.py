@@ -113,7 +113,7 @@ def rail_rows(instance: Instance) -> list[dict[str, str]]:
 def _used_from(instance: Instance, dimension: int, rail: int) -> str:
     dimension_used = instance.fabric.dimensions[dimension]
     least = {math.ceil(used_from(dimension_used, phase)[rail]) for phase in _phases(instance, dimension)}
-    return " or ".join(format_megabytes(size, " ") if size else "any size" for size in sorted(least)) or "-"
+    return " or ".join(format_megabytes(size) if size else "any size" for size in sorted(least)) or "-"
 
 
 def _steps(instance: Instance, dimension: int) -> str:

@@ -19,6 +19,7 @@ from themis_opt.solving.bounds import bounds_of
 from themis_opt.solving.narrowest import too_slow
 from themis_opt.study.columns import Value
 
+TELLING = 10  # times the bound below which the best schedule is worth comparing with it
 LEAST_WON = 0.001  # share of a time below which nothing is said to be won
 
 
@@ -46,6 +47,11 @@ class Beside:
         return max(1 - self.best / min(self.time, self.today), 0.0)
 
     @property
+    def is_telling(self) -> bool:
+        """Whether the bound of any algorithm says much: small messages wait for latency, of which it knows nothing."""
+        return self.best < TELLING * self.needed
+
+    @property
     def size(self) -> int:
         """Bytes of the collective; of a step those of all tensors."""
         return sum(exchange.size for exchange in self.instance.exchanges)
@@ -66,6 +72,10 @@ class Beside:
         if slow:
             return f"{place} {taken}, less than the {format_short_time(self.needed)} that any algorithm needs: {slow}."
         won = format_percent(self.won) if self.won >= LEAST_WON else "nothing"
+        if not self.is_telling:
+            return (
+                f"{place} {taken}, the best schedule {format_short_time(self.best)}; {won} of it can be won by {means}."
+            )
         above = format_percent(self.time / self.needed - 1)
         return f"{place} {taken}, {above} above what any algorithm needs; {won} of it can be won by {means}."
 

@@ -183,7 +183,8 @@ def plan_step(
         if error.rule != "memory":
             raise
         limit = format_short_size(instance.memory or 0)
-        raise InputError("no launches fit: give more", field="--memory", value=limit) from None
+        rule = f"no launches fit beside {format_short_size(instance.parameter_bytes)} of parameters: give more"
+        raise InputError(rule, field="--memory", value=limit) from None
     schedules = {result.policy: result.schedule for result in compared.results}
     clock.charge(SEARCHED * time_limit)
     return StepPlan(_leanest(compared.best.schedule, clock), schedules.get(today), max(compared.bounds.values()))

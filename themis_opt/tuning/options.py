@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from themis_opt.base.documents import digest
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_megabytes, format_size, parse_size
+from themis_opt.base.units import format_short_size, format_size, parse_size
 from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.cost import check_clock, check_memory
 from themis_opt.problem.cost_overrides import with_costs
@@ -137,9 +137,9 @@ def _launching_space(
     return Space(
         name=instance.name or "iteration",
         instances=(instance,),
-        cases=(format_megabytes(sum(exchange.size for exchange in instance.exchanges)),),
+        cases=(format_short_size(sum(exchange.size for exchange in instance.exchanges)),),
         parameters=parameters,
-        reference={**DEFAULT, "order": "ready", "chunks": instance.chunks, "chunk_policy": "themis+scf"},
+        reference={**DEFAULT, "order": "ready", "chunks": instance.chunks, "chunk_policy": "baseline+fifo"},
         identity={"instance": instance.fingerprint, "space": _identity("iteration", parameters)},
         launching=launching,
     )

@@ -78,9 +78,7 @@ def make_workload(
     if parallelism not in PARALLELISMS:
         rule = f"unknown parallelism; use one of {', '.join(PARALLELISMS)}{suggestion(parallelism, PARALLELISMS)}"
         raise InputError(rule, field="--parallelism", value=parallelism)
-    chosen = PARALLELISMS[parallelism]
-    setup.check_only(parallelism, chosen.options)
-    iteration = chosen.make(layers, setup)
+    iteration = _iteration(layers, parallelism, setup)
     check_memory(layers, setup, parallelism, partial(_iteration, layers))
     start_up: dict[str, Any] = {} if latency == "lag" else {"latency": latency}  # documents hold what was chosen
     instance = Instance(
@@ -97,4 +95,9 @@ def make_workload(
 
 def _iteration(layers: tuple[Layer, ...], parallelism: str, setup: Setup) -> Iteration:
     setup.check_only(parallelism, PARALLELISMS[parallelism].options)
-    return PARALLELISMS[parallelism].make(layers, setup)
+    try:
+        return PARALLELISMS[parallelism].make(layers, setup)
+    except InputError as error:
+        if error.field != "--parallelism":
+            raise
+        raise InputError(error.rule, field=error.field, value=parallelism) from None  # not what it is made of
