@@ -5,6 +5,8 @@ import json
 import pytest
 from edits import ABSENT, edited
 
+from themis_opt.problem.catalog import INSTANCES
+
 NAME = "fig5.all_reduce.256MB"
 MESH = "mesh_4x4.all_reduce.1GB"
 STEP = "3d-fc_ring_sw.resnet-50"
@@ -52,6 +54,10 @@ LINES = [
     (("solve", STEP, "--lost", "each"), "must be one collective over all dimensions"),
     (("solve", MESH, "--policies", "themis+scf"), "must be one of trees"),
     (("solve", MESH, "--launch-overhead", "2us"), "is not for graphs"),
+    (("solve", "p4_m8", "--size", "1GB"), "--size = '1GB': is not for pipelines"),
+    (("solve", "p4_m8", "--lost", "each"), "--lost = 'each': is not for pipelines"),
+    (("bound", "p4_m8", "--chunks", "4"), "--chunks = 4: is not for pipelines"),
+    (("compare", "p4_m8", "--measured", "nccl.log"), "--measured = 'nccl.log': is not for pipelines"),
     (("best-known", "show", "fig"), "best-known list names all"),
     (("best-known", "lst"), "error: Invalid value for 'action': 'lst' is not one of"),
     (("best-known", "submit", "nowhere.json"), "nowhere.json: cannot be read"),
@@ -95,6 +101,12 @@ def test_fields_of_instances(invoke, save, document, place, value, said):
     path = save(edited(document, place, value))
     text = check(invoke("simulate", path), said)
     assert str(path) in text
+
+
+def test_links_of_graphs_without_a_unit_are_told(invoke, save):
+    graph = json.loads((INSTANCES / "graphs" / f"{MESH}.json").read_text(encoding="utf-8"))
+    result = invoke("bound", save(edited(graph, "network.links.0.bandwidth", 50)))
+    assert "r0c0-r0c1: 50 B/s is no network; is a unit missing ('50 GB/s')?" in result.stderr
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", "import torch", json.dumps({"hello": 1})])

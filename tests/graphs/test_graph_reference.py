@@ -6,6 +6,7 @@ from graph_samples import instance_of, network_of, random_graph, shipped
 from formulations.flow_network import CapacityGraph
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
+from themis_opt.graphs import comparison
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.climbing import climbed_schedule
 from themis_opt.graphs.comparison import compare_graph
@@ -38,6 +39,18 @@ def test_the_search_is_only_for_small_graphs_and_can_be_asked_for() -> None:
     large = CapacityGraph(17, tuple(range(17)), {(a, b % 17): 1 for a in range(17) for b in (a + 1, a + 16)})
     with pytest.raises(InputError, match="few nodes"):
         compare_graph(instance_of(network_of(large), "all_gather"), ["exact"], SMALL)
+
+
+def test_ctrl_c_keeps_what_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "best_routing", ends)
+    compared = compare_graph(torus("all_gather"), ["ring", "exact"], SMALL)
+    assert compared.interrupted
+    assert [result.policy for result in compared.results] == ["ring"]
+    with pytest.raises(KeyboardInterrupt):
+        compare_graph(torus("all_gather"), ["exact"], SMALL)
 
 
 WORK = Limits(seconds=0.5, workers=1, deterministic=True)

@@ -26,6 +26,9 @@ def bound(
 ) -> None:
     """Print every proven lower bound on the makespan, or on the time of a training iteration."""
     if pipelines.is_pipeline(source):
+        pipelines.refuse(
+            {**changes.given(), "lost": network.lost, "slow": network.slow, "output": output and str(output)}
+        )
         pipelines.bound(source, as_json=as_json)
         return
     graph = graphs.load(source, changes, network)

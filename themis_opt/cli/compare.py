@@ -54,6 +54,7 @@ def solve(
     folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
     if is_pipeline(source):
         _refuse_robust(robust)
+        pipelines.refuse({**changes.given(), "lost": network.lost, "slow": network.slow, "compare": beside})
         pipelines.compare(source, policies, search, folder, as_json=as_json)
         return
     graph = graphs.load(source, changes, network, policies)
@@ -122,6 +123,8 @@ def compare(
     algorithm; exit code 1 where they are below it, for then the network is faster than it is described.
     """
     if is_pipeline(source):
+        measured_log = str(measured[0]) if measured else None
+        pipelines.refuse({**changes.given(), "lost": network.lost, "slow": network.slow, "measured": measured_log})
         pipelines.compare(source, policies, search, output, as_json=as_json)
         return
     graph = graphs.load(source, changes, network, policies)

@@ -77,12 +77,15 @@ def load(
     path = graph_file(source)
     if path is None and not (network.lost or network.slow or _are_of_graphs(policies)):
         return None
+    from themis_opt.cli.printing import tell
     from themis_opt.graphs.conversion import as_graph
-    from themis_opt.graphs.network import load_graph
+    from themis_opt.graphs.network import graph_doubts, load_graph
 
     if path is None:
         return as_graph(options.load_instance(source, changes))
     instance = load_graph(path)
+    for doubt in graph_doubts(instance.network):
+        tell(f"warning: {source}: {doubt}")
     given = changes.given()
     size = given.pop("size", None)
     for name, value in given.items():
@@ -175,10 +178,16 @@ def plan_every_loss(
     if ignored:
         tell_note(f"what plans for losses do not hear of: {', '.join(ignored)}")
     entries, total = [], len(instance.network.links) + 1
-    with live(QUIET_SECONDS) as show_progress:
-        for entry in plan_losses(instance, folder, options.split(policies)):
-            entries.append(entry)
-            show_progress(f"without {entry['lost']}", len(entries), total)
+    interrupted = False
+    try:
+        with live(QUIET_SECONDS) as show_progress:
+            for entry in plan_losses(instance, folder, options.split(policies)):
+                entries.append(entry)
+                show_progress(f"without {entry['lost']}", len(entries), total)
+    except KeyboardInterrupt:
+        if len(entries) < 2:  # the healthy network alone says nothing of a loss
+            raise
+        interrupted = True
     losses = sorted((entry for entry in entries if entry["lost"] != HEALTHY), key=lambda entry: entry["kept"])
     if not as_json:
         say(losses_in_words(instance, entries))
@@ -193,6 +202,7 @@ def plan_every_loss(
     _print(f"{instance.name or 'graph'}: plans without one link", rows, shown, as_json=as_json)
     draw_losses(instance, [(entry["lost"], entry["kept"], 0) for entry in losses], folder / "losses.svg")
     tell_files([folder / INDEX_FILE, folder / "losses.svg"])
+    leave(0.0, None, interrupted=interrupted)
 
 
 def _in_words(entry: Mapping[str, object]) -> dict[str, str]:
@@ -239,7 +249,7 @@ def compare(
     _print_results(compared, as_json=as_json)
     if folder is not None:
         _write(folder, compared)
-    leave(compared.best.gap, search.gap)
+    leave(compared.best.gap, search.gap, interrupted=compared.interrupted)
 
 
 def _print_results(compared: "GraphComparison", *, as_json: bool) -> None:

@@ -1,6 +1,6 @@
 """Commands on pipelines of microbatches, where an instance could be."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,13 @@ def is_pipeline(source: str) -> bool:
         return source in shipped_pipelines()
     with path.open("rb") as file:
         return b'"themis-opt/pipeline' in file.read(BEGINNING)
+
+
+def refuse(given: Mapping[str, object]) -> None:
+    """Refuse options of networks, by name, where some are given. Raises InputError."""
+    for name, value in given.items():
+        if value:
+            raise InputError("is not for pipelines", field=f"--{name.replace('_', '-')}", value=value)
 
 
 def compare(

@@ -38,7 +38,7 @@ def plan(
     """Say what a training step should gather and reduce when, in which buckets, and what it gains."""
     from themis_opt.base.sources import watched_reading
     from themis_opt.cli.printing import print_json, say, tell_files
-    from themis_opt.cli.process import remaining, undisturbed
+    from themis_opt.cli.process import leave, remaining, undisturbed
     from themis_opt.cli.progress import comparison_progress, live
 
     limit = None if memory is None else _bytes(memory)
@@ -61,6 +61,7 @@ def plan(
     else:
         say(f"{planned.sentence()}.")
     tell_files(files)
+    leave(0.0, None, interrupted=planned.interrupted)
 
 
 def _read(sources: list[str]) -> "Instance":

@@ -79,11 +79,15 @@ class GraphResult:
 
 @dataclass(frozen=True, eq=False)
 class GraphComparison:
-    """The results of one instance, the fastest first, and why other policies are not among them."""
+    """The results of one instance, the fastest first, and why other policies are not among them.
+
+    `interrupted`: whether Ctrl-C ended it before all were tried.
+    """
 
     instance: GraphInstance
     results: tuple[GraphResult, ...]
     refused: Mapping[str, str]
+    interrupted: bool = False
 
     @property
     def best(self) -> GraphResult:
@@ -138,26 +142,33 @@ def compare_graph(
         if name not in known:
             rule = f"must be one of {', '.join(known)}{suggestion(name, known)}"
             raise InputError(rule, field="--policies", value=name)
-        if name in SEARCH_POLICIES:
-            continue
-        try:
-            plan = _plan(name, instance)
-        except InputError as error:
-            if policies is not None:
-                raise
-            refused[name] = error.rule
-            continue
-        schedule = in_best_chunks(plan, ENOUGH * float(bound.picoseconds))
-        validate_graph(schedule)
-        results[name] = GraphResult(name, schedule, bound)
     searches = [name for name in names if name in SEARCH_POLICIES]
     if policies is None and limits is not None:
         searches = list(SEARCH_POLICIES)
-    _search(instance, searches, results, bound, limits or Limits(), only_if_worth=policies is None)
+    interrupted = False
+    try:
+        for name in names:
+            if name in SEARCH_POLICIES:
+                continue
+            try:
+                plan = _plan(name, instance)
+            except InputError as error:
+                if policies is not None:
+                    raise
+                refused[name] = error.rule
+                continue
+            schedule = in_best_chunks(plan, ENOUGH * float(bound.picoseconds))
+            validate_graph(schedule)
+            results[name] = GraphResult(name, schedule, bound)
+        _search(instance, searches, results, bound, limits or Limits(), only_if_worth=policies is None)
+    except KeyboardInterrupt:
+        if not results:
+            raise
+        interrupted = True
     if not results:
         raise InputError("is for graphs with few nodes and chunks", field="--policies", value=", ".join(names))
     ranked = sorted(results.values(), key=lambda result: result.schedule.makespan)
-    return GraphComparison(instance, tuple(ranked), refused)
+    return GraphComparison(instance, tuple(ranked), refused, interrupted)
 
 
 def _plan(name: str, instance: GraphInstance) -> GraphPlan:

@@ -1,7 +1,7 @@
 """Networks as graphs of NPUs, switches and links, and the collective that is run on one."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property
 from math import gcd, lcm
@@ -14,11 +14,12 @@ from pydantic import Field, StrictBool, ValidationError, model_validator
 from formulations.flow_network import CapacityGraph
 from themis_opt.base.documents import schema_text
 from themis_opt.base.errors import InputError, suggestion
-from themis_opt.base.units import PICOSECONDS_PER_SECOND, BytesPerSecond, Picoseconds
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, BytesPerSecond, Picoseconds, format_bandwidth
 from themis_opt.problem.catalog import read_model
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located
 from themis_opt.problem.instance import INSTANCE_FORMAT
+from themis_opt.problem.network import SLOWEST_LINK
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.workloads.files import laid_out
 
@@ -339,6 +340,16 @@ def graph_schema() -> str:
     """The JSON Schema of instances whose networks are graphs."""
     schema = GraphInstance.model_json_schema()
     return schema_text(schema | {"required": sorted({*schema["required"], "format"})})
+
+
+def graph_doubts(network: GraphNetwork) -> Iterator[str]:
+    """What seems wrong with a network, in a sentence: of many links the first alone."""
+    for link in network.links:
+        slowest = min(link.bandwidths.values())
+        if slowest < SLOWEST_LINK:
+            name = link.label
+            yield f"{name}: {format_bandwidth(slowest)} is no network; is a unit missing ('{slowest:g} GB/s')?"
+            return
 
 
 def load_graph(path: Path) -> GraphInstance:

@@ -40,11 +40,13 @@ class StepPlan:
 
     `today`: what frameworks do by default, None where that does not fit in memory.
     `bound`: picoseconds that a step takes at least, whatever is launched when.
+    `interrupted`: whether Ctrl-C ended the search.
     """
 
     best: Schedule
     today: Schedule | None
     bound: float
+    interrupted: bool = False
 
     @property
     def instance(self) -> Instance:
@@ -187,7 +189,8 @@ def plan_step(
         raise InputError(rule, field="--memory", value=limit) from None
     schedules = {result.policy: result.schedule for result in compared.results}
     clock.charge(SEARCHED * time_limit)
-    return StepPlan(_leanest(compared.best.schedule, clock), schedules.get(today), max(compared.bounds.values()))
+    best = compared.best.schedule if compared.interrupted else _leanest(compared.best.schedule, clock)
+    return StepPlan(best, schedules.get(today), max(compared.bounds.values()), compared.interrupted)
 
 
 SEARCHED = 0.8  # share of the time for the fastest plan; the rest is for one that holds less
