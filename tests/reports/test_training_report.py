@@ -23,11 +23,19 @@ TIMES = {"blocks/baseline": 1100, "wait_free/baseline": 1320, "inductor/baseline
 
 def test_buckets_stand_beside_published_ratios():
     report = made(bucket_rows(TIMES))
-    cells = {c[0]: c[-2:] for c in report.sections[0].tables[0].rows}
-    assert cells["inductor/baseline"] == pytest.approx((1540 / 1100, 10_535 / 7852))
-    assert cells["exact"] == (pytest.approx(1080 / 1100), None)
+    cells = {c[0]: c[-3:] for c in report.sections[0].tables[0].rows}
+    assert cells["inductor/baseline"] == pytest.approx((1540 / 1100, 10_535 / 7852, 12.22 / 10.47))
+    assert cells["exact"] == (pytest.approx(1080 / 1100), None, None)
     assert "have the order of the public comparison" in report.summary[0]
     assert "have another order" in made(bucket_rows(TIMES | {"inductor/baseline": 1200})).summary[0]
+
+
+def test_tensor_parallelism_stands_beside_published_ratios():
+    times = {"blocks/baseline": 1100, "wait_free/baseline": 1155}
+    report = made([row | {"block": "tensor"} for row in bucket_rows(times)])
+    assert report.sections[0].tables[0].rows[1][-3:] == pytest.approx((1.05, 2489 / 1885, 9.09 / 6.72))
+    assert "2 policies differ by 5.00 %" in report.summary[0]
+    assert "published up to 1.32 times" in report.summary[0]
 
 
 def test_rules_stand_beside_the_best_schedule():
@@ -52,5 +60,5 @@ def test_a_published_step_lies_between_compute_and_the_pipeline_or_does_not():
 
 
 def test_rows_of_other_blocks_are_refused():
-    with pytest.raises(InputError, match="no run of an iteration in any of the blocks buckets, sizes, set-ups"):
+    with pytest.raises(InputError, match="no run of an iteration in any of the blocks buckets, tensor, sizes, set-ups"):
         made(workload_rows("elsewhere", [{}], [(1000, 100)]))
