@@ -30,6 +30,7 @@ NETWORK = Network(
 MODEL = find_model("transformer:layers=4:hidden=64:heads=4:vocabulary=100:experts=16:active=2:expert=32")
 LAYERS = MODEL.layers(16)
 TOGETHER: dict[str, Any] = {"group": 2, "experts": 8, "stages": 2, "microbatches": 2, "batch": 4}
+H100 = Network(dimensions=tuple(Dimension(kind="switch", size=n, bandwidth="50 GB/s") for n in (8, 32)))
 SETUP = Setup(network=NETWORK, timing=Rate(10**12), **TOGETHER)
 
 
@@ -118,7 +119,8 @@ def test_dispatch_crosses_nodes_first_and_combine_last() -> None:
     ("choices", "words"),
     [
         ({"experts": 5}, "--experts = 5: must be 2 or more and divide the 16 experts"),
-        ({"experts": 16, "data": 8, "stages": 4}, "--experts = 16: must divide the 8 copies"),
+        ({"experts": 16, "data": 8, "stages": 4}, "--experts = 16: must divide the 8 copies: 64 NPUs in"),
+        ({"microbatches": 1000, "batch": 1000}, "tensors, more than 10000; fewer microbatches"),
         ({"data": 4}, "--data = 4: must leave no NPU: tensor groups of 2 x 4 copies x 2 stages are 16 of 64"),
     ],
 )
@@ -140,6 +142,22 @@ def test_what_exceeds_the_memory_is_refused_with_what_would_fit() -> None:
         assert make_workload(model, model.layers(), replace(setup, **choices), parallelism="pipeline", chunks=1)
     with pytest.raises(InputError, match="no stages, tensor groups or shards"):
         make_workload(model, model.layers(), replace(setup, memory=10**8), chunks=1)
+
+
+@pytest.mark.parametrize(
+    ("choices", "advice"),
+    [
+        ({"group": 8}, ["--tensor-group 64", "--parallelism fsdp without --tensor-group"]),
+        ({"group": 64, "batch": 8}, ["--batch 1", "--parallelism fsdp --recompute without --tensor-group"]),
+    ],
+)
+def test_groups_of_shards_are_told_what_else_holds_the_model(choices: dict[str, Any], advice: list[str]) -> None:
+    layers = MODELS["llama-3-70b"].layers(2048)
+    given: dict[str, Any] = {"batch": 1, "memory": 80 * 10**9} | choices
+    setup = Setup(network=H100, timing=Rate(10**15), **given)
+    with pytest.raises(InputError) as refused:
+        make_workload(MODELS["llama-3-70b"], layers, setup, parallelism="hsdp")
+    assert [words for words in advice if words not in str(refused.value)] == []
 
 
 def test_states_are_shards_where_zero_says_so() -> None:

@@ -112,21 +112,28 @@ def _stages(layers: tuple[Layer, ...], setup: Setup) -> Iterator[MemoryUse]:
 def _what_fits(layers: Sequence[Layer], setup: Setup, parallelism: str, make: MakeIteration) -> Iterator[str]:
     """Options that make it fit, the smallest numbers of each kind."""
     powers = [2**power for power in range(1, setup.network.num_npus.bit_length())]
-    grouped, inside = parallelism if parallelism in ("pipeline", "sequence") else "hybrid", setup.network.sizes[0]
+    grouped = parallelism if parallelism in ("pipeline", "sequence", "hsdp") else "hybrid"
+    inside = setup.network.sizes[0]
+    ungrouped = " without --tensor-group" if setup.group else ""
+    again: dict[str, Any] = {"recompute": True, "group": None}
     families: list[list[tuple[str, str, dict[str, Any]]]] = [
         [(f"--zero {zero}", parallelism, {"zero": zero}) for zero in (1, 2) if zero > setup.zero],
         [(f"--stages {stages}", "pipeline", {"stages": stages}) for stages in powers],
         [(f"--tensor-group {group}", grouped, {"group": group}) for group in powers],
-        [("", "fsdp", {}), ("--recompute", "fsdp", {"recompute": True})],
+        [(ungrouped, "fsdp", {"group": None}), (f"--recompute{ungrouped}", "fsdp", again)],
     ]
+    smaller = (2**power for power in reversed(range((setup.batch - 1).bit_length())))
+    families.append([(f"--batch {batch}", parallelism, {"batch": batch}) for batch in smaller])
+    if parallelism == "hsdp":
+        families.append([("--recompute", parallelism, {"recompute": True})])
     for option, name in (("--tensor-group", "group"), ("--experts", "experts")):
-        sizes = {name: inside}
-        more = [(f"{option} {inside} --stages {s}", "pipeline", sizes | {"stages": s}) for s in powers]
-        families.append(more)
+        if getattr(setup, name) != inside:  # else the stages above have it
+            sizes = {name: inside}
+            families.append([(f"{option} {inside} --stages {s}", "pipeline", sizes | {"stages": s}) for s in powers])
     for choices in families:
         for words, kind, changes in choices:
             if _fits(layers, kind, setup, changes, make):
-                yield f"{'' if kind == parallelism else f'--parallelism {kind} '}{words}".strip()
+                yield f"{'' if kind == parallelism else f'--parallelism {kind} '}{words.strip()}".strip()
                 break
 
 

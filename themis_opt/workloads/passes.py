@@ -5,7 +5,7 @@ from typing import Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.exchanges import Tensor
-from themis_opt.problem.iteration import MAX_TASKS, ComputeTask, Iteration, Split
+from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, ComputeTask, Iteration, Split
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.setup import Setup
@@ -134,7 +134,15 @@ class Passes:
         self._tensors.append(tensor)
 
     def iteration(self, splits: tuple[Split, ...] = (), steps: int = 1, **given: Any) -> Iteration:
-        """What was collected; `given` are more fields of the iteration."""
+        """What was collected; `given` are more fields of the iteration.
+
+        Raises InputError if there are too many tensors.
+        """
+        if len(self._tensors) > MAX_TENSORS:
+            rule = (
+                f"makes {len(self._tensors)} tensors, more than {MAX_TENSORS}; fewer microbatches or steps make fewer"
+            )
+            raise InputError(rule, field="workload")
         return Iteration(tasks=tuple(self._tasks), tensors=tuple(self._tensors), splits=splits, steps=steps, **given)
 
 

@@ -150,7 +150,8 @@ def _placement(setup: Setup) -> Placement:
         field, value = ("--data", setup.data) if setup.data else ("--stages", stages)
         raise InputError(rule, field=field, value=value)
     if copies % experts:
-        raise InputError(f"must divide the {copies} copies", field="--experts", value=experts)
+        rule = f"must divide the {copies} copies: {npus} NPUs in tensor groups of {group} x {stages} stages"
+        raise InputError(rule, field="--experts", value=experts)
     inner, across, outer = (("model", group), ("experts", experts)), ("data", copies // experts), ("stages", stages)
     for axes in ((*inner, across, outer), (*inner, outer, across)):
         placement = place(network, axes, shared=setup.shared)
