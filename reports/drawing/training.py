@@ -244,8 +244,8 @@ def _experts() -> Table:
     )  # fmt: skip
     caption = (
         "Dispatch over cards of 50 GB/s: logical bandwidth counts tokens that stay on their node. Cards, experts (8 of "
-        "256) and limits of version 1 to groups are published. Free here: all experts are equally likely, version 2 has "
-        "no such limits, start-ups take no time, scales of FP8 values are left out."
+        "256) and limits of version 1 to groups are published. Free here: all experts are equally likely, version 2 "
+        "has no such limits, start-ups take no time, scales of FP8 values are left out."
     )
     return Table(columns, tuple(rows), caption)
 
