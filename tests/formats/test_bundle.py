@@ -44,6 +44,6 @@ def test_a_comparison_is_written_with_its_best_schedule(tmp_path, schedule):
     assert json.loads((tmp_path / "comparison.json").read_text()) == [result.row() for result in comparison.results]
     assert read_schedule(tmp_path / "schedule.json") == comparison.best.schedule
     summary = json.loads((tmp_path / "schedule.json").read_text())["summary"]
-    assert (summary["policy"], summary["settings"]) == (comparison.best.policy, {"seed": 3})
+    assert (summary["policy"], summary["settings"]) == (comparison.best.policy, {"seed": 3, "sizes": "equal"})
     assert summary["gap"] == pytest.approx(comparison.best.gap)
     assert max(summary["bounds_ns"].values()) * 1000 == pytest.approx(comparison.best.bound)

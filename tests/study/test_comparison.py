@@ -218,7 +218,7 @@ def test_no_solver_is_asked_for_a_bound_after_the_time_limit(figure_5, monkeypat
         return Baseline()(instance)
 
     clock = [0.0]
-    monkeypatch.setattr(allowance, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(allowance.SEARCH_CLOCK, "now", lambda: clock[0])
     assert "order_count" in compare(figure_5, ["baseline"], time_limit=5).bounds
     late = compare(figure_5, [slow], time_limit=5).bounds
     assert "head_tail" in late
