@@ -1,6 +1,7 @@
 """Measured times beside schedules and bounds: what could be won, and networks that are described too slow."""
 
 import json
+import pickle
 
 import pytest
 from reader_samples import OVERLAPPED, collective_arguments, inspector_line, kernel, nccl_table, pytorch_trace
@@ -123,9 +124,17 @@ def test_every_log_tells_kind_size_group_and_time(write, name):
     assert times[0].time == pytest.approx(2.5e9)
 
 
-def test_other_files_are_refused_by_name(write):
+def write_pickle(folder):
+    path = folder / "nccl_trace_rank_0"
+    path.write_bytes(pickle.dumps({"entries": []}))
+    return path
+
+
+def test_other_files_are_refused_by_name(write, tmp_path):
     with pytest.raises(InputError, match="must be a log of nccl-tests"):
         read_times(write("hello"))
+    with pytest.raises(InputError, match="is a pickle: write a dump of the flight recorder as JSON"):
+        read_times(write_pickle(tmp_path))
     with pytest.raises(InputError, match="must be a trace of the PyTorch profiler"):
         read_steps(write(LOGS["nccl-tests"]))
 

@@ -71,15 +71,24 @@ def _is_number(cell: str) -> bool:
 
 
 def blocks(columns: Sequence[Shown], width: int) -> Iterator[list[Shown]]:
-    """The columns in as few tables of at most some width as keep words whole, the first column in each."""
-    first, *rest = columns
-    block = [first]
-    for column in rest:
-        if len(block) > 1 and _room([*block, column]) > width:
+    """The columns in as few tables of at most some width as keep words whole, those that name a row in each."""
+    names = list(columns[: _num_names(columns, width)])
+    block = list(names)
+    for column in columns[len(names) :]:
+        if len(block) > len(names) and _room([*block, column]) > width:
             yield block
-            block = [first]
+            block = list(names)
         block.append(column)
     yield block
+
+
+def _num_names(columns: Sequence[Shown], width: int) -> int:
+    """How many columns name a row: two where rows share the first, differ in both, and leave room for any other."""
+    first, *others = columns
+    rows = list(zip(*(column.cells for column in columns[:2]), strict=True))
+    if len(others) < 2 or len(set(first.cells)) == len(rows) or len(set(rows)) < len(rows):
+        return 1
+    return 2 if all(_room([first, others[0], column]) <= width for column in others[1:]) else 1
 
 
 def _room(columns: Sequence[Shown]) -> int:

@@ -19,6 +19,7 @@ from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.phases import CollectiveKind
 
 PICOSECONDS_PER_MILLISECOND = 10**9
+PICKLE = b"\x80"  # how a pickle begins, which would run code if it were read
 
 
 class MeasuredTime(NamedTuple):
@@ -44,7 +45,12 @@ def read_times(path: Path) -> list[MeasuredTime]:
             if not times:
                 raise source.error("holds no measured time")
             return times
-    raise source.error("must be a log of nccl-tests, the NCCL Inspector, PyTorch or 'themis-opt run'", "--measured")
+    if source.data.startswith(PICKLE):
+        raise source.error("is a pickle: write a dump of the flight recorder as JSON", "--measured")
+    known = (
+        "a log of nccl-tests or the NCCL Inspector, a trace or flight recorder of PyTorch, or execution.json of 'run'"
+    )
+    raise source.error(f"must be {known}", "--measured")
 
 
 def read_steps(path: Path) -> list[MeasuredStep]:
