@@ -15,6 +15,7 @@ from typing import Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_short_size
 from themis_opt.problem.iteration import Iteration
+from themis_opt.workloads.devices import memory_of
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.microbatch_orders import most_kept, passes_by_stage
 from themis_opt.workloads.pipeline import elements_of, pipeline_stages
@@ -73,7 +74,8 @@ def check_memory(layers: Sequence[Layer], setup: Setup, parallelism: str, make: 
         f"parameters, gradients and Adam states of one NPU take {format_short_size(use.states)}, "
         f"activations {format_short_size(use.activations)} at least: {advice}"
     )
-    value = format_short_size(setup.memory) + (f" of a {setup.device}" if setup.device else "")
+    usual = setup.memory == memory_of(setup.device)
+    value = format_short_size(setup.memory) + (f" of a {setup.device}" if usual else "")
     raise InputError(rule, field="--memory", value=value)
 
 
