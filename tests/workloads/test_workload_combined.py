@@ -140,7 +140,7 @@ def test_what_exceeds_the_memory_is_refused_with_what_would_fit() -> None:
     assert [word for word in words if word not in str(refused.value)] == []
     for choices in ({"stages": 16}, {"stages": 8, "zero": 1}):
         assert make_workload(model, model.layers(), replace(setup, **choices), parallelism="pipeline", chunks=1)
-    with pytest.raises(InputError, match="'100 MB': .* no stages, tensor groups or shards"):
+    with pytest.raises(InputError, match=r"'100 MB': .* no stages, tensor groups or shards"):
         make_workload(model, model.layers(), replace(setup, memory=10**8), chunks=1)
 
 
