@@ -129,7 +129,7 @@ def _write(folder: Path, best: "PipelineResult", sentences: Sequence[str]) -> li
     paths = [folder / name for name in ("schedule.json", "torch-pipeline.csv", "schedule.svg")]
     write_schedule(paths[0], best.schedule, {"policy": best.policy, "bound_ns": row(best)["bound_ns"]})
     write_torch_csv(paths[1], best.schedule)
-    draw(paths[2], best.schedule, " ".join(sentences))
+    draw(paths[2], best.schedule, "\n".join(sentences))
     return paths
 
 
