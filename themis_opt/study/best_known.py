@@ -299,9 +299,9 @@ def beside_best_known(schedule: Schedule, sizes: str, library: Library | None = 
     if row is None:
         return None
     known = f"the best schedule known of {row.name} ({format_duration(row.makespan_ps)}, {row.date})"
-    if schedule.makespan < row.makespan_ps:
-        gain = format_percent(1 - schedule.makespan / row.makespan_ps)
-        return f"It beats {known} by {gain}: themis-opt best-known submit takes its schedule.json."
-    if schedule.makespan == row.makespan_ps:
+    ratio = schedule.makespan / row.makespan_ps
+    if abs(ratio - 1) <= PROVEN_GAP:  # what also counts as no gap to a bound
         return f"It is as fast as {known}."
-    return f"It takes {format_percent(schedule.makespan / row.makespan_ps - 1)} longer than {known}."
+    if ratio < 1:
+        return f"It beats {known} by {format_percent(1 - ratio)}: themis-opt best-known submit takes its schedule.json."
+    return f"It takes {format_percent(ratio - 1)} longer than {known}."
