@@ -166,8 +166,7 @@ def _sizes(runs: pd.DataFrame) -> tuple[tuple[Section, ...], str]:
     figure = Figure("sizes", "A step over its compute, by PyTorch's fully_shard", lines(fsdp2, x, y, "way"))
     text = (
         "2048 tokens for each GPU. Groups of hybrid sharding have 8, 64 and 128 GPUs; half as many do not hold the "
-        "larger two models. Llama 3 405B computes activations again, since its GPUs do not hold them. Where "
-        "a rule is best, the search did not come as far in its time, since other programs used the machine."
+        "larger two models. Llama 3 405B computes activations again, since its GPUs do not hold them."
     )
     sentence = f"From 256 to 16,384 GPUs the best schedule is {_gaps(best)}."
     return (
