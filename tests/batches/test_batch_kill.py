@@ -98,6 +98,7 @@ def rows_begin(process, path):
     wait_until(lambda: has_rows(path.with_name("runs.sqlite")), process)
 
 
+@pytest.mark.benchmarks
 def test_a_killed_command_takes_its_workers_along_and_goes_on(tmp_path, started):
     path = experiment(tmp_path, RUNS)
     process = started(path)

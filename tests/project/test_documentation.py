@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-LONG = {"lost_nic", "network", "running", "training"}  # tutorials that take ten seconds and more
+LONG = {"lost_nic", "network", "policy", "running", "training"}  # tutorials that take ten seconds and more
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', flags=re.MULTILINE | re.DOTALL)
 
 
