@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from fractions import Fraction
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,12 @@ def test_rows_of_the_index_are_confirmed() -> None:
     rows = check.read(LIBRARY / "index.json")["instances"]
     small = [row for row in rows if Path(LIBRARY / row["solution"]).stat().st_size < 4_000]
     assert [flaw for row in small[::25] if (flaw := check.check_row(LIBRARY, row))] == []
+
+
+def test_rows_are_those_of_the_files_as_they_are() -> None:
+    rows = check.read(LIBRARY / "index.json")["instances"]
+    changed = [row["file"] for row in rows if sha256((LIBRARY / row["file"]).read_bytes()).hexdigest() != row["sha256"]]
+    assert changed == []
 
 
 def test_no_file_of_the_library_is_without_a_row() -> None:
