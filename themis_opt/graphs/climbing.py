@@ -23,13 +23,10 @@ MOST_CLIMBED_NPUS = 32
 """NPUs up to which ways of pieces are made in a few milliseconds."""
 
 CUTS = {
-    CollectiveKind.ALL_REDUCE: ((8, 4, 0.0), (16, 4, 0.0), (8, 4, 1.0), (12, 8, 1.0)),
-    CollectiveKind.ALL_TO_ALL: ((1, 1, 0.0), (2, 1, 0.0), (4, 1, 0.0)),
+    CollectiveKind.ALL_REDUCE: ((8, 4, False), (12, 8, True)),
+    CollectiveKind.ALL_TO_ALL: ((1, 1, False), (2, 1, False), (4, 1, False)),
 }
-"""Pieces of each demand, chunks of each piece, and the share of meetings of two trees, that are tried first."""
-
-WAYS_AT_FIRST = 16
-"""Ways that are made at first, of which the shortest quarter is taken."""
+"""Pieces of each demand, chunks of each piece, and whether pieces meet as two trees, that are tried first."""
 
 TRIAL_SHARE = 0.3
 """Share of the time for trials; the best cut has the rest."""
@@ -68,7 +65,7 @@ class _Climb:
     instance: GraphInstance
     pieces_each: int
     chunks: int
-    trees: float
+    trees: bool
     seed: int
 
     def start(self) -> bool:
@@ -77,25 +74,11 @@ class _Climb:
         self.ends: list[PieceEnds] = [ends for ends, amount in demands(self.instance).items() if amount]
         self.ends = [ends for ends in self.ends for _ in range(self.pieces_each)]
         self.loads = dict.fromkeys(self.instance.network.arcs, 0.0)
-        first = {ends: self.short_ways(ends) for ends in sorted(set(self.ends), key=str)}
-        self.ways = [self.chance.choice(first[ends]) for ends in self.ends]
+        self.ways = [self.new_way(ends) for ends in self.ends]
         for way in self.ways:
             self.count(way, 1)
         self.ends_of_pieces = self.times_of_pieces() if all(self.ways) else (0, 0)
         return all(self.ways)
-
-    def short_ways(self, ends: PieceEnds) -> list[PieceWay]:
-        """Some random ways that take little on an idle network."""
-        ways = [self.new_way(ends) for _ in range(WAYS_AT_FIRST if None in ends else 1)]
-        return sorted(ways, key=self.time_of_way)[: -(-len(ways) // 4)]
-
-    def time_of_way(self, way: PieceWay) -> float:
-        """What a chunk takes over its longest chain of transfers."""
-        arrivals: list[float] = []
-        for transfer in way:
-            begin = max((arrivals[number] for number in transfer.after), default=0.0)
-            arrivals.append(begin + self.time_of(transfer.route))
-        return max(arrivals, default=0.0)
 
     @property
     def makespan(self) -> int:
@@ -137,7 +120,7 @@ class _Climb:
         }
         source, target = ends
         if source is None or target is None:
-            return tuple(random_meeting(self.instance.network, self.routes, lengths, self.chance, self.trees))
+            return tuple(random_meeting(self.instance.network, self.routes, lengths, self.chance, trees=self.trees))
         return (GraphTransfer(0, self.path(source, target, lengths), False, ()),)
 
     def path(self, source: int, target: int, lengths: PairLengths) -> Route:

@@ -188,10 +188,8 @@ def _search(
     only_if_worth: bool,
 ) -> None:
     """Add the results of searches that are for the instance, each of which has an equal part of the time left."""
-    end, enough = (
-        SEARCH_CLOCK.now() + limits.seconds,
-        float(bound.picoseconds) * (1 + (WORTH_SEARCHING if only_if_worth else 0)),
-    )
+    end = SEARCH_CLOCK.now() + limits.seconds
+    enough = float(bound.picoseconds) * (1 + (WORTH_SEARCHING if only_if_worth else 0))
     names = [name for name in names if _is_for(name, instance)]
     for place, name in enumerate(names):
         left = limits.seconds if limits.deterministic else end - SEARCH_CLOCK.now()

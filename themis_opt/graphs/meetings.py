@@ -59,16 +59,18 @@ def random_meeting(
     routes: Mapping[tuple[int, int], Route],
     lengths: PairLengths,
     chance: random.Random,
-    trees: float,
+    *,
+    trees: bool,
 ) -> list[GraphTransfer]:
     """The transfers of a piece, numbered from 0; `routes` and `lengths` of pairs of NPUs and switches that sum.
 
-    `trees`: the share of meetings of two trees.  No transfers where groups are not connected both ways.
+    `trees`: whether two trees meet, where a link has nodes around both ends.  No transfers where groups are not
+      connected both ways.
     """
     npus = network.capacities.terminals
     everything = frozenset({*npus, *(node for pair in routes for node in pair)})
     meeting = _Meeting(npus, everything, routes, lengths, chance)
-    is_pair = chance.random() < trees and meeting.divide_at_a_link(everything)
+    is_pair = trees and meeting.divide_at_a_link(everything)
     if is_pair or meeting.divide_by_matchings(everything):
         meeting.join(everything, npus)
     return meeting.transfers
