@@ -99,8 +99,3 @@ class FlowNetwork:
         """The value of a maximum flow, and the nodes that its residual network reaches from the source."""
         value = self.max_flow(capacities, source, sink)
         return MinimumCut(value, frozenset(map(int, self._solver.get_source_side_min_cut())))
-
-
-def max_flow_of(arcs: ArcCapacities, source: int, sink: int) -> int:
-    """The value of a maximum flow that is asked for once."""
-    return FlowNetwork(tuple(arcs)).max_flow(tuple(arcs.values()), source, sink)

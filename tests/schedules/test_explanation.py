@@ -3,20 +3,17 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
 from iteration_schedules import layers, scheduled, with_and_without_compute, with_compute
 from strategies import schedules
 
-import themis_opt
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.explanation import CriticalStep, critical_path, disjunctive_graph, explain
+from themis_opt.schedules.explanation import CriticalStep, critical_path, explain
 from themis_opt.schedules.plan import Chunks, Plan, TaskOf
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
@@ -224,12 +221,3 @@ def test_waits_have_the_parallelism_of_what_is_exposed(schedule: Schedule, kind:
 def test_a_wait_names_its_launch() -> None:
     first = explain(scheduled("fused/baseline")).waits[0]
     assert (first.task, first.launch, first.start) == ("layer1_forward", "rows", 40 * MICROSECOND)
-
-
-@pytest.mark.parametrize("policy", ["baseline+fifo", "themis+scf", "hourglass"])
-def test_the_longest_path_for_networkx_is_the_makespan(policy: str) -> None:
-    instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(chunks=6)
-    schedule = simulate(instance, make_policy(policy)(instance))
-    graph = disjunctive_graph(schedule)
-    assert nx.dag_longest_path_length(graph) == schedule.makespan
-    assert {kind for *_, kind in graph.edges(data="kind")} == {"release", "data", "dimension"}

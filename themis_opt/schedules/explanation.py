@@ -9,7 +9,7 @@ from launches to the task that waits for them; its longest path is the start of 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.schedules.event_loop import NEVER
 from themis_opt.schedules.period import Wait, covered
 from themis_opt.schedules.schedule import Schedule
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 SOURCE = -1  # in place of an operation: what begins there waits for nothing but its release
 
@@ -118,27 +115,6 @@ def critical_path(schedule: Schedule) -> tuple[CriticalStep, ...]:
             steps.append(_step(schedule, graph, operation, arcs[operation].kind))
         operation = arcs[operation].before if starts[operation] > begin else SOURCE
     return tuple(reversed(steps))
-
-
-def disjunctive_graph(schedule: Schedule) -> "nx.DiGraph[Any]":
-    """The graph for networkx, for other algorithms.
-
-    Nodes are operations, numbered stages first, then tasks, then results of launches, with `start` and `duration`;
-    :data:`SOURCE` stands before what waits for its release alone.  The `weight` of an edge is what must pass from the
-    start of one operation to that of the other, in picoseconds, its `kind` what is waited for: of simulated schedules
-    without compute the longest path is the makespan.
-    """
-    import networkx as nx
-
-    graph = _Graph(schedule)
-    made: nx.DiGraph[Any] = nx.DiGraph()
-    for operation in graph.in_turn():
-        duration = 0 if operation in graph.results else graph.duration[operation]
-        made.add_node(operation, start=graph.start[operation], duration=duration)
-        made.add_edge(SOURCE, operation, weight=graph.release(operation), kind=FROM_SOURCE.kind)
-        for arc in sorted(graph.arcs_into(operation), key=lambda arc: arc.passed):  # of two arcs the longer stays
-            made.add_edge(arc.before, operation, weight=arc.passed, kind=arc.kind)
-    return made
 
 
 def _step(schedule: Schedule, graph: "_Graph", operation: int, waited_for: str) -> CriticalStep:
