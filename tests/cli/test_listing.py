@@ -203,6 +203,7 @@ def test_policy_of_others_that_cannot_be_used_is_refused_in_one_line(run, policy
         ("policies", "search", "Improve the best schedule of the fast policies by annealing"),
         ("launching", "dear", "Reduce-scatter in the backward pass"),
         ("instances", "fig5.all_reduce.256MB", "16 NPUs (4x4), all_reduce of 256 MB"),
+        ("instances", "dgx1.all_gather.1GB", "8 NPUs, 0 switches, 16 links; all_gather of 1 GB"),
         ("instances", "v100-256.resnet-50", "256 NPUs (8x32), training iteration, compute 20.64 ms"),
     ],
 )

@@ -61,7 +61,7 @@ LINES = [
     (("best-known", "show", "fig"), "best-known list names all"),
     (("best-known", "lst"), "error: Invalid value for 'action': 'lst' is not one of"),
     (("best-known", "submit", "nowhere.json"), "nowhere.json: cannot be read"),
-    (("design", MESH), "no shipped design problem of that name"),
+    (("design", MESH), "no shipped design of that name"),
     (("workload", "resnet-50", "--network", MESH), "network: is a graph"),
     (("workload", "resnet-50", "--network", NAME, "--parallelism", "tensr"), "did you mean 'tensor'?"),
     (("workload", "resnet-50", "--network", NAME, "--parallelism", "sequence"), "--parallelism = 'sequence': needs"),

@@ -21,7 +21,7 @@ LISTED: Mapping[str, str] = {
     "transports": "themis_opt.runtime.links:TRANSPORTS",
     "reports": "themis_opt.reports.registry:REPORTS",
     "models": "themis_opt.workloads.models:MODELS",
-    "instances": "themis_opt.problem.catalog:shipped",
+    "instances": "themis_opt.problem.catalog:all_shipped",
     "designs": "themis_opt.designing.problem:shipped_problems",
     "pipelines": "themis_opt.problem.catalog:shipped_pipelines",
 }
@@ -76,10 +76,13 @@ def _what(names: Mapping[str, Any], name: str) -> str:
     """What an entry is: a shipped instance in short, the first line of the docstring of something else."""
     from themis_opt.base.registries import Registry
     from themis_opt.formats.readers.registry import load
+    from themis_opt.graphs.description import graph_in_short
+    from themis_opt.graphs.network import load_graph
+    from themis_opt.problem.catalog import shipped_graphs
     from themis_opt.problem.description import in_short
 
     if not isinstance(names, Registry):
-        return in_short(load(names[name]))
+        return graph_in_short(load_graph(names[name])) if name in shipped_graphs() else in_short(load(names[name]))
     try:
         entry = names.load(name)
     except InputError as error:

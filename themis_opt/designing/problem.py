@@ -288,7 +288,7 @@ def load_problem(source: str | Path) -> DesignProblem:
 
 def find_problem(source: str | Path) -> Path:
     """The file of a problem, or of a shipped one by its name. Raises InputError if there is none."""
-    return locate(source, shipped_problems, "design problem")
+    return locate(source, shipped_problems, "design")
 
 
 def problem_schema() -> str:

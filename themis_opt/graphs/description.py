@@ -11,13 +11,16 @@ MOST_LINK_ROWS = 24
 
 def graph_headline(instance: GraphInstance) -> str:
     """One line about the whole, with one more for a description."""
+    line = f"{instance.name or 'graph'}: {graph_in_short(instance)}"
+    return "\n".join(filter(None, (line, instance.description)))
+
+
+def graph_in_short(instance: GraphInstance) -> str:
+    """What it has and what is exchanged, such as ``16 NPUs, 2 switches, 32 links; all_gather of 1 GB``."""
     network = instance.network
     switches = len(network.nodes) - network.num_npus
-    line = (
-        f"{instance.name or 'graph'}: {network.num_npus} NPUs, {switches} switches, {len(network.links)} links; "
-        f"{' and '.join(f'{each.kind.value} of {format_short_size(each.size)}' for each in instance.collectives)}"
-    )
-    return "\n".join(filter(None, (line, instance.description)))
+    load = " and ".join(f"{each.kind.value} of {format_short_size(each.size)}" for each in instance.collectives)
+    return f"{network.num_npus} NPUs, {switches} switches, {len(network.links)} links; {load}"
 
 
 def graph_tables(instance: GraphInstance) -> dict[str, list[dict[str, str]]]:

@@ -129,7 +129,7 @@ def locate(source: str | Path, files: Callable[[], Mapping[str, Path]] = _named,
         raise InputError(f"cannot be read: {error.strerror}", source=str(source)) from None
     name, known = path.name.removesuffix(".json").removesuffix(".design").removesuffix(".pipeline"), files()
     if path.name != str(source) or name not in known:
-        near = suggestion(name, known)
+        near = suggestion(name, known) or f"; 'themis-opt list {what}s' names all"
         raise InputError(f"no such file, and no shipped {what} of that name{near}", source=str(source))
     return known[name]
 
