@@ -33,6 +33,14 @@ def twice(number: int) -> int:
     return 2 * number
 
 
+def halved(number: int) -> int:
+    return divided(number * number, 2 * number)
+
+
+def divided(number: int, by: int) -> int:
+    return number // by
+
+
 NUMBERS = np.arange(5)
 
 SIMULATION = """
@@ -85,6 +93,20 @@ def test_an_impatient_process_interprets_nothing() -> None:
 
 def test_the_compiled_function_has_the_result_of_the_interpreted_one() -> None:
     assert Compilable(doubled).compiled(NUMBERS) == doubled(NUMBERS)
+
+
+def test_errors_of_what_is_called_reach_the_caller_whose_machine_code_is_the_only_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    function = Compilable(halved)
+    assert function.compiled(4) == halved(4) == 2
+    with pytest.raises(ZeroDivisionError):
+        function.compiled(0)
+    (assembly,) = function.compiled.inspect_asm().values()
+    labels = [line for line in assembly.splitlines() if line.endswith(":")]
+    assert any("halved" in label for label in labels)
+    assert not any("divided" in label for label in labels)
 
 
 def cache_files(function: Compilable, folder: Path) -> set[str]:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from themis_opt.base.arrays import read_only
 from themis_opt.schedules.kernel import LOOP, Operations, start_times
 
 
@@ -149,3 +150,10 @@ def test_served_operations_obey_resources_releases_and_arcs(work: Operations) ->
             assert start[j] < 0 or start[j] >= end[i] + work.lag[i]
         for j in np.flatnonzero((work.resource == work.resource[i]) & (start >= 0)):
             assert i == j or start[i] >= end[j] or start[j] >= end[i]
+
+
+def test_the_loop_is_compiled_once_whatever_arrays_may_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = operations([0, 1], [1, 1], [(0, 1)])
+    for arrays in (work, Operations(*map(read_only, work))):
+        compiled_starts(arrays, monkeypatch)
+    assert len(LOOP.compiled.signatures) == 1

@@ -91,28 +91,73 @@ class Compilable:
     def compiled(self) -> Any:
         """The compiled function, from the cache on disk where there is one; the first use loads numba."""
         import numba
-        from numba.extending import register_jitable
 
         _stop_clock_of_compiler()
-
         for module in self.modules:
             for _, helper in getmembers(module, isfunction):
                 if helper.__module__ == module.__name__ and helper is not self.function:
-                    register_jitable(forceinline=True)(helper)
+                    _make_inlinable(helper)
         edition = sha256(b"".join(Path(str(module.__file__)).read_bytes() for module in self.modules)).hexdigest()[:16]
         # Numba finds machine code by this name alone, and not by what the function calls: after a change in one of the
         # modules the old code must not be loaded.
         of_edition = FunctionType(self.function.__code__, self.function.__globals__, self.function.__name__)
         of_edition.__qualname__ = f"{self.function.__qualname__}_{edition}"
+        options = {"nogil": self.nogil, "_nrt": False, "no_cfunc_wrapper": True}
         try:
-            compiled = numba.njit(cache=True, nogil=self.nogil, _nrt=False)(of_edition)
+            compiled = numba.njit(cache=True, **options)(of_edition)
         except RuntimeError:  # no folder to cache in is writable
-            compiled = numba.njit(nogil=self.nogil, _nrt=False)(of_edition)
+            compiled = numba.njit(**options)(of_edition)
         if not _is_cached(compiled):
             COMPILED_LOG.info(
-                "compiling to machine code, once on this machine: up to half a minute, which no time limit counts"
+                "compiling to machine code, once on this machine: ten to fifteen seconds, which no time limit counts"
             )
         return compiled
+
+
+@cache
+def _make_inlinable(helper: FunctionType) -> None:
+    """Let compiled functions call a function, which becomes a part of them."""
+    from numba.extending import register_jitable
+
+    register_jitable(forceinline=True, no_cfunc_wrapper=True, pipeline_class=_compiler_of_parts())(helper)
+
+
+@cache
+def _compiler_of_parts() -> type:
+    """A compiler that makes no machine code of a function, because its callers contain it.
+
+    Numba would optimise and translate every function beside its callers, and with it all that it calls.
+    """
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler import Compiler
+
+    class Part(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
+        """Intermediate code of a function, which is linked into that of its callers."""
+
+        @property
+        def codegen(self) -> Any:
+            return self
+
+        def set_env(self, name: str, env: Any) -> None:
+            """Machine code alone has an environment."""
+
+        def get_pointer_to_function(self, name: str) -> int:
+            self._ensure_finalized()
+            return 0
+
+        def _optimize_final_module(self) -> None:
+            """Callers are optimised as a whole."""
+
+        def _finalize_final_module(self) -> None:
+            self._finalized = True
+
+    class CompilerOfParts(Compiler):  # type: ignore[misc]
+        def define_pipelines(self) -> Any:
+            state = self.state
+            state.library = Part(state.targetctx.codegen(), state.func_id.func_qualname)
+            return super().define_pipelines()
+
+    return CompilerOfParts
 
 
 @cache

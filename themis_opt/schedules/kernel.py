@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from formulations.interruption import count_work
-from themis_opt.base.arrays import IntArray
+from themis_opt.base.arrays import IntArray, read_only
 from themis_opt.base.compiled import Compilable
 from themis_opt.schedules import event_loop
 from themis_opt.schedules.event_loop import Operations, Workspace, operations_of_run, serve_all
@@ -42,7 +42,9 @@ def start_times_of_runs(operations: Operations, runs: int) -> IntArray:
         return np.array(each, dtype=np.int64)
     count, num_resources = len(operations.num_predecessors), len(operations.enforced) // runs
     start = np.zeros((runs, count), dtype=np.int64)
-    LOOP.compiled(runs, operations, workspace(count, num_resources), start)
+    # All read-only, as some are: arrays of other types would be compiled for again.
+    alike = Operations._make(read_only(array) for array in operations)
+    LOOP.compiled(runs, alike, workspace(count, num_resources), start)
     return start
 
 

@@ -205,10 +205,9 @@ def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iteratio
         duration=of_row(np.array([task.duration for task in instance.tasks], dtype=np.int64), costs.occupancy),
         lag=of_row(0, costs.lag),
         release=of_row(0, plan.releases(instance)),
-        # Read-only, as where there are chains alone: another type would be compiled again.
-        successor_start=read_only(np.searchsorted(edges[:, 0], np.arange(iterations * count + 1))),
-        successor=read_only(np.ascontiguousarray(edges[:, 1])),
-        num_predecessors=read_only(np.bincount(edges[:, 1], minlength=iterations * count)),
+        successor_start=np.searchsorted(edges[:, 0], np.arange(iterations * count + 1)),
+        successor=np.ascontiguousarray(edges[:, 1]),
+        num_predecessors=np.bincount(edges[:, 1], minlength=iterations * count),
         major=major.ravel(),
         minor=minor.ravel(),
         time_sign=sign.ravel(),

@@ -204,10 +204,7 @@ def _served_by_key(operations: Operations, start: Schedule) -> Operations:
     """A copy that serves by `major` alone, which are the start times at first, and waits for nothing in a sequence."""
     begins = start.makespan * np.arange(start.num_iterations, dtype=np.float64)[:, None]
     major = np.concatenate([np.zeros(len(start.instance.tasks)), _start_times(start)]) + begins
-    return operations._replace(
-        resource=operations.resource.copy(),
-        duration=operations.duration.copy(),
-        lag=operations.lag.copy(),
+    return Operations._make(array.copy() for array in operations)._replace(
         major=major.ravel(),
         minor=np.zeros_like(operations.minor),
         time_sign=np.zeros_like(operations.time_sign),
