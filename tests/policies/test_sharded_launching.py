@@ -98,6 +98,8 @@ def test_gathers_leave_as_early_as_they_may_without_a_limit() -> None:
     after = left_after(LAYERS, as_early_as_fits(LAYERS, of_runs(LAYERS, ()), 10**9))
     assert after["parameters3"] == "update1"
     assert after["again1"] == "forward2"  # not before the one that is used before it
+    after = left_after(LAYERS, as_early_as_fits(LAYERS, of_runs(LAYERS, ()), 10**9, in_order=False))
+    assert (after["parameters3"], after["again1"]) == ("update3", "forward1")
 
 
 def test_gathers_that_fit_alone_leave_when_they_are_needed() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from layered_iterations import layers, scheduled
 from sharded_iterations import fastest_of_all, random_schedule, random_step, sharded
+from small_iterations import iteration, run, tensor
 
 from formulations.limits import Limits
 from themis_opt.policies.launching.common import Launching, fusible, of_runs, whole
@@ -40,6 +41,25 @@ def test_changed_buckets_are_faster_than_all_candidates() -> None:
     plans = (plan_launches(instance, c.launches, c.order, policy) for c in candidates(instance))
     best = improved(scheduled(instance, "fused"), seconds=3.0).best
     assert best.makespan < min(simulate(instance, plan).makespan for plan in plans)
+
+
+def test_launches_have_few_chunks_where_each_costs_something() -> None:
+    instance = layers(4, task=10, size=2**20, latency="occupy", chunks=16)
+    best = improved(scheduled(instance, "fused"), seconds=3.0).best
+    assert max(len(chunks.sizes) for chunks in best.plan.chunks) < 16
+    assert best.makespan < min(scheduled(instance, launching).makespan for launching in LAUNCHING)
+
+
+def test_what_others_wait_for_is_urgent() -> None:
+    """A reduce-scatter goes before gathers that are needed sooner, since an all-reduce on another dimension follows."""
+    tensors = [
+        tensor("gathered", 30, "a", "b", kind="all_gather", dimensions=["dim1"], freed_after="b"),
+        tensor("scattered", 30, "a", "c", kind="reduce_scatter", dimensions=["dim1"]),
+        tensor("reduced", 30, "a", "c", dimensions=["dim2"], after=["scattered"]),
+    ]
+    instance = iteration({"a": 1.0, "b": 1.0, "c": 1.0}, tensors, dimensions=2)
+    best = improved(run(instance, "wait_free/baseline")).best
+    assert [launch.name for launch in best.plan.launches if launch.urgent] == ["scattered"]
 
 
 def test_candidates_that_take_too_long_are_left_out() -> None:

@@ -9,7 +9,7 @@ from themis_opt.base.errors import CyclicPlan, InvalidSchedule
 from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.launching.common import Bucket, may_fuse, of_runs, runs
 from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets, temporary
-from themis_opt.policies.planning import plan_launches, planning_once
+from themis_opt.policies.planning import Policy, plan_launches, planning_once
 from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
@@ -18,6 +18,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
+from themis_opt.solving.lowering import chunk_overhead
 
 # Stages that a core simulates in a second, roughly; it fuses as many tensors, and plans a tenth of that
 SIMULATED_PER_SECOND = 40_000
@@ -48,20 +49,22 @@ class Launches:
 class Candidate(NamedTuple):
     """Launches and their order.
 
-    `buckets` is None where launches are not whole buckets; `budget` is what an NPU may hold for gathers to be launched
-    as early as that allows.
+    `chunks` are the most of a launch.  `buckets` is None where launches are not whole buckets; `budget` is what an NPU
+    may hold for gathers to be launched as early as that allows, `in_order` of their use or not.
     """
 
     launches: tuple[Launch, ...]
     order: Order
+    chunks: int
     buckets: Buckets | None = None
     budget: int = 0
+    in_order: bool = True
 
     @property
     def content(self) -> object:
         """When what is launched, and in which order where there is one."""
-        timing = tuple((e.kind, e.tensors, e.after, e.before, e.after_launches) for e in self.launches)
-        return self.order if len(self.launches) > 1 else "", timing
+        timing = tuple((e.kind, e.tensors, e.after, e.before, e.after_launches, e.urgent) for e in self.launches)
+        return self.order if len(self.launches) > 1 else "", timing, self.chunks
 
 
 class TriedCandidate(NamedTuple):
@@ -77,14 +80,17 @@ class Trials:
     def __init__(self, incumbent: Incumbent) -> None:
         self.incumbent, self.instance = incumbent, incumbent.instance
         self.starts: list[TriedCandidate] = []
-        self._chunks = planning_once(Hourglass())
+        self._chunks: dict[int, Policy] = {}
         self._planned: set[object] = set()
         self._tried: set[object] = set()
 
     def judge(self, candidate: Candidate) -> int | None:
         """Offer the schedule of a candidate, and return its iteration time; None if it is none, or takes too long."""
         self.incumbent.allowance.charge(len(self.instance.exchanges) / SIMULATED_PER_SECOND)
-        launched = fused(self.instance, candidate.launches)
+        launched = [
+            replace(exchange, max_chunks=min(exchange.max_chunks, candidate.chunks))
+            for exchange in fused(self.instance, candidate.launches)
+        ]
         seconds = self._seconds_for(launched)
         if candidate.content in self._tried or seconds > self.incumbent.left:
             return None
@@ -107,7 +113,8 @@ class Trials:
     def _simulated(self, candidate: Candidate) -> Schedule | None:
         """The schedule of a candidate; None if it is illegal, as launches of others may be, or does not fit."""
         try:
-            plan = plan_launches(self.instance, candidate.launches, candidate.order, self._chunks)
+            policy = self._chunks.setdefault(candidate.chunks, in_few_chunks(candidate.chunks))
+            plan = plan_launches(self.instance, candidate.launches, candidate.order, policy)
             schedule = simulate(self.instance, plan)
             if schedule.makespan < self.incumbent.best.makespan:
                 validate(schedule)
@@ -129,6 +136,11 @@ class Trials:
             best = faster
 
 
+def in_few_chunks(most: int) -> Policy:
+    """Hourglass with at most so many chunks of a launch."""
+    return planning_once(lambda group: Hourglass()(group.at_most(most)))
+
+
 def num_stages(exchange: Exchange) -> int:
     """Stages of an exchange in as many chunks as it may have."""
     return len(exchange.kind.rule.phases) * len(exchange.span) * exchange.chunks
@@ -144,28 +156,43 @@ def candidates(instance: Instance) -> Iterator[Candidate]:
 
     Where gathers may leave at different times, one that fits in memory comes first, and then policies, since searches
     for large models end early.  Then the smallest buckets have less and less memory, and buckets are fewer and fewer.
+    Where each chunk costs something, evenly cut buckets have fewer and fewer of them.
     """
     policies = [LAUNCHING.load(name)() for name in LAUNCHING]
-    by_policies = (Candidate(policy(instance), policy.order) for policy in policies)
+    by_policies = (Candidate(policy(instance), policy.order, instance.chunks) for policy in policies)
     most = max((len(tensors) for tensors in runs(instance)), default=0)
     powers, amounts = range(most.bit_length()), list(budgets(instance))
     if amounts[0]:
         smallest = tuple((tensor,) for run in runs(instance) for tensor in run)
-        yield with_buckets(instance, smallest, amounts[0])
+        yield with_buckets(instance, smallest, amounts[0], instance.chunks)
         yield from by_policies
-        yield from (with_buckets(instance, smallest, amount) for amount in amounts[1:])
+        yield with_buckets(instance, smallest, amounts[0], instance.chunks, in_order=False)
+        yield from (with_buckets(instance, smallest, amount, instance.chunks) for amount in amounts[1:])
         powers = powers[::-1]
-    yield from (with_buckets(instance, even_buckets(instance, 2**power), amounts[0]) for power in powers)
+    yield from (
+        with_buckets(instance, even_buckets(instance, 2**power), amounts[0], count)
+        for count in chunk_counts(instance)
+        for power in powers
+    )
     yield from by_policies
 
 
-def with_buckets(instance: Instance, buckets: Buckets, budget: int) -> Candidate:
+def chunk_counts(instance: Instance) -> list[int]:
+    """The most chunks of a launch that are tried: all, and where each costs something half of them, and so on."""
+    halvings = instance.chunks.bit_length() if chunk_overhead(instance) else 1
+    return [instance.chunks >> power for power in range(halvings)]
+
+
+def with_buckets(instance: Instance, buckets: Buckets, budget: int, chunks: int, *, in_order: bool = True) -> Candidate:
     """One launch per bucket, released by the last of its tensors; the one that is needed first is served first.
 
-    Gathers that are given up after their use leave as early as the budget of memory allows.
+    Gathers that are given up after their use leave as early as the budget of memory allows.  Launches that others wait
+    for are urgent.
     """
-    launches = as_early_as_fits(instance, of_runs(instance, buckets), budget)
-    return Candidate(launches, "layer", buckets, budget)
+    launches = as_early_as_fits(instance, of_runs(instance, buckets), budget, in_order=in_order)
+    awaited = {source for launch in launches for source in launch.after_launches}
+    launches = tuple(replace(e, urgent=e.urgent or number in awaited) for number, e in enumerate(launches))
+    return Candidate(launches, "layer", chunks, buckets, budget, in_order)
 
 
 def even_buckets(instance: Instance, count: int) -> Buckets:
@@ -191,11 +218,16 @@ def legal_parts(instance: Instance, bucket: Bucket) -> Buckets:
 def neighbours(instance: Instance, candidate: Candidate) -> Iterator[Candidate]:
     """Candidates with two neighbouring buckets merged, one tensor shifted, or one bucket halved.
 
-    Buckets stay parts of runs.  Or with more or less memory for gathers, or in the end one gather earlier or later.
+    Buckets stay parts of runs.  Or with twice or half as many chunks, with gathers in order of their use or not, with
+    more or less memory for them, or in the end with one gather earlier or later.
     """
+    buckets, chunks, in_order = candidate.buckets or (), candidate.chunks, candidate.in_order
+    counts = chunk_counts(instance)
+    for count in counts[max(counts.index(chunks) - 1, 0) : counts.index(chunks) + 2]:
+        yield candidate._replace(chunks=count)
+    yield with_buckets(instance, buckets, candidate.budget, chunks, in_order=not in_order)
     for budget in budgets(instance, near=candidate.budget):
-        yield with_buckets(instance, candidate.buckets or (), budget)
-    buckets = candidate.buckets or ()
+        yield with_buckets(instance, buckets, budget, chunks, in_order=in_order)
     groups = {tensor: number for number, tensors in enumerate(runs(instance)) for tensor in tensors}
     for place, bucket in enumerate(buckets):
         following = buckets[place + 1] if place + 1 < len(buckets) else ()
@@ -203,7 +235,7 @@ def neighbours(instance: Instance, candidate: Candidate) -> Iterator[Candidate]:
         for parts in _changes(bucket, following if joined else ()):
             changed = (*buckets[:place], *parts, *buckets[place + 1 + joined :])
             if all(may_fuse(instance, part) for part in parts):
-                yield with_buckets(instance, changed, candidate.budget)
+                yield with_buckets(instance, changed, candidate.budget, chunks, in_order=in_order)
     for number in temporary(instance, candidate.launches):
         for after in moved(instance, candidate.launches[number]):
             launches = list(candidate.launches)

@@ -13,14 +13,17 @@ from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.plan import Launch, TaskOf
 
 
-def as_early_as_fits(instance: Instance, launches: Sequence[Launch], budget: int) -> tuple[Launch, ...]:
+def as_early_as_fits(
+    instance: Instance, launches: Sequence[Launch], budget: int, *, in_order: bool = True
+) -> tuple[Launch, ...]:
     """Gathers that are given up after their use, launched as early as what they hold together stays below a budget.
 
-    In the order of their use, each takes what room is left to it, and none leaves before the one used before it.
+    In the order of their use, each takes what room is left to it.
     Memory is counted by tasks, round and round: a gather is held in every task from its launch to the last of its uses.
     A gather that does not fit is launched when it is needed.
 
     `budget`: bytes that an NPU holds at most, with all the rest (:func:`held_besides`).
+    `in_order`: whether none leaves before the one used before it.
     """
     moved, held, before = list(launches), held_besides(instance).copy(), -1
     uses = sorted((_need(instance, launches[number]), number) for number in temporary(instance, launches))
@@ -28,7 +31,7 @@ def as_early_as_fits(instance: Instance, launches: Sequence[Launch], budget: int
         held[_tasks(instance, need, _freed(instance, launches[number]))] += _size(instance, launches[number])
     for need, number in uses:
         launch, size = launches[number], _size(instance, launches[number])
-        earliest = max(before, _moment(instance, launch.after) + 1)
+        earliest = max(before if in_order else -1, _moment(instance, launch.after) + 1)
         room = held[np.arange(need - 1, earliest - 1, -1) % len(held)] + size <= budget
         begin = need - int(np.argmin(np.append(room, False)))
         held[_tasks(instance, begin, need)] += size
