@@ -3,6 +3,7 @@
 The environment variable ``THEMIS_OPT_SCREENSHOTS`` names a folder that keeps pictures of all reports.
 """
 
+import json
 import os
 import re
 import shutil
@@ -13,9 +14,18 @@ from pathlib import Path
 import pytest
 from background import PATIENCE
 from matplotlib.image import imread
+from pipeline_samples import pipeline
 from report_rows import SAMPLED, draw, sample, write_rows
 
 import themis_opt
+from themis_opt.formats.gantt import gantt, save_figure
+from themis_opt.formats.graph_pictures import draw_network
+from themis_opt.graphs.network import load_graph
+from themis_opt.pipelines.picture import draw as draw_pipeline
+from themis_opt.pipelines.policies import gpipe
+from themis_opt.pipelines.schedule import simulate
+from themis_opt.problem.catalog import shipped_graphs
+from themis_opt.reports.rendering.charts import save
 from themis_opt.reports.rendering.page import HTML, write_report
 from themis_opt.reports.rows import read_rows
 from themis_opt.reports.solution import write_page
@@ -245,3 +255,52 @@ def test_the_wheel_zooms_a_schedule(solved, profile, tmp_path):
         setTimeout(() => {{ document.documentElement.dataset.zoomed = shape() !== before; }}, 500);
     """
     assert 'data-zoomed="true"' in after(page, profile, script)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """A picture of each kind that commands write: their files."""
+    folder = tmp_path_factory.mktemp("drawn")
+    instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(chunks=16)
+    iteration = themis_opt.load("2d-sw_sw.gnmt")
+    save_figure(gantt(compare(instance, ["themis+scf"]).best.schedule), folder / "schedule.svg")
+    save_figure(gantt(compare(iteration, ["ddp/baseline+fifo"]).best.schedule), folder / "plan.svg")
+    steps = pipeline(stages=4, microbatches=8)
+    draw_pipeline(folder / "pipeline.svg", simulate(steps, gpipe(steps)), "An iteration.")
+    draw_network(load_graph(shipped_graphs()["dgx1.all_gather.1GB"]).network, folder / "network.svg")
+    save(
+        draw("scaling", read_rows(write_rows(folder / "rows.csv", sample("scaling"))).to_frame()).figures[0].chart,
+        folder / "chart.svg",
+    )
+    files = sorted(folder.glob("*.svg"))
+    for path in files:
+        before, _, after = path.read_text(encoding="utf-8").rpartition("</svg>")
+        path.write_text(before + MEASURE + after, encoding="utf-8")
+    return files
+
+
+MEASURE = """<script>
+const root = document.documentElement;
+const shown = [root.getBoundingClientRect().width, root.scrollWidth, getComputedStyle(root).filter !== "none"];
+parent.postMessage(shown, "*");
+</script></svg>"""
+NOTE = """<script>
+const shown = [];
+addEventListener("message", event => {
+  shown.push(event.data);
+  document.documentElement.dataset.shown = JSON.stringify(shown);
+});
+</script>"""
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_pictures_are_as_wide_as_the_window_at_most_and_dark_on_dark_pages(drawn, profile, theme):
+    widths = (420, 1280)
+    frames = [f'<iframe src="{path.name}" width={width} height=600></iframe>' for path in drawn for width in widths]
+    page = drawn[0].with_name("frames.html")
+    page.write_text(f'<html><meta name="color-scheme" content="light dark">{NOTE}{"".join(frames)}')
+    shown = re.search(r'data-shown="([^"]*)"', browse(page, profile, "--dump-dom", THEMES[theme]).stdout)
+    measured = json.loads(shown[1])
+    assert len(measured) == len(drawn) * len(widths) == 10
+    assert sum(width <= scrolled <= 420 for width, scrolled, _ in measured) == len(drawn)
+    assert {dark for _, _, dark in measured} == {theme == "dark"}

@@ -31,6 +31,7 @@ from themis_opt.formats.palette import (
     lightened,
     plain_text,
 )
+from themis_opt.formats.screens import fit_screens
 from themis_opt.formats.tables import phase_title
 from themis_opt.formats.timeline import Timeline, pictured
 from themis_opt.problem.exchanges import Parallelism
@@ -145,7 +146,8 @@ def save_figure(figure: Figure, path: Path) -> None:
             if suffix != ".pgf":
                 raise
             raise InputError("PGF needs LaTeX, which is not installed", field="path", value=str(path)) from None
-    write_atomically(path, content.getvalue())
+    written = content.getvalue()
+    write_atomically(path, fit_screens(written.decode()) if suffix == ".svg" else written)
 
 
 def _draw_timeline(axes: Axes, timeline: Timeline, scale: int) -> None:

@@ -21,6 +21,7 @@ from themis_opt.base.docstrings import with_docstrings
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.formats.palette import INK, LINE, QUIET
+from themis_opt.formats.screens import fit_screens
 from themis_opt.reports.rendering.svg import compact
 from themis_opt.reports.rendering.tables import UNITS_OF_NANOSECONDS, cell
 
@@ -457,7 +458,8 @@ def save(chart: Chart, path: Path, title: str = "", mark: str = "") -> None:
     spec = specification(chart) | {"config": CONFIG, "title": title.splitlines()}
     match path.suffix.lower():
         case ".svg":
-            write_atomically(path, f"{compact(vl_convert.vegalite_to_svg(spec), CONFIG['font'])}{mark}")
+            picture = compact(vl_convert.vegalite_to_svg(spec), CONFIG["font"])
+            write_atomically(path, f"{fit_screens(picture)}{mark}")
         case ".png":
             write_atomically(path, vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
         case _:
