@@ -146,7 +146,7 @@ def run_wave(incumbent: Incumbent, tasks: list[Task], most_work: float) -> float
 def free_counts(best: Schedule) -> list[int]:
     """Chunks per collective from which annealings of free sizes start: some around the best where they are costly."""
     limit, overhead = max(exchange.chunks for exchange in best.instance.exchanges), chunk_overhead(best.instance)
-    if overhead == 0 or overhead < COSTLY * best.makespan:
+    if overhead < COSTLY * best.makespan:
         return [min(limit, COARSE_CHUNKS)]
     chunks = max(len(launch.sizes) for launch in best.plan.chunks)
     return sorted({min(-(-chunks * share // 6), limit) for share in (4, 6, 9, 12)})
