@@ -160,7 +160,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "exchange of phases": Mechanism(shares(exchange=0.0), sizes="equal"),
     "several changes in a step": Mechanism(shares(again=0.0)),
     "moves of sizes": Mechanism(shares(exchange=0.0), sizes="free"),
-    "merging of chunks": Mechanism(shares(merge=0.0), sizes="free"),
     "moves of launches": Mechanism(shares(large=0.0), ITERATIONS),
     "gathers as scatters backwards": Mechanism(replaced("anneal.mirrored", lambda _: None), sizes="free"),
     "interval loads": Mechanism(oracles_without("LoadsOracle"), step=REFUTES_COUNTS),

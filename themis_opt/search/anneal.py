@@ -44,7 +44,7 @@ class Anneal:
 
     Where chunk sizes stay, every thread of a wave anneals the incumbent with a different seed.  Where they are free,
     every thread starts from equal chunks, whose number differs from one start to the next, and anneals orders and
-    sizes together; a chunk that hurts ends with no bytes.  A linear programme makes the sizes exact in the end.
+    sizes together; a chunk that hurts may end with no bytes.  A linear programme makes the sizes exact in the end.
 
     `hot`: temperature at the start of an annealing of given sizes, as a fraction of the makespan.
     `patience`: waves without gain after which the step ends.

@@ -51,8 +51,7 @@ class Annealing:
     `start`: where to begin; where there is compute, :func:`can_anneal` says whether it can.
     `seed`: equal seeds and calls of :meth:`run` give equal results.
     `moves`: how often a step changes what.
-    `resizes`: whether a step may also move bytes from one chunk to another: all of them, where a chunk costs more than
-      it is good for.  Not where there is compute.
+    `resizes`: whether a step may also move bytes from one chunk to another.  Not where there is compute.
     """
 
     def __init__(

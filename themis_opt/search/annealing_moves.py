@@ -67,7 +67,7 @@ def move_launch(problem: Problem, state: State, chunk: int) -> int:
 
 
 def move_bytes(problem: Problem, state: State, chunk: int, num_touched: int) -> int:
-    """Move a part of the bytes of a chunk to another one of its launch, small parts more often, or all of them.
+    """Move a part of the bytes of a chunk to another one of its launch, small parts more often.
 
     Parts are whole multiples, for rounding at the end would cost what the last steps gained.  Returns how many chunks
     are touched.
@@ -76,9 +76,7 @@ def move_bytes(problem: Problem, state: State, chunk: int, num_touched: int) -> 
     if other == chunk or problem.launch[other] != problem.launch[chunk]:
         return 0
     unit = problem.granule[problem.launch[chunk]]
-    part = state.candidate.size[chunk]
-    if np.random.random() >= problem.moves.merge:
-        part = ceil(part * np.random.random() ** 3 / unit) * unit
+    part = ceil(state.candidate.size[chunk] * np.random.random() ** 3 / unit) * unit
     if part > state.candidate.size[chunk]:
         return 0
     state.candidate.size[chunk] -= part

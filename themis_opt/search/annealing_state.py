@@ -19,13 +19,11 @@ class MoveParams(NamedTuple):
       repeated, all stages of a launch are moved.
     `exchange`: share of the other changes in which two chunks exchange a phase, its path and its places.  One half of
       the rest are of paths, and one half of priorities.  Where sizes are free, as many move bytes before all that.
-    `merge`: share of moves of bytes that take all of a chunk, so that it is gone; it may come back.
     """
 
     again: float = 0.25
     large: float = 0.6
     exchange: float = 0.3
-    merge: float = 0.1
 
 
 USUAL_MOVES = MoveParams()
