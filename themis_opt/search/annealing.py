@@ -40,10 +40,9 @@ is_ready = FirstUse(_compile).is_over  # whether the search can begin within som
 class Annealing:
     """A search that starts from a schedule and keeps its chunk sizes, unless it `resizes`.
 
-    A step changes the paths or the priorities of one or two chunks, or takes a phase of one out and puts it back along
-    the fastest path between all others, and simulates; a dimension always serves the waiting stage of the smallest
-    priority, and the start times of an accepted plan are its priorities from then on.  A step takes O(n (D + log n))
-    time for n stages on D dimensions, and O(2**D D log n) more where a phase is put back.
+    A step changes the paths or the priorities of one or two chunks and simulates; a dimension always serves the waiting
+    stage of the smallest priority, and the start times of an accepted plan are its priorities from then on.  A step
+    takes O(n (D + log n)) time for n stages on D dimensions.
 
     Where there is compute, a step may also move a whole launch, launches stay what they are, and as many iterations are
     simulated as the first schedule has: all are alike, and their priorities an iteration apart.
@@ -174,7 +173,6 @@ def _state(start: Schedule, operations: Operations, problem: Problem) -> State:
     count, num_resources = len(operations.resource), len(operations.enforced)
     load, first = np.zeros(num_resources, dtype=np.int64), slice(count // start.num_iterations)
     np.add.at(load, operations.resource[first], operations.duration[first])
-    num_sets = 2 ** int(problem.num_dimensions.max())
     return State(
         candidate=ChunkLayout(path, key, sizes),
         current=ChunkLayout(path.copy(), key.copy(), sizes.copy()),
@@ -189,13 +187,6 @@ def _state(start: Schedule, operations: Operations, problem: Problem) -> State:
         tail=np.zeros(count, dtype=np.int64),
         remaining=np.zeros(num_resources, dtype=np.int64),
         arriving=np.zeros((num_resources, 2), dtype=np.int64),
-        order=np.argsort(_start_times(start)) if start.num_iterations == 1 else np.zeros(0, dtype=np.int64),
-        laid_out=np.zeros(1, dtype=np.bool_),
-        stage=np.zeros(count, dtype=np.int64),
-        place=np.zeros(num_resources + 2, dtype=np.int64),
-        arrival=np.zeros(num_sets, dtype=np.int64),
-        moment=np.zeros(num_sets, dtype=np.int64),
-        came_by=np.zeros(num_sets, dtype=np.int64),
     )
 
 

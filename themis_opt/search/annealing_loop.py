@@ -152,7 +152,6 @@ def measure_tails(problem: Problem, state: State, chunk: int) -> None:
 
 def keep(problem: Problem, state: State, num_touched: int) -> None:
     """Make the candidate the current plan, and the best one if it is; its priorities become its start times."""
-    state.laid_out[0] = False
     for i in range(num_touched):
         copy_chunk(problem, state.candidate, state.current, state.touched[i])
     if problem.iterations == 1:

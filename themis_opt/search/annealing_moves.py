@@ -1,14 +1,4 @@
-"""What one step of :mod:`themis_opt.search.annealing` changes: paths, priorities, sizes, launches.  Always compiled.
-
-Where a phase of a chunk is put back, it is taken out of the current plan, whose other stages stay where they are, and
-passes anew along the path on which its result is there first: a shortest path over the sets of visited dimensions,
-which say how long each stage is, where to arrive earlier is never worse.  Most bytes are sent in the first stage of a
-scatter and in the last one of a gather, so that these are what loads the dimensions: they stay, or are those of another
-chunk.
-
-R. Ruiz, T. Stützle, *A Simple and Effective Iterated Greedy Algorithm for the Permutation Flowshop Scheduling Problem*,
-European Journal of Operational Research 177 (2007), for taking jobs out and putting them back.
-"""
+"""What one step of :mod:`themis_opt.search.annealing` changes: paths, priorities, sizes, launches.  Always compiled."""
 
 from math import ceil
 
@@ -16,23 +6,19 @@ import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.schedules.event_loop import NEVER
-from themis_opt.search.annealing_state import Problem, State, duration_of
+from themis_opt.search.annealing_state import Problem, State
 
 
 def change_one(problem: Problem, state: State, num_touched: int) -> int:
     """Change a path, priorities or the size of a random chunk; returns the number of chunks touched so far."""
     chunk = np.random.randint(len(problem.first_stage))
     # Not for one makespan alone: there each stage counts more than the order of launches.
-    if num_touched == 0 and problem.iterations > 1 and np.random.random() < problem.moves.large:
+    if num_touched == 0 and problem.iterations > 1 and np.random.random() < problem.moves.launch:
         return move_launch(problem, state, chunk)
     if problem.resizes and np.random.random() < problem.moves.exchange:
         return num_touched + move_bytes(problem, state, chunk, num_touched)
     phase = np.random.randint(1 if problem.retraces[chunk] else problem.num_phases[chunk])
     state.touched[num_touched] = chunk
-    is_known = num_touched == 0 and state.known[0] != NEVER
-    if is_known and not problem.pinned[chunk] and np.random.random() < problem.moves.large:
-        insert(problem, state, chunk, phase)
-        return 1
     if np.random.random() < problem.moves.exchange:
         return num_touched + exchange(problem, state, chunk, phase, num_touched)
     if np.random.random() < 0.5:
@@ -185,119 +171,3 @@ def matters(problem: Problem, state: State, chunk: int, phase: int, local: int, 
             if max(ready, key) <= moment <= begin or (begin <= moment <= key and state.known_ready[other] <= begin):
                 return True
     return False
-
-
-def insert(problem: Problem, state: State, chunk: int, phase: int) -> None:
-    """Put a phase of a chunk back into the current plan, O(n + 2**D D log n) for n stages on D dimensions.
-
-    Its stages wait until a dimension is idle for long enough or, as often, put those off that follow.
-    """
-    size = problem.num_dimensions[chunk]
-    first = problem.first_stage[chunk] + phase * size
-    head = stays_or_follows(problem, state, chunk, first)
-    tail = stays_or_follows(problem, state, chunk, first + size - 1)
-    waits = np.random.random() < 0.5
-    lay_out(state)
-    visited = shortest_paths(problem, state, chunk, phase, head, tail, waits)
-    for stage in range(first + size - 1, first - 1, -1):
-        local = state.came_by[visited]
-        state.candidate.path[stage] = local
-        state.candidate.key[first + local] = state.moment[visited] - 1  # before what begins then
-        visited ^= 1 << local
-
-
-def shortest_paths(
-    problem: Problem, state: State, chunk: int, phase: int, head_stage: int, tail_stage: int, waits: bool
-) -> int:
-    """Fill in when and how a chunk may have visited each set of dimensions; returns the set of all.
-
-    `head_stage` has the dimension that is the first of a first phase, `tail_stage` that which is the last of a last
-    one.  Where the chunk `waits`, stages begin in gaps that are long enough.
-    """
-    size, launch = problem.num_dimensions[chunk], problem.launch[chunk]
-    first, last = problem.first_stage[chunk] + phase * size, problem.first_stage[chunk] + (phase + 1) * size - 1
-    head, tail, begin = -1, -1, 0
-    if phase == 0:
-        head, begin = state.current.path[head_stage], state.known[head_stage]
-    if phase == problem.num_phases[chunk] - 1:
-        tail = state.current.path[tail_stage]
-    if head == tail and size > 1:
-        tail = -1
-    full: int = (1 << size) - 1
-    for visited in range(1, full + 1):
-        state.arrival[visited] = NEVER
-    state.arrival[0] = state.known_ready[first]
-    for visited in range(full):
-        ready = state.arrival[visited]
-        for local in range(size):
-            after = visited | 1 << local
-            ends_otherwise = local == tail and after != full
-            if ready == NEVER or after == visited or ends_otherwise or (visited == 0 and head not in (-1, local)):
-                continue
-            duration = duration_of(problem, chunk, phase, visited, local, state.candidate.size[chunk])
-            if visited == 0 and head >= 0:
-                moment = max(ready, begin)
-            else:
-                gap, resource = duration if waits else 0, problem.resource[launch, phase, local]
-                moment = idle_from(state, resource, ready, gap, first, last)
-            arrival = moment + duration + problem.lag[launch, phase, local]
-            if arrival < state.arrival[after]:
-                state.arrival[after], state.moment[after], state.came_by[after] = arrival, moment, local
-    return full
-
-
-def stays_or_follows(problem: Problem, state: State, chunk: int, stage: int) -> int:
-    """A stage of a chunk, or that of another one of its launch at the same place."""
-    if np.random.random() < 0.5:
-        other = np.random.randint(len(problem.first_stage))
-        if problem.launch[other] == problem.launch[chunk]:
-            stage += problem.first_stage[other] - problem.first_stage[chunk]
-    return stage
-
-
-def lay_out(state: State) -> None:
-    """Note all stages of the current plan by resource and time, if they are not noted."""
-    if state.laid_out[0]:
-        return
-    state.laid_out[0] = True
-    known, resource, order, place = state.known, state.operations.resource, state.order, state.place
-    for k in range(1, len(order)):  # by insertion, since few have changed their places
-        i, place_of_i = order[k], k
-        while place_of_i > 0 and known[order[place_of_i - 1]] > known[i]:
-            order[place_of_i] = order[place_of_i - 1]
-            place_of_i -= 1
-        order[place_of_i] = i
-    for r in range(len(place)):
-        place[r] = 0
-    for i in order:
-        place[resource[i] + 2] += 1
-    for r in range(2, len(place)):
-        place[r] += place[r - 1]
-    for i in order:  # a place moves on to where the next resource begins, which is why counts stand two behind
-        state.stage[place[resource[i] + 1]] = i
-        place[resource[i] + 1] += 1
-
-
-def idle_from(state: State, resource: int, ready: int, length: int, first: int, last: int) -> int:
-    """The first moment from `ready` on at which a resource is idle for some time, in picoseconds.
-
-    Where no time is asked for it is when a stage ends: those after it are put off.  Stages `first` to `last`, a phase,
-    are as good as gone.
-    """
-    known, duration = state.known, state.operations.duration
-    low, past = state.place[resource], state.place[resource + 1]
-    high = past
-    while low < high:
-        middle = (low + high) // 2
-        if known[state.stage[middle]] + duration[state.stage[middle]] > ready:
-            high = middle
-        else:
-            low = middle + 1
-    moment: int = ready
-    for k in range(low, past):
-        stage = state.stage[k]
-        if not first <= stage <= last:
-            if known[stage] - moment >= length:
-                return moment
-            moment = max(moment, known[stage] + duration[stage])
-    return moment

@@ -15,14 +15,13 @@ class MoveParams(NamedTuple):
     """How often a step changes what; a named tuple, because compiled code takes no dataclass.
 
     `again`: chance of one more change in the same step.
-    `large`: share of steps that begin with a large change: a phase of a chunk is put back or, where iterations are
-      repeated, all stages of a launch are moved.
+    `launch`: share of steps in which all stages of a launch are moved, where iterations are repeated.
     `exchange`: share of the other changes in which two chunks exchange a phase, its path and its places.  One half of
       the rest are of paths, and one half of priorities.  Where sizes are free, as many move bytes before all that.
     """
 
     again: float = 0.25
-    large: float = 0.6
+    launch: float = 0.6
     exchange: float = 0.3
 
 
@@ -104,12 +103,6 @@ class State(NamedTuple):
     `remaining`, shape (resources,): what the candidate has still to serve.
     `arriving`, shape (resources, 2): where the operations on their way to each resource are among the arrivals, the
       first and after the last.
-    `order`, shape (operations,): the stages of the current plan, the earliest first, when a phase was last put back.
-    `laid_out`, shape (1,): whether the following are those of the current plan.
-    `stage`, shape (operations,): the stages by resource and time.
-    `place`, shape (resources + 2,): where those of each resource begin in `stage`, and then how many there are in all.
-    `arrival`, `moment`, `came_by`, shape (2**dimensions,): when the chunk may have visited each set of dimensions, when
-      the last stage of them began, and its dimension.
     """
 
     candidate: ChunkLayout
@@ -125,13 +118,6 @@ class State(NamedTuple):
     tail: IntArray
     remaining: IntArray
     arriving: IntArray
-    order: IntArray
-    laid_out: BoolArray
-    stage: IntArray
-    place: IntArray
-    arrival: IntArray
-    moment: IntArray
-    came_by: IntArray
 
 
 def duration_of(problem: Problem, chunk: int, phase: int, visited: int, local: int, size: float) -> int:
