@@ -10,6 +10,7 @@ from themis_opt.graphs import comparison
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.climbing import climbed_schedule
 from themis_opt.graphs.comparison import compare_graph
+from themis_opt.graphs.mixing import mixed_schedule
 from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.rarest import rarest_plan
 from themis_opt.graphs.simulation import simulate_graph
@@ -106,3 +107,24 @@ def test_switches_that_sum_and_copy_meet_as_well() -> None:
     validate_graph(schedule)
     switches = {instance.network.index[f"box{box}.nvswitch"] for box in range(2)}
     assert any(transfer.route[-1] in switches for transfer in schedule.plan.transfers)
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
+@pytest.mark.parametrize("seed", range(2))
+def test_mixtures_are_legal_and_never_below_a_bound(seed: int, kind: str) -> None:
+    graph = random_graph(seed, symmetric=True, switches=seed % 2, most=6)
+    instance = instance_of(network_of(graph, latency="1 us"), kind, "64 KB")
+    schedule = mixed_schedule(instance, WORK, 0.0)
+    assert schedule is not None
+    validate_graph(schedule)
+    assert schedule.makespan >= best_bound(instance).picoseconds
+    again = mixed_schedule(instance, WORK, 0.0)
+    assert again is not None
+    assert again.makespan == schedule.makespan
+
+
+def test_a_mixture_of_small_sums_on_uneven_boxes_is_near_the_bound() -> None:
+    instance = shipped("boxes_5_3", size="64 KiB")
+    schedule = mixed_schedule(instance, WORK.within(1.5), 1.04 * float(best_bound(instance).picoseconds))
+    assert schedule is not None
+    assert schedule.makespan <= 1.06 * best_bound(instance).picoseconds

@@ -13,7 +13,7 @@ from formulations.edge_splitting import Route
 from formulations.limits import Limits
 from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.graphs.meetings import PairLengths, nearest, random_meeting
+from themis_opt.graphs.meetings import PairLengths, PieceEnds, PieceWay, nearest, random_meeting
 from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, demands, divide, routes_between
 from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
@@ -33,9 +33,6 @@ TRIAL_SHARE = 0.3
 
 STEPS_PER_SECOND = 100
 """Steps that count as a second of work where limits are deterministic."""
-
-PieceEnds = tuple[int | None, int | None]
-PieceWay = tuple[GraphTransfer, ...]
 
 
 def is_for_climbs(instance: GraphInstance) -> bool:

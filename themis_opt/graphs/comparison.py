@@ -16,6 +16,7 @@ from themis_opt.base.units import format_duration, format_percent, format_rate, 
 from themis_opt.graphs.bounds import GraphBound, best_bound, throughput
 from themis_opt.graphs.climbing import climbed_schedule, is_for_climbs
 from themis_opt.graphs.conversion import as_graph
+from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import GraphPlan, merged_plan
 from themis_opt.graphs.rarest import is_for_rarest, rarest_schedule
@@ -40,7 +41,7 @@ GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = MappingProx
 )
 """The plans that are compared, trees first."""
 
-SEARCH_POLICIES = ("rarest", "climb", "exact")
+SEARCH_POLICIES = ("rarest", "mix", "climb", "exact")
 """Searches for small graphs and messages, which follow the plans."""
 
 WORTH_SEARCHING = 0.01
@@ -207,7 +208,7 @@ def _is_for(name: str, instance: GraphInstance) -> bool:
     """Whether a search is for the kinds and the size of an instance."""
     if len(instance.collectives) > 1:
         return False
-    return {"rarest": is_for_rarest, "climb": is_for_climbs, "exact": takes}[name](instance)
+    return {"rarest": is_for_rarest, "mix": is_for_mixing, "climb": is_for_climbs, "exact": takes}[name](instance)
 
 
 def _searched(
@@ -215,7 +216,8 @@ def _searched(
 ) -> GraphResult | None:
     """The result of one search; none if there is none, or the exact one finds nothing faster."""
     if name != "exact":
-        schedule = {"rarest": rarest_schedule, "climb": climbed_schedule}[name](instance, limits, enough)
+        searches = {"rarest": rarest_schedule, "mix": mixed_schedule, "climb": climbed_schedule}
+        schedule = searches[name](instance, limits, enough)
         return None if schedule is None else GraphResult(name, schedule, bound)
     reference = best_routing(instance, limits, math.ceil(bound.picoseconds), upper)
     if reference is None:

@@ -22,6 +22,8 @@ from themis_opt.graphs.plan import GraphTransfer
 NodeGroup = frozenset[int]
 GroupHalves = dict[NodeGroup, tuple[NodeGroup, NodeGroup]]
 PairLengths = Mapping[tuple[int, int], float]
+PieceEnds = tuple[int | None, int | None]
+PieceWay = tuple[GraphTransfer, ...]
 
 
 class Border(NamedTuple):

@@ -1,0 +1,298 @@
+"""Mixtures of ways: a linear programme shares each demand among many ways, and asks for more where links are dear.
+
+Ways of a sum are meetings (:mod:`themis_opt.graphs.meetings`), those of data for one NPU are paths.  Its prices of
+links (:mod:`formulations.way_shares`) make the next ways, as in column generation, for several limits on the length of
+ways.  The best mixtures are cut in chunks of one size, and a link serves the chunk first that has longest to go.
+"""
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+from formulations.edge_splitting import Route
+from formulations.limits import Limits
+from formulations.way_shares import DemandWay, MachineUse, share_ways
+from themis_opt.base.clock import SEARCH_CLOCK
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.graphs.meetings import PairLengths, PieceEnds, PieceWay, nearest, random_meeting
+from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, demands, divide, routes_between
+from themis_opt.graphs.rarest import LinkArc
+from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
+from themis_opt.problem.phases import CollectiveKind
+
+MOST_MIXED_NPUS = 32
+"""NPUs up to which ways are made in a few milliseconds."""
+
+SLACKS = (0.0, 0.05, 0.1, 0.2, 0.35, 0.6)
+"""Limits on the length of ways: what they may be longer than the shortest, as parts of the best time so far."""
+
+FIRST_WAYS, NEXT_WAYS = 60, 20
+"""Ways of a sum at first, and in each round."""
+
+PRICE_WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""How much prices of links count in the length of a way."""
+
+SEARCH_SHARE = 0.6
+"""Share of the time for rounds; chunks have the rest."""
+
+FEWER_PATHS = 10
+"""Ways of a sum for one of every demand of an all-to-all."""
+
+ROUNDS_PER_SECOND = 4
+"""Rounds that count as a second of work where limits are deterministic."""
+
+CHUNK_COUNTS, SPREADS = (64, 256, 1024), (0.3, 0.4)
+"""Chunks of a mixture, and over which part of its time they begin one after the other."""
+
+MOST_FINISHED = 3
+"""Mixtures that are cut in chunks."""
+
+WAITING = 0.25
+"""Part of their length that ways are expected to wait."""
+
+USED_SHARE = 1e-4
+"""Least share of a way that is used."""
+
+
+def is_for_mixing(instance: GraphInstance) -> bool:
+    """Whether the kind has ways to choose from, and the graph is small enough."""
+    is_mixed = instance.kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_TO_ALL)
+    return is_mixed and instance.network.num_npus <= MOST_MIXED_NPUS
+
+
+def mixed_schedule(instance: GraphInstance, limits: Limits, enough: float) -> GraphSchedule | None:
+    """The best schedule within limits; none where nodes are not joined both ways.
+
+    `enough`: picoseconds at which it stops.
+    """
+    end = SEARCH_CLOCK.now() + limits.seconds
+    search = _WaySearch(instance, random.Random(limits.seed))
+    if not search.start():
+        return None
+    search.run(limits.within(SEARCH_SHARE * limits.seconds))
+    best: GraphSchedule | None = None
+    for plan in search.plans():
+        schedule = simulate_graph(plan) if plan.ranked else in_best_chunks(plan, enough)
+        best = min(best or schedule, schedule, key=lambda schedule: schedule.makespan)
+        if best.makespan <= enough or (SEARCH_CLOCK.now() > end and not limits.deterministic):
+            break
+    return best
+
+
+class _Mixture(NamedTuple):
+    """Ways and their shares, and the time that the programme promises."""
+
+    time: float
+    parts: list[tuple[float, DemandWay, PieceWay]]
+
+    @property
+    def promise(self) -> float:
+        """The time, and a part of the longest way for what its chunks wait."""
+        return self.time + WAITING * max(way.length for _, way, _ in self.parts)
+
+
+@dataclass
+class _WaySearch:
+    """All ways so far, and the best shares of those within each limit of length."""
+
+    instance: GraphInstance
+    chance: random.Random
+    ways: dict[tuple[int, PieceWay], DemandWay] = field(default_factory=dict)
+    mixtures: dict[float, _Mixture] = field(default_factory=dict)
+
+    @cached_property
+    def ends(self) -> list[PieceEnds]:
+        """Who has and who wants the data of each demand."""
+        return [ends for ends, amount in demands(self.instance).items() if amount]
+
+    def start(self) -> bool:
+        """Some ways of each demand; whether there is one for all."""
+        equal = dict.fromkeys(self.instance.network.arcs, 1 / len(self.instance.network.arcs))
+        self.add_ways(equal, FIRST_WAYS)
+        return {demand for demand, _ in self.ways} == set(range(len(self.ends)))
+
+    def run(self, limits: Limits) -> None:
+        """Rounds until limits are used up, each for the slack that looks best or a random one."""
+        end, rounds = SEARCH_CLOCK.now() + limits.seconds, math.ceil(limits.seconds * ROUNDS_PER_SECOND)
+        unseen = list(SLACKS)
+        while rounds > 0 if limits.deterministic else SEARCH_CLOCK.now() < end:
+            best = min(self.mixtures, key=lambda slack: self.mixtures[slack].promise, default=0.0)
+            slack = unseen.pop(0) if unseen else self.chance.choice((best, *SLACKS))
+            ways = self.within(slack)
+            solution = share_ways([way for way, _ in ways])
+            if solution is not None:
+                shared = zip(solution.shares, ways, strict=True)
+                parts = [(share, *way) for share, way in shared if share > USED_SHARE]
+                self.mixtures[slack] = _Mixture(solution.time, parts)
+                self.add_ways(solution.prices, NEXT_WAYS)
+            rounds -= 1
+
+    def within(self, slack: float) -> list[tuple[DemandWay, PieceWay]]:
+        """Ways that are little longer than what the longest demand needs."""
+        shortest: dict[int, float] = {}
+        for way in self.ways.values():
+            shortest[way.demand] = min(shortest.get(way.demand, way.length), way.length)
+        time = min((mixture.time for mixture in self.mixtures.values()), default=0.0)
+        most = max(shortest.values()) + slack * time
+        return [(way, steps) for (_, steps), way in self.ways.items() if way.length <= most]
+
+    def add_ways(self, prices: Mapping[LinkArc, float], count: int) -> None:
+        """New ways under prices of links."""
+        for _ in range(count if None in self.ends[0] else max(count // FEWER_PATHS, 1)):
+            for demand, steps in self.new_ways(*self.priced_routes(prices)):
+                if steps and (demand, steps) not in self.ways:
+                    self.ways[demand, steps] = self.timed(demand, steps)
+
+    def priced_routes(self, prices: Mapping[LinkArc, float]) -> tuple[dict[LinkArc, Route], dict[LinkArc, float]]:
+        """The cheapest route of each pair of nodes, and its length, by prices that count more or less."""
+        weight, routes, lengths = self.chance.choice(PRICE_WEIGHTS), dict[LinkArc, Route](), dict[LinkArc, float]()
+        for route, latency in self.routes.items():
+            price = sum(prices.get(arc, 0.0) * self.holds[arc] for arc in pairwise(route))
+            length, pair = 1 + latency + weight * self.chance.uniform(0.8, 1.2) * price, (route[0], route[-1])
+            if length < lengths.get(pair, math.inf):
+                routes[pair], lengths[pair] = route, length
+        return routes, lengths
+
+    def new_ways(self, routes: Mapping[LinkArc, Route], lengths: PairLengths) -> Iterator[tuple[int, PieceWay]]:
+        """A way of each demand."""
+        trees = self.chance.random() < 0.5
+        before: dict[int, dict[int, int | None]] = {}
+        network = self.instance.network
+        for demand, (source, target) in enumerate(self.ends):
+            if source is None or target is None:
+                yield demand, tuple(random_meeting(network, routes, lengths, self.chance, trees=trees))
+                continue
+            if source not in before:
+                before[source] = nearest(network.capacities.terminals, (source,), lengths, self.chance)
+            yield demand, (GraphTransfer(0, _path(target, before[source], routes), False, ()),)
+
+    def timed(self, demand: int, steps: PieceWay) -> DemandWay:
+        """A way with the heads and tails of its uses of links."""
+        heads, tails = _heads_and_tails(steps, self.instance.network.latencies)
+        part = demands(self.instance)[self.ends[demand]] / self.largest
+        uses, latencies = list[MachineUse](), self.instance.network.latencies
+        for step, head, tail in zip(steps, heads, tails, strict=True):
+            arcs = list(pairwise(step.route))
+            left = tail + sum(latencies[arc] for arc in arcs)
+            for arc in arcs:
+                uses.append(MachineUse(arc, head, left, self.holds[arc] * part))
+                head, left = head + latencies[arc], left - latencies[arc]
+        return DemandWay(demand, max(use.head + use.tail for use in uses), uses)
+
+    @cached_property
+    def largest(self) -> int:
+        """Elements of the largest demand."""
+        return max(demands(self.instance).values())
+
+    @cached_property
+    def holds(self) -> dict[tuple[int, int], float]:
+        """Picoseconds of the largest demand on each link."""
+        size = self.largest * self.instance.element_bytes * PICOSECONDS_PER_SECOND
+        return {arc: size / float(bandwidth) for arc, bandwidth in self.instance.network.arcs.items()}
+
+    @cached_property
+    def routes(self) -> dict[Route, int]:
+        """Routes between nodes that keep data, over switches that pass it on, and their latencies."""
+        network = self.instance.network
+        keepers = {*network.capacities.terminals}
+        if self.instance.kind is CollectiveKind.ALL_REDUCE:
+            keepers |= {*network.switches_that("sums")} & {*network.switches_that("multicasts")}
+        between = routes_between(network.arcs, keepers)
+        return {route: sum(network.latencies[arc] for arc in pairwise(route)) for route in between}
+
+    def plans(self) -> Iterator[GraphPlan]:
+        """Plans of the best mixtures, in chunks of several sizes that follow each other in several ways."""
+        for mixture in sorted(self.mixtures.values(), key=lambda mixture: mixture.promise)[:MOST_FINISHED]:
+            yield self.plan_of(mixture)
+            for count in CHUNK_COUNTS:
+                for spread in SPREADS:
+                    yield self.plan_in_chunks(mixture, count, spread)
+
+    def plan_of(self, mixture: _Mixture) -> GraphPlan:
+        """A piece for each way."""
+        pieces, transfers = list[GraphPiece](), list[GraphTransfer]()
+        for elements, (_, way, steps) in zip(self.elements(mixture), mixture.parts, strict=True):
+            first = len(transfers)
+            pieces.append(GraphPiece(elements, *self.ends[way.demand]))
+            transfers += [
+                step._replace(piece=len(pieces) - 1, after=tuple(first + number for number in step.after))
+                for step in steps
+                if elements
+            ]
+        return GraphPlan("mix", self.instance, tuple(pieces), tuple(transfers))
+
+    def elements(self, mixture: _Mixture) -> list[int]:
+        """Elements of each way."""
+        counts = [0] * len(mixture.parts)
+        for demand, ends in enumerate(self.ends):
+            places = [place for place, (_, way, _) in enumerate(mixture.parts) if way.demand == demand]
+            shares = [mixture.parts[place][0] for place in places]
+            for place, elements in zip(places, divide(demands(self.instance)[ends], shares), strict=True):
+                counts[place] = elements
+        return counts
+
+    def plan_in_chunks(self, mixture: _Mixture, count: int, spread: float) -> GraphPlan:
+        """About so many chunks of one size; links serve first what has longest to go.
+
+        `spread`: the part of the time over which the chunks of a way begin.
+        """
+        pieces, ranked, counts = (
+            list[GraphPiece](),
+            list[tuple[float, int, int, GraphTransfer]](),
+            self.elements(mixture),
+        )
+        for elements, (_, way, steps) in zip(counts, mixture.parts, strict=True):
+            chunks = max(round(count * elements / sum(counts)), 1)
+            tails = _heads_and_tails(steps, self.instance.network.latencies)[1]
+            for chunk, part in enumerate(divide(elements, [1] * chunks)):
+                if part:
+                    begin = (chunk + 0.5) / chunks * spread * mixture.time
+                    ranks = _ranks(steps, [begin - tail for tail in tails])
+                    rows = enumerate(zip(ranks, steps, strict=True))
+                    ranked += [(rank, len(pieces), number, step) for number, (rank, step) in rows]
+                    pieces.append(GraphPiece(part, *self.ends[way.demand]))
+        ranked.sort(key=lambda row: row[:3])
+        place = {(piece, number): new for new, (_, piece, number, _) in enumerate(ranked)}
+        transfers = (
+            step._replace(piece=piece, after=tuple(place[piece, before] for before in step.after))
+            for _, piece, _, step in ranked
+        )
+        return GraphPlan("mix", self.instance, tuple(pieces), tuple(transfers), ranked=True)
+
+
+def _path(target: int, before: Mapping[int, int | None], routes: Mapping[LinkArc, Route]) -> Route:
+    """A shortest path between two NPUs."""
+    nodes = [target]
+    while (previous := before[nodes[-1]]) is not None:
+        nodes.append(previous)
+    route: Route = (nodes[-1],)
+    for pair in pairwise(reversed(nodes)):
+        route += routes[pair][1:]
+    return route
+
+
+def _heads_and_tails(steps: PieceWay, latencies: Mapping[tuple[int, int], int]) -> tuple[list[int], list[int]]:
+    """Latency before each transfer of a way, and after it."""
+    length = [sum(latencies[arc] for arc in pairwise(step.route)) for step in steps]
+    heads, tails = [0] * len(steps), [0] * len(steps)
+    for number, step in enumerate(steps):
+        heads[number] = max((heads[before] + length[before] for before in step.after), default=0)
+    for number in range(len(steps) - 1, -1, -1):
+        for before in steps[number].after:
+            tails[before] = max(tails[before], tails[number] + length[number])
+    return heads, tails
+
+
+def _ranks(steps: PieceWay, ranks: Sequence[float]) -> list[float]:
+    """Ranks that are no less than those of what a transfer waits for, and of what its receiver got before."""
+    result, of_receiver = list[float](), dict[int, float]()
+    for step, rank in zip(steps, ranks, strict=True):
+        before = (*(result[number] for number in step.after), of_receiver.get(step.route[-1], rank))
+        result.append(max(rank, *before))
+        of_receiver[step.route[-1]] = result[-1]
+    return result
