@@ -227,16 +227,21 @@ def _searched(
     return GraphResult(name, reference.schedule, bound, class_bound)
 
 
+def has_rival_trees(instance: Instance) -> bool:
+    """Whether it is an all-reduce along lines or grids, which trees may beat."""
+    collective = instance.collectives[0] if len(instance.collectives) == 1 else None
+    if collective is None or collective.kind is not CollectiveKind.ALL_REDUCE or collective.dimensions is not None:
+        return False
+    return not all(dimension.kind.rule.can_reduce for dimension in instance.network.dimensions)
+
+
 def trees_beside(instance: Instance) -> GraphSchedule | None:
     """A schedule of trees for an all-reduce along lines or grids, where roots with uneven shares may be faster.
 
     None for other problems, for large ones, and where stages cost more than latency and bandwidth, which graphs have.
     """
-    collective = instance.collectives[0] if len(instance.collectives) == 1 else None
     dimensions = instance.network.dimensions
-    if collective is None or collective.kind is not CollectiveKind.ALL_REDUCE or collective.dimensions is not None:
-        return None
-    if all(dimension.kind.rule.can_reduce for dimension in dimensions) or instance.network.num_npus > MOST_BESIDE:
+    if not has_rival_trees(instance) or instance.network.num_npus > MOST_BESIDE:
         return None
     if any(dimension.model_fields_set & BEYOND_GRAPHS for dimension in dimensions):
         return None

@@ -5,7 +5,7 @@ from typing import Any
 
 from formulations.limits import PROVEN_GAP
 from themis_opt.base.units import format_duration, format_percent, format_rate, format_short_time
-from themis_opt.graphs.comparison import trees_beside
+from themis_opt.graphs.comparison import has_rival_trees, trees_beside
 from themis_opt.policies.launching.common import has_buckets
 from themis_opt.policies.registry import HEURISTICS, make_policy
 from themis_opt.problem.cost import count_stages
@@ -44,6 +44,8 @@ def on_comparison(compared: Comparison) -> tuple[str, ...]:
     return f"{best.policy} takes {times} with {format_duration(today)}.", proof
 
 
+ALONG_DIMENSIONS = "within reduce-scatter and all-gather along dimensions"
+
 WORTH_TREES = 1.01
 """How many times as fast trees must be for what runs along dimensions to count as beaten."""
 
@@ -51,11 +53,10 @@ WORTH_TREES = 1.01
 def _on_trees(compared: Comparison, trees: int) -> str:
     """What is proven along dimensions alone, and what trees on the graph of the network win over that."""
     best = compared.best
-    within = "within reduce-scatter and all-gather along dimensions"
     if best.makespan <= best.bound * (1 + PROVEN_GAP):
-        proof = f"It is optimal {within}"
+        proof = f"It is optimal {ALONG_DIMENSIONS}"
     else:
-        proof = f"No schedule {within} is more than {format_percent(1 - best.bound / best.makespan)} shorter"
+        proof = f"No schedule {ALONG_DIMENSIONS} is more than {format_percent(1 - best.bound / best.makespan)} shorter"
     ratio = best.makespan / trees
     return f"{proof}; trees are {ratio:.2f} times as fast, {format_duration(trees)} (--policies trees)."
 
@@ -138,11 +139,14 @@ def on_step(instance: Instance) -> tuple[str, ...]:
 
 def _on_gap(compared: Comparison) -> str:
     """What is proven about all other schedules whose chunks may be cut as those of the table."""
-    return _proof(compared.best.makespan, compared.best.bound, compared.equal_sizes)
+    return _proof(compared.best.schedule, compared.best.bound, compared.equal_sizes)
 
 
-def _proof(makespan: int, bound: float, equal_sizes: bool) -> str:
+def _proof(schedule: Schedule, bound: float, equal_sizes: bool) -> str:
     """What a bound proves about schedules with equal chunks, or with any."""
+    makespan = schedule.makespan
+    if makespan <= bound * (1 + PROVEN_GAP) and has_rival_trees(schedule.instance):
+        return f"It is optimal {ALONG_DIMENSIONS}."
     cut = "as many equal chunks" if equal_sizes else "chunks of any sizes"
     if makespan <= bound * (1 + PROVEN_GAP):
         return f"That is proven optimal: no schedule with {cut} is more than {format_percent(PROVEN_GAP)} shorter."
@@ -171,7 +175,7 @@ def on_schedule(
 ) -> tuple[str, ...]:
     """What a schedule is waiting for, and what could be won at most, with equal chunks or with any."""
     busiest = _busy(explanation.resources)
-    sentences = [f"{busiest[:1].upper()}{busiest[1:]}.", _proof(schedule.makespan, max(bounds.values()), equal_sizes)]
+    sentences = [f"{busiest[:1].upper()}{busiest[1:]}.", _proof(schedule, max(bounds.values()), equal_sizes)]
     if explanation.waits:
         longest = max(explanation.waits, key=lambda wait: wait.length)
         waited = format_percent(schedule.period.exposed / schedule.makespan)
