@@ -11,6 +11,7 @@ from themis_opt.problem.catalog import load
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
+from themis_opt.search.exact import Exact
 from themis_opt.solving.bounds import bounds
 
 ROUNDING = 1e-9  # fraction of a time that floating point may cost
@@ -150,3 +151,15 @@ def test_the_window_of_every_tensor_counts_in_a_step_of_many() -> None:
     tensors = [tensor(f"x{n}", 2, f"t{n}", f"t{(n + 2) % count}") for n in range(0, count, 2)]
     instance = iteration({f"t{n}": 1 for n in range(count)}, tensors)
     assert bounds_of(instance)["critical_path"] == pytest.approx(1.5 * count)
+
+
+def test_start_ups_of_the_buckets_that_overlapping_needs_are_part_of_the_bound() -> None:
+    """Of one bucket all gradients have to be ready, and each of many costs 2 us on every dimension."""
+    tasks = {f"forward{n}": 0.4 for n in range(24)} | {f"backward{n}": 0.8 for n in reversed(range(24))}
+    tensors = [tensor(f"gradients{n}", 8, f"backward{n}", f"forward{n}") for n in range(24)]
+    dimension = {"kind": "switch", "size": 4, "latency": "0.5 us"}
+    network = {"dimensions": [dimension | {"bandwidth": bandwidth} for bandwidth in ("8 GB/s", "2 GB/s")]}
+    instance = iteration(tasks, tensors, network=network, chunks=4, latency="occupy")
+    proven = bounds_of(instance)
+    best = Exact(seconds=1.0, workers=1, deterministic=True).solve(instance).schedule
+    assert 1.15 * proven["critical_path"] < proven["pieces"] <= best.makespan / 10**6

@@ -19,7 +19,7 @@ tensor as if it were alone.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from graphlib import TopologicalSorter
 from itertools import pairwise
@@ -33,7 +33,9 @@ from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
 from themis_opt.solving.cut import ExchangeGroup, time_across
+from themis_opt.solving.lowering import chunk_overhead, job_class, without_fixed
 from themis_opt.solving.makespan_bounds import MAKESPAN_BOUNDS, Bound
+from themis_opt.solving.piece_classes import Waiting, window_time
 
 MAX_WINDOW_EVENTS = 1000
 """Tasks that may begin or end a window of several tensors, for time and memory: of more some are left out."""
@@ -93,6 +95,44 @@ def _serial_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -> 
     return compute(instance) + gained
 
 
+def pieces(instance: Instance) -> float:
+    """The longest path where every chunk costs something, with what suitable chunks cost in windows of several tensors.
+
+    Of a chunk that tensors share all have to be ready, and many chunks have many start-ups.
+    """
+    if instance.num_stages > 1 or not chunk_overhead(instance) or not instance.ports.is_plain:
+        return compute(instance)
+    windows, path, gained = _searched_path(instance, "head_tail")
+    seen = set[int]()
+    while len(seen) < MAX_PIECE_WINDOWS and (rest := [window for window in path if window not in seen]):
+        window = max(rest, key=lambda number: windows.gain[number])
+        seen.add(window)
+        known = float(windows.covered[window] + windows.gain[window])
+        inside = _inside(instance, int(windows.end[window]), int(windows.start[window]))
+        if len(inside) > 1:
+            windows.gain[window] = window_time(instance, inside, known) - windows.covered[window]
+            gained, path = _longest_path(windows)
+    return compute(instance) + gained
+
+
+MAX_PIECE_WINDOWS = 4
+"""Windows that are looked at with the start-ups of all chunks, which takes a tenth of a second each."""
+
+
+def _inside(instance: Instance, end: int, start: int) -> list[Waiting]:
+    """The tensors in a window, with the tasks that run before they are ready, and after they are needed."""
+    tasks = len(instance.tasks)
+    clock = np.cumsum([0.0, *(float(task.duration) for task in instance.tasks * 2)])
+    inside = []
+    for exchange in instance.exchanges:
+        need = exchange.needed_task + tasks * exchange.needed_later
+        for later in (0, tasks):
+            if exchange.ready_task + later >= end and need + later <= start:
+                head = clock[exchange.ready_task + later + 1] - clock[end + 1]
+                inside.append(Waiting(exchange, float(head), float(clock[start] - clock[need + later])))
+    return inside
+
+
 def critical_spans(instance: Instance) -> list[tuple[int, int]]:
     """The windows on the longest path: the task after which one begins, and that before which it ends."""
     windows, path, _ = _searched_path(instance, "head_tail")
@@ -103,14 +143,16 @@ def _searched_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -
     """The windows, those on the longest path, and what they gain.
 
     Windows have at first the most time that a single group needs in them; those on the longest path get what all of
-    their contents need, until nothing changes.  Few windows get it at once.
+    their contents need, until nothing changes.  Few windows get it at once.  Then all get what their contents need of
+    any one resource, and those on the path more again.
     """
     windows, times = _windows(instance, "ideal" if measure == "ideal" else "bare"), dict[tuple[int, ...], float]()
     is_precise = np.zeros(len(windows.end), dtype=bool)
     gained, path = 0.0, list(range(len(windows.end)))
     if len(path) > FEW_WINDOWS:
         gained, path = _longest_path(windows)
-    for _ in range(40):  # should they never end
+    has_loads = False
+    for _ in range(80):  # should they never end
         rough = [window for window in path if not is_precise[window]]
         for window in rough:
             held = tuple(windows.held[window].tolist())
@@ -118,8 +160,11 @@ def _searched_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -
                 contents = {group: size for group, size in zip(windows.groups, held, strict=True) if size}
                 times[held] = _time(instance, contents, measure)
             windows.gain[window] = max(windows.gain[window], times[held] - windows.covered[window])
-        if not rough:
+        if not rough and has_loads:
             break
+        if not rough:
+            np.maximum(windows.gain, windows.load_gain, out=windows.gain)
+            has_loads = True
         is_precise[rough] = True
         gained, path = _longest_path(windows)
     return windows, path, gained
@@ -135,6 +180,7 @@ class _Windows:
       than a period later.
     `held`, shape (windows, groups): bytes of each group inside.
     `covered`, `gain`: picoseconds of the tasks between, and how much longer the window lasts at least.
+    `load_gain`: the latter by the loads of resources.
     """
 
     num_tasks: int
@@ -144,6 +190,7 @@ class _Windows:
     held: IntArray
     covered: FloatArray
     gain: FloatArray
+    load_gain: FloatArray
 
 
 def _windows(instance: Instance, measure: WindowMeasure) -> _Windows:
@@ -157,6 +204,7 @@ def _windows(instance: Instance, measure: WindowMeasure) -> _Windows:
     pace = np.array(
         [_time(instance, {g: size}, measure) / size for g, size in zip(groups, whole.tolist(), strict=True)]
     )
+    least = _least_loads(instance, groups, whole)
     clock = np.cumsum([0.0, *(float(task.duration) for task in instance.tasks * 2)])
     parts = []
     room = _room(instance)
@@ -169,15 +217,30 @@ def _windows(instance: Instance, measure: WindowMeasure) -> _Windows:
     for end, start, held in ((grid_end, grid_start, inside), _around_tensors(ready, needed, sizes, tasks)):
         covered = clock[start] - clock[end + 1]
         is_window = (start > end) & (start - end <= tasks)
-        gain = np.where(is_window, (held * pace).max(axis=-1) - covered, -np.inf)
-        kept = gain > 0
-        if gain.ndim > 1 and kept.sum() > MANY_WINDOWS:
-            kept &= gain > _most_inside(gain)
-        ends, starts = (np.broadcast_to(events, gain.shape)[kept] for events in (end, start))
-        parts.append((ends, starts, held[kept], covered[kept], gain[kept]))
+        lengths = (held * pace).max(axis=-1), (held @ least).max(axis=-1)
+        gains = [np.where(is_window, length - covered, -np.inf) for length in lengths]
+        kept = np.maximum(*gains) > 0
+        if kept.ndim > 1 and kept.sum() > MANY_WINDOWS:
+            kept &= np.logical_or(*(gain > _most_inside(gain) for gain in gains))
+        ends, starts = (np.broadcast_to(events, kept.shape)[kept] for events in (end, start))
+        parts.append((ends, starts, held[kept], covered[kept], *(gain[kept] for gain in gains)))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.lexsort((columns[0], columns[1]))  # of equal windows the longest first, whose contents may need more
     return _Windows(tasks, groups, *(column[order] for column in columns))
+
+
+def _least_loads(instance: Instance, groups: Sequence[ExchangeGroup], whole: IntArray) -> FloatArray:
+    """Least picoseconds for which a byte of each group holds each resource, shape (groups, resources)."""
+    least = np.zeros((len(groups), instance.num_resources))
+    exchanges = {(exchange.kind, exchange.span): exchange for exchange in instance.exchanges}
+    for number, (group, size) in enumerate(zip(groups, whole.tolist(), strict=True)):
+        exchange = replace(exchanges[group], size=size)
+        fixed = job_class(instance, exchange, 0, "fluid")
+        for phase in without_fixed(job_class(instance, exchange, size, "fluid"), fixed).phases:
+            for k in exchange.span:
+                time = min(duration for (_, machine), duration in phase.duration.items() if machine == k)
+                least[number, phase.held(k)] += time / size
+    return least
 
 
 def _room(instance: Instance) -> IntArray | None:
@@ -451,6 +514,7 @@ PERIOD_BOUNDS: Mapping[str, Bound] = {
     "communication": Bound(communication, False, "what the busiest dimension has to carry in one period"),
     "ideal": Bound(ideal, False, "longest path of compute and of exchanges at full bandwidth"),
     "critical_path": Bound(critical_path, False, "the same, with latency and the first and last step of exchanges"),
+    "pieces": Bound(pieces, False, "the same, with the start-ups of all chunks that pay", is_slow=True),
     "cut": Bound(cut, False, "compute, or bytes between groups of NPUs over their links", any_algorithm=True),
 }
 """The bounds on the iteration time by name."""
