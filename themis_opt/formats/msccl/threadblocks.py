@@ -133,7 +133,7 @@ class _Builder:
         self.steps: dict[Key, list[MscclStep]] = defaultdict(list)
         self.clocks: dict[Key, list[BlockClock]] = defaultdict(list)
         self.writers: dict[UnitPlace, tuple[Key, int]] = {}
-        self.readers: dict[UnitPlace, BlockClock] = defaultdict(dict)
+        self.readers: dict[UnitPlace, list[tuple[Key, int]]] = defaultdict(list)
         self.waits: list[tuple[MscclStep, Key]] = []
 
     def send(self, lane: Lane, peer: int, taken: UnitPlace, count: int) -> None:
@@ -155,7 +155,7 @@ class _Builder:
     def _units(self, place: UnitPlace, count: int) -> list[UnitPlace]:
         """Units by the names that those have in common which may be the same memory."""
         shared = self.layout.same_memory(self.gpu, place)
-        return [shared._replace(offset=shared.offset + unit) for unit in range(count)]
+        return [UnitPlace(shared.buffer, offset) for offset in range(shared.offset, shared.offset + count)]
 
     def _add(self, key: Key, step: MscclStep, reads: Iterable[UnitPlace], writes: Iterable[UnitPlace]) -> None:
         """Append a step, behind the steps that it waits for."""
@@ -176,10 +176,11 @@ class _Builder:
                 self.clocks[key].append(clock)
         steps.append(step)
         self.clocks[key].append(clock)
+        added = key, len(steps) - 1
         for unit in reads:
-            self.readers[unit][key] = len(steps) - 1
+            self.readers[unit].append(added)
         for unit in writes:
-            self.writers[unit] = key, len(steps) - 1
+            self.writers[unit] = added
             self.readers.pop(unit, None)
 
     def _needed(self, key: Key, reads: Iterable[UnitPlace], writes: Iterable[UnitPlace]) -> BlockClock:
@@ -187,19 +188,23 @@ class _Builder:
         needed: BlockClock = {}
         if key.lane.continuation and key not in self.steps:
             needed[key.before] = len(self.steps[key.before]) - 1
-        for unit in reads:
-            self._after_writer(unit, needed)
-        for unit in writes:
-            self._after_writer(unit, needed)
-            for other, number in self.readers.get(unit, {}).items():
+        last = None
+        for ended in self._before(reads, writes):
+            if ended is not last:  # units beside each other mostly have the same
+                other, number = last = ended
                 needed[other] = max(needed.get(other, -1), number)
         needed.pop(key, None)
         return needed
 
-    def _after_writer(self, unit: UnitPlace, needed: BlockClock) -> None:
-        if unit in self.writers:
-            other, number = self.writers[unit]
-            needed[other] = max(needed.get(other, -1), number)
+    def _before(self, reads: Iterable[UnitPlace], writes: Iterable[UnitPlace]) -> Iterator[tuple[Key, int]]:
+        """Who wrote the units, and who read those that are written over."""
+        for unit in reads:
+            if unit in self.writers:
+                yield self.writers[unit]
+        for unit in writes:
+            if unit in self.writers:
+                yield self.writers[unit]
+            yield from self.readers.get(unit, ())
 
     def _shortest(self, needed: BlockClock, clock: Mapping[Key, int]) -> list[tuple[Key, int]]:
         """The part of it that follows neither from the rest nor from known steps."""
