@@ -1,8 +1,11 @@
 """Tables on terminals: units once, words whole, in parts where the terminal is narrow."""
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from themis_opt.cli import printing
 from themis_opt.cli.tables import BETWEEN, blocks, columns_of, widths
 
 TITLES = ("policy", "makespan", "busy", "speedup", "note")
@@ -50,3 +53,12 @@ def test_sentences_go_below_where_they_would_be_columns_of_words():
     _, second = blocks(columns, 66)
     assert [column.heading for column in second] == ["bound", "meaning"]
     assert len(next(blocks(columns, 90))) == len(columns)
+
+
+def test_names_of_files_and_errors_end_where_a_terminal_does(monkeypatch, capsys):
+    monkeypatch.setattr(printing, "is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    printing.tell_files(Path("folder") / f"file-{number}.json" for number in range(20))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 80

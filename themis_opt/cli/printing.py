@@ -42,13 +42,12 @@ def say_all(sentences: Iterable[str]) -> None:
 def tell(line: str) -> None:
     """Print a line on the error stream, if anybody still reads it."""
     with suppress(OSError):
-        typer.echo(printable(line), err=True)
+        typer.echo(_wrapped(printable(line), sys.stderr), err=True)
 
 
 def tell_note(line: str) -> None:
     """Print what a user should know beside the results, on the error stream."""
-    with suppress(OSError):
-        typer.echo(_wrapped(f"note: {printable(line)}", sys.stderr), err=True)
+    tell(f"note: {line}")
 
 
 def _wrapped(line: str, stream: TextIO) -> str:
