@@ -206,8 +206,8 @@ def test_a_chain_of_signs_is_several_constraints() -> None:
     [
         ({"constraints": ["node >= rac"]}, ("constraints[0]", "did you mean 'rack'")),
         ({"constraints": ["node"]}, ("constraints[0]", "must have a sign")),
-        ({"constraints": ["node >= node"]}, ("constraints[0]", "names no dimension")),
-        ({"constraints": ["1.2.3 node >= pod"]}, ("constraints[0]", "neither a dimension")),
+        ({"constraints": ["node >= node"]}, ("constraints[0]", "names nothing")),
+        ({"constraints": ["1.2.3 node >= pod"]}, ("constraints[0]", "neither a name")),
         ({"constraints": ["pod == 0 GB/s"]}, ("pod", "leave it no bandwidth")),
         ({"network": with_split("pod", "a", "rack")}, ("network.splits", "different names")),
         ({"network": with_split("pot", "a", "b")}, ("network.splits[0].dimension", "node, rack, pod")),

@@ -207,7 +207,7 @@ def read_constraint(text: str, names: Sequence[str]) -> list[Constraint]:
     for sign, (left, right), (one, other) in zip(parts[1::2], pairwise(sides), pairwise(texts), strict=True):
         coefficients = tuple(a - b for a, b in zip(left[0], right[0], strict=True))
         if not any(coefficients):
-            raise ValueError(f"'{one} {sign} {other}' names no dimension whose bandwidth it limits")
+            raise ValueError(f"'{one} {sign} {other}' names nothing whose bandwidth it limits")
         constraints.append(Constraint(coefficients, SENSES[sign], right[1] - left[1], f"{one} {sign} {other}"))
     return constraints
 
@@ -236,8 +236,8 @@ def _read_term(text: str, names: Sequence[str]) -> tuple[float, str | None]:
             return float(match[1] or 1), match[2]
         return parse_bandwidth(text), None
     except ValueError:
-        hint = suggestion(match[2] if match else text, names) or f"; the dimensions are {', '.join(names)}"
-        raise ValueError(f"'{text}' is neither a dimension, with a factor or not, nor a bandwidth{hint}") from None
+        hint = suggestion(match[2] if match else text, names) or f"; there are {', '.join(names)}"
+        raise ValueError(f"'{text}' is neither a name, with a factor or not, nor a bandwidth{hint}") from None
 
 
 class DesignProblem(Model):

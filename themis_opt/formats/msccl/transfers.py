@@ -297,7 +297,7 @@ def _check_blocks(gpus: int, chunks: int) -> None:
     blocks = gpus**2 * chunks
     if blocks > MAX_BLOCKS:
         most = MAX_BLOCKS // gpus**2
-        remedy = f"use at most {most} chunks" if most else "use fewer GPUs"
+        remedy = f"use at most {most} chunk{'s' if most > 1 else ''}" if most else "use fewer GPUs"
         rule = f"{chunks} chunks of {gpus} blocks on {gpus} GPUs are {blocks:,}, at most {MAX_BLOCKS:,} are followed"
         raise InputError(f"{rule}: {remedy}", field="chunks", value=chunks)
 
