@@ -160,7 +160,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "several changes in a step": Mechanism(shares(again=0.0)),
     "moves of sizes": Mechanism(shares(exchange=0.0), sizes="free"),
     "moves of launches": Mechanism(shares(launch=0.0), ITERATIONS),
-    "gathers as scatters backwards": Mechanism(replaced("anneal.mirrored", lambda _: None), sizes="free"),
     "interval loads": Mechanism(oracles_without("LoadsOracle"), step=REFUTES_COUNTS),
     "dispatch trees": Mechanism(oracles_without("TreeOracle"), step=REFUTES_COUNTS),
     "hourglass as a start": Mechanism(replaced("start._hourglass_schedules", lambda *_: [])),

@@ -1,4 +1,4 @@
-"""Plans made from others: of few chunks one of many, and of scatters their gathers.
+"""Plans of many chunks made from plans of few.
 
 In a refined plan every chunk is split in consecutive parts that keep its path, and every sequence serves the parts
 where it served the chunk.  Where stages cost no more than their bytes (lagging latency, no launch overhead, no packet
@@ -62,20 +62,3 @@ def _enforced(sequence: IntArray | None) -> list[int]:
         raise ValueError("only an enforced plan can be refined")
     stages: list[int] = sequence.tolist()
     return stages
-
-
-def mirrored(schedule: Schedule) -> Plan | None:
-    """The scatters of one all-reduce, and its gathers as the same backwards; None of other schedules.
-
-    Such a plan waits on purpose, as no dispatch rule does: a chunk that is scattered last is gathered first.
-    """
-    instance, plan = schedule.instance, schedule.plan
-    if len(instance.exchanges) > 1 or instance.tasks or not instance.exchanges[0].kind.rule.mirrors:
-        return None
-    (chunks,), half = plan.chunks, plan.chunks[0].paths.shape[1] // 2
-    scatters = chunks.paths[:, :half]
-    paths = np.concatenate([scatters, scatters[:, ::-1]], axis=1)
-    start = schedule.start.reshape(len(paths), 2 * half)
-    end = schedule.end.reshape(start.shape)[:, :half]
-    starts = np.concatenate([start[:, :half], 2 * end.max() - end[:, ::-1]], axis=1)
-    return replace(plan, chunks=(Chunks(chunks.sizes, paths),), keys=None).in_order_of(instance, starts.ravel())

@@ -10,9 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from formulations.interruption import POLL_SECONDS, TimeUp
-from themis_opt.schedules.refinement import even_counts, mirrored, refined
+from themis_opt.schedules.refinement import even_counts, refined
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 from themis_opt.search.annealing import Annealing, can_anneal, is_ready
 from themis_opt.search.incumbent import MIN_GAIN, Incumbent
 from themis_opt.search.orders import MAX_ORDERED_STAGES
@@ -191,11 +190,4 @@ def _anneal(
         if stop(annealing.makespan):
             break
     best = annealing.best()
-    return with_best_sizes(best) if resizes else best, float((number + 1) * steps * annealing.step_work)
-
-
-def with_best_sizes(schedule: Schedule) -> Schedule:
-    """A schedule, or the one whose gathers are its scatters backwards, with sizes to the last byte."""
-    plan = mirrored(schedule)
-    ends = [resized(schedule), *([resized(simulate(schedule.instance, plan))] if plan else [])]
-    return min(ends, key=lambda end: end.makespan)
+    return resized(best) if resizes else best, float((number + 1) * steps * annealing.step_work)
