@@ -92,8 +92,10 @@ class _WayProgramme:
         for number, way in enumerate(ways):
             for use in way.uses:
                 self._uses[use.machine].append((number, use))
-        self.build([_Row(machine, *map(min, zip(*((use.head, use.tail) for _, use in uses), strict=True)))
-                    for machine, uses in self._uses.items()])  # fmt: skip
+        self.build(
+            _Row(machine, min(use.head for _, use in uses), min(use.tail for _, use in uses))
+            for machine, uses in self._uses.items()
+        )
 
     def build(self, rows: Iterable[_Row]) -> None:
         """A programme with some windows."""

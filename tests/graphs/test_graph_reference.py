@@ -1,5 +1,7 @@
 """The search on small graphs: legal, no slower than rules, and bounded in its class."""
 
+from collections.abc import Callable
+
 import pytest
 from graph_samples import instance_of, network_of, random_graph, shipped
 
@@ -13,10 +15,11 @@ from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.mixing import mixed_schedule
 from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.rarest import rarest_plan
-from themis_opt.graphs.simulation import simulate_graph
+from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 
 SMALL = Limits(seconds=1.5, workers=1)
+Search = Callable[[GraphInstance, Limits, float], GraphSchedule | None]
 
 
 def torus(kind: str, size: str = "12 KB") -> GraphInstance:
@@ -78,16 +81,17 @@ def test_a_root_sends_every_chunk_once_where_links_are_alike() -> None:
     assert schedule.makespan <= 1.1 * best_bound(instance).picoseconds
 
 
+@pytest.mark.parametrize("search", [climbed_schedule, mixed_schedule])
 @pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
 @pytest.mark.parametrize("seed", range(2))
-def test_climbs_are_legal_and_never_below_a_bound(seed: int, kind: str) -> None:
+def test_searches_are_legal_repeat_themselves_and_are_never_below_a_bound(seed: int, kind: str, search: Search) -> None:
     graph = random_graph(seed, symmetric=True, switches=seed % 2, most=6)
     instance = instance_of(network_of(graph, latency="1 us"), kind, "64 KB")
-    schedule = climbed_schedule(instance, WORK, 0.0)
+    schedule = search(instance, WORK, 0.0)
     assert schedule is not None
     validate_graph(schedule)
     assert schedule.makespan >= best_bound(instance).picoseconds
-    again = climbed_schedule(instance, WORK, 0.0)
+    again = search(instance, WORK, 0.0)
     assert again is not None
     assert again.makespan == schedule.makespan
 
@@ -107,20 +111,6 @@ def test_switches_that_sum_and_copy_meet_as_well() -> None:
     validate_graph(schedule)
     switches = {instance.network.index[f"box{box}.nvswitch"] for box in range(2)}
     assert any(transfer.route[-1] in switches for transfer in schedule.plan.transfers)
-
-
-@pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
-@pytest.mark.parametrize("seed", range(2))
-def test_mixtures_are_legal_and_never_below_a_bound(seed: int, kind: str) -> None:
-    graph = random_graph(seed, symmetric=True, switches=seed % 2, most=6)
-    instance = instance_of(network_of(graph, latency="1 us"), kind, "64 KB")
-    schedule = mixed_schedule(instance, WORK, 0.0)
-    assert schedule is not None
-    validate_graph(schedule)
-    assert schedule.makespan >= best_bound(instance).picoseconds
-    again = mixed_schedule(instance, WORK, 0.0)
-    assert again is not None
-    assert again.makespan == schedule.makespan
 
 
 def test_a_mixture_of_small_sums_on_uneven_boxes_is_near_the_bound() -> None:

@@ -13,9 +13,17 @@ from formulations.edge_splitting import Route
 from formulations.limits import Limits
 from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.graphs.meetings import PairLengths, PieceEnds, PieceWay, nearest, random_meeting
+from themis_opt.graphs.meetings import (
+    PieceEnds,
+    PieceWay,
+    nearest,
+    path_to,
+    plan_of_ways,
+    random_meeting,
+    routes_of_ways,
+)
 from themis_opt.graphs.network import GraphInstance
-from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, demands, divide, routes_between
+from themis_opt.graphs.plan import GraphTransfer, demands, divide
 from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
 from themis_opt.problem.phases import CollectiveKind
 
@@ -118,18 +126,8 @@ class _Climb:
         source, target = ends
         if source is None or target is None:
             return tuple(random_meeting(self.instance.network, self.routes, lengths, self.chance, trees=self.trees))
-        return (GraphTransfer(0, self.path(source, target, lengths), False, ()),)
-
-    def path(self, source: int, target: int, lengths: PairLengths) -> Route:
-        """A shortest path between two NPUs."""
         before = nearest(self.instance.network.capacities.terminals, (source,), lengths, self.chance)
-        nodes = [target]
-        while (previous := before[nodes[-1]]) is not None:
-            nodes.append(previous)
-        route: Route = (source,)
-        for pair in pairwise(reversed(nodes)):
-            route += self.routes[pair][1:]
-        return route
+        return (GraphTransfer(0, path_to(target, before, self.routes), False, ()),)
 
     @cached_property
     def holds(self) -> Mapping[tuple[int, int], float]:
@@ -141,11 +139,7 @@ class _Climb:
     @cached_property
     def routes(self) -> dict[tuple[int, int], Route]:
         """The fastest route of a chunk between nodes that keep data, over switches that pass it on."""
-        network = self.instance.network
-        keepers = {*network.capacities.terminals}
-        if self.instance.kind is CollectiveKind.ALL_REDUCE:
-            keepers |= {*network.switches_that("sums")} & {*network.switches_that("multicasts")}
-        between = routes_between(network.arcs, keepers)
+        between = routes_of_ways(self.instance)
         between.sort(key=self.time_of, reverse=True)
         return {(route[0], route[-1]): route for route in between}
 
@@ -172,13 +166,7 @@ class _Climb:
 
     def schedule(self) -> GraphSchedule:
         """The schedule of all ways."""
-        amounts, pieces, transfers = demands(self.instance), list[GraphPiece](), list[GraphTransfer]()
-        parts = {ends: iter(divide(amounts[ends], [1] * self.pieces_each)) for ends in self.ends}
-        for number, (ends, way) in enumerate(zip(self.ends, self.ways, strict=True)):
-            first = len(transfers)
-            pieces.append(GraphPiece(next(parts[ends]), *ends))
-            transfers += [
-                GraphTransfer(number, route, adds, tuple(before + first for before in after))
-                for _, route, adds, after in way
-            ]
-        return simulate_graph(GraphPlan("climb", self.instance, tuple(pieces), tuple(transfers)), self.chunks)
+        amounts = demands(self.instance)
+        elements = {ends: iter(divide(amounts[ends], [1] * self.pieces_each)) for ends in self.ends}
+        parts = ((next(elements[ends]), ends, way) for ends, way in zip(self.ends, self.ways, strict=True))
+        return simulate_graph(plan_of_ways("climb", self.instance, parts), self.chunks)

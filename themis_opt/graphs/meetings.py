@@ -16,8 +16,9 @@ from typing import NamedTuple
 import networkx as nx
 
 from formulations.edge_splitting import Route
-from themis_opt.graphs.network import GraphNetwork
-from themis_opt.graphs.plan import GraphTransfer
+from themis_opt.graphs.network import GraphInstance, GraphNetwork
+from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, routes_between
+from themis_opt.problem.phases import CollectiveKind
 
 NodeGroup = frozenset[int]
 GroupHalves = dict[NodeGroup, tuple[NodeGroup, NodeGroup]]
@@ -54,6 +55,39 @@ def nearest(
             if length is not None:
                 heappush(heap, (distance + length, chance.random(), other, node))
     return before
+
+
+def routes_of_ways(instance: GraphInstance) -> list[Route]:
+    """Routes between nodes that keep data, over switches that pass it on."""
+    network = instance.network
+    keepers = {*network.capacities.terminals}
+    if instance.kind is CollectiveKind.ALL_REDUCE:
+        keepers |= {*network.switches_that("sums")} & {*network.switches_that("multicasts")}
+    return routes_between(network.arcs, keepers)
+
+
+def path_to(target: int, before: Mapping[int, int | None], routes: Mapping[tuple[int, int], Route]) -> Route:
+    """The route to a node from the source of :func:`nearest`."""
+    nodes = [target]
+    while (previous := before[nodes[-1]]) is not None:
+        nodes.append(previous)
+    route: Route = (nodes[-1],)
+    for pair in itertools.pairwise(reversed(nodes)):
+        route += routes[pair][1:]
+    return route
+
+
+def plan_of_ways(name: str, instance: GraphInstance, parts: Iterable[tuple[int, PieceEnds, PieceWay]]) -> GraphPlan:
+    """A piece for each way: its elements, who has and who wants them, and the transfers, numbered from 0."""
+    pieces, transfers = list[GraphPiece](), list[GraphTransfer]()
+    for elements, ends, way in parts:
+        first = len(transfers)
+        transfers += [
+            transfer._replace(piece=len(pieces), after=tuple(first + number for number in transfer.after))
+            for transfer in way
+        ]
+        pieces.append(GraphPiece(elements, *ends))
+    return GraphPlan(name, instance, tuple(pieces), tuple(transfers))
 
 
 def random_meeting(

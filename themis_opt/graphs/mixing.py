@@ -18,9 +18,18 @@ from formulations.limits import Limits
 from formulations.way_shares import DemandWay, MachineUse, share_ways
 from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.graphs.meetings import PairLengths, PieceEnds, PieceWay, nearest, random_meeting
+from themis_opt.graphs.meetings import (
+    PairLengths,
+    PieceEnds,
+    PieceWay,
+    nearest,
+    path_to,
+    plan_of_ways,
+    random_meeting,
+    routes_of_ways,
+)
 from themis_opt.graphs.network import GraphInstance
-from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, demands, divide, routes_between
+from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, demands, divide
 from themis_opt.graphs.rarest import LinkArc
 from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.problem.phases import CollectiveKind
@@ -169,7 +178,7 @@ class _WaySearch:
                 continue
             if source not in before:
                 before[source] = nearest(network.capacities.terminals, (source,), lengths, self.chance)
-            yield demand, (GraphTransfer(0, _path(target, before[source], routes), False, ()),)
+            yield demand, (GraphTransfer(0, path_to(target, before[source], routes), False, ()),)
 
     def timed(self, demand: int, steps: PieceWay) -> DemandWay:
         """A way with the heads and tails of its uses of links."""
@@ -198,12 +207,9 @@ class _WaySearch:
     @cached_property
     def routes(self) -> dict[Route, int]:
         """Routes between nodes that keep data, over switches that pass it on, and their latencies."""
-        network = self.instance.network
-        keepers = {*network.capacities.terminals}
-        if self.instance.kind is CollectiveKind.ALL_REDUCE:
-            keepers |= {*network.switches_that("sums")} & {*network.switches_that("multicasts")}
-        between = routes_between(network.arcs, keepers)
-        return {route: sum(network.latencies[arc] for arc in pairwise(route)) for route in between}
+        latencies = self.instance.network.latencies
+        between = routes_of_ways(self.instance)
+        return {route: sum(latencies[arc] for arc in pairwise(route)) for route in between}
 
     def plans(self) -> Iterator[GraphPlan]:
         """Plans of the best mixtures, in chunks of several sizes that follow each other in several ways."""
@@ -215,16 +221,9 @@ class _WaySearch:
 
     def plan_of(self, mixture: _Mixture) -> GraphPlan:
         """A piece for each way."""
-        pieces, transfers = list[GraphPiece](), list[GraphTransfer]()
-        for elements, (_, way, steps) in zip(self.elements(mixture), mixture.parts, strict=True):
-            first = len(transfers)
-            pieces.append(GraphPiece(elements, *self.ends[way.demand]))
-            transfers += [
-                step._replace(piece=len(pieces) - 1, after=tuple(first + number for number in step.after))
-                for step in steps
-                if elements
-            ]
-        return GraphPlan("mix", self.instance, tuple(pieces), tuple(transfers))
+        parts = zip(self.elements(mixture), mixture.parts, strict=True)
+        ways = ((elements, self.ends[way.demand], steps) for elements, (_, way, steps) in parts if elements)
+        return plan_of_ways("mix", self.instance, ways)
 
     def elements(self, mixture: _Mixture) -> list[int]:
         """Elements of each way."""
@@ -241,11 +240,8 @@ class _WaySearch:
 
         `spread`: the part of the time over which the chunks of a way begin.
         """
-        pieces, ranked, counts = (
-            list[GraphPiece](),
-            list[tuple[float, int, int, GraphTransfer]](),
-            self.elements(mixture),
-        )
+        pieces, ranked = list[GraphPiece](), list[tuple[float, int, int, GraphTransfer]]()
+        counts = self.elements(mixture)
         for elements, (_, way, steps) in zip(counts, mixture.parts, strict=True):
             chunks = max(round(count * elements / sum(counts)), 1)
             tails = _heads_and_tails(steps, self.instance.network.latencies)[1]
@@ -263,17 +259,6 @@ class _WaySearch:
             for _, piece, _, step in ranked
         )
         return GraphPlan("mix", self.instance, tuple(pieces), tuple(transfers), ranked=True)
-
-
-def _path(target: int, before: Mapping[int, int | None], routes: Mapping[LinkArc, Route]) -> Route:
-    """A shortest path between two NPUs."""
-    nodes = [target]
-    while (previous := before[nodes[-1]]) is not None:
-        nodes.append(previous)
-    route: Route = (nodes[-1],)
-    for pair in pairwise(reversed(nodes)):
-        route += routes[pair][1:]
-    return route
 
 
 def _heads_and_tails(steps: PieceWay, latencies: Mapping[tuple[int, int], int]) -> tuple[list[int], list[int]]:
