@@ -109,7 +109,7 @@ class Compilable:
             compiled = numba.njit(**options)(of_edition)
         if not _is_cached(compiled):
             COMPILED_LOG.info(
-                "compiling to machine code, once on this machine: ten to fifteen seconds, which no time limit counts"
+                "compiling to machine code, once on this machine: about ten seconds, which no time limit counts"
             )
         return compiled
 
