@@ -16,6 +16,7 @@ from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
+from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.plan import Chunks
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
@@ -224,3 +225,48 @@ def test_interpreted_no_index_leaves_its_array(every_kind: Instance, run: Run) -
     annealing_loop.anneal(annealing._problem, state, 300, HOT * start, COLD * start, 0)
     assert set(state.touched.tolist()) <= set(range(2 * len(every_kind.collectives)))
     assert annealing.makespan == annealing.best().makespan
+
+
+def totals(start: Schedule, steps: int, hot: float, *, resizes: bool = False) -> tuple[int, int]:
+    """Sums of the current and the best makespans of five seeds after some steps, in picoseconds."""
+    annealings = [Annealing(start, seed, resizes=resizes) for seed in range(5)]
+    for annealing in annealings:
+        annealing.run(steps, hot, hot / 4)
+    current, best = sum(state_of(annealing).makespans for annealing in annealings)
+    return int(current), int(best)
+
+
+@pytest.mark.parametrize(
+    ("ag_order", "resizes", "expected"),
+    [
+        ("free", False, (3528400973, 3467644911)),
+        ("free", True, (3549827873, 3538671088)),
+        ("reverse", False, (3343129519, 3327489096)),
+        ("reverse", True, (3474891499, 3462082632)),
+    ],
+)
+def test_equal_seeds_go_where_they_always_went(
+    every_kind: Instance, run: Run, ag_order: str, resizes: bool, expected: tuple[int, int]
+) -> None:
+    """A move that is made otherwise, or judged otherwise, leads elsewhere."""
+    start = run(every_kind.overridden(chunks=3, ag_order=ag_order), "baseline+fifo")
+    assert totals(start, 400, HOT, resizes=resizes) == expected
+
+
+def test_equal_seeds_go_where_they_always_went_on_six_dimensions(run: Run) -> None:
+    assert totals(run(random_instance(0), "themis+scf"), 400, HOT) == (800390804, 745377279)
+
+
+@pytest.mark.parametrize(
+    ("launching", "ag_order", "expected"),
+    [
+        ("wait_free", "free", (1176075952, 1161924197)),
+        ("wait_free", "reverse", (1170553598, 1162937500)),
+        ("dear:threshold=1B", "reverse", (1325142890, 1321339325)),
+    ],
+)
+def test_equal_seeds_go_where_they_always_went_between_tasks(
+    layers: Instance, run: Run, launching: str, ag_order: str, expected: tuple[int, int]
+) -> None:
+    start = run(layers.overridden(ag_order=ag_order), f"{launching}/baseline+fifo")
+    assert totals(start, 300, HOT) == expected
