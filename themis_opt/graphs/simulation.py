@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain
+from itertools import chain, starmap
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,14 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.base.compiled import Compilable
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs import link_loop
-from themis_opt.graphs.link_loop import HopTable, LinkSpace
+from themis_opt.graphs.link_loop import HopRow, HopTable, LinkSpace
 from themis_opt.graphs.plan import GraphPlan
 
 LINK_LOOP = Compilable(link_loop.serve_links, patience=100_000)
 """The event loop; compiling pays as in :mod:`themis_opt.schedules.kernel`."""
+
+HOP_ROW = np.dtype([(name, np.int64) for name in HopRow._fields])
+"""`HopRow` in arrays."""
 
 MAX_HOPS = 3_000_000
 """Most hops of all chunks in one simulation: about a second."""
@@ -168,8 +171,8 @@ def simulate_graph(plan: GraphPlan, chunks: int = 1, hops: Hops | None = None) -
     """Time every hop of a plan in chunks; a link serves the earliest chunk first, of it hops as `Hops.order` says."""
     hops = hops or Hops(plan)
     (small, large), larger = hops.durations(chunks)
-    start = _run(_table(hops, np.stack((small, large)), larger), len(plan.instance.network.arcs), chunks)
-    start = np.take(start.reshape(chunks, -1), np.argsort(hops.order), axis=1)
+    table = _table(hops, np.stack((small, large)), larger)
+    start = _run(table, len(plan.instance.network.arcs), chunks).reshape(chunks, -1)
     end = start + small
     for chunk in range(int(larger.max(initial=0))):
         end[chunk] += np.where(chunk < larger, large - small, 0)
@@ -179,30 +182,30 @@ def simulate_graph(plan: GraphPlan, chunks: int = 1, hops: Hops | None = None) -
 def _table(hops: Hops, durations: IntArray, larger: IntArray) -> HopTable:
     """The hops in order, and what waits for what."""
     order, count = hops.order, len(hops.link)
-    rank = np.argsort(order)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(count)
     tails, heads = (rank[side] for side in hops.edges)
-    sort = np.argsort(tails, kind="stable")
-    return HopTable(
-        link=hops.link[order],
-        lag=hops.lag[order],
-        duration=np.ascontiguousarray(durations[:, order]),
-        larger=larger[order],
-        successor_start=np.concatenate(([0], np.cumsum(np.bincount(tails, minlength=count)))).astype(np.int64),
-        successor=heads[sort],
-        num_predecessors=np.bincount(heads, minlength=count).astype(np.int64),
-    )
+    edges = np.concatenate(([0], np.cumsum(np.bincount(tails, minlength=count))))
+    rows: Any = np.empty(count, dtype=HOP_ROW)
+    columns = (order, hops.link[order], hops.lag[order], *durations[:, order], larger[order], edges[:-1], edges[1:])
+    for name, column in zip(HopRow._fields, columns, strict=True):
+        rows[name] = column
+    successor = heads[np.argsort(tails, kind="stable")]
+    return HopTable(rows, successor, rows["link"][successor], np.bincount(heads, minlength=count))
 
 
 def _run(table: HopTable, num_links: int, chunks: int) -> IntArray:
     """The start of every operation."""
-    total = len(table.link) * chunks
-    of_operations, of_links = np.zeros((5, total), dtype=np.int64), np.zeros((4, num_links), dtype=np.int64)
-    space = LinkSpace._make((*of_operations, np.zeros(num_links + 1, dtype=np.int64), *of_links))
+    total = len(table.rows) * chunks
+    of_operations, of_links = np.empty((4, total), dtype=np.int64), np.empty((8, num_links), dtype=np.int64)
+    space = LinkSpace._make((*of_operations, np.empty(num_links + 1, dtype=np.int64), *of_links))
     if not LINK_LOOP.interprets(total):
         LINK_LOOP.compiled(table, space)
         return space.start
     lists: Any = LinkSpace(*(array.tolist() for array in space))
-    link_loop.serve_links(HopTable(*(array.tolist() for array in table)), lists)
+    columns: Any = table
+    rows, *others = (array.tolist() for array in columns)
+    link_loop.serve_links(HopTable(list(starmap(HopRow, rows)), *others), lists)
     return np.array(lists.start, dtype=np.int64)
 
 
