@@ -10,7 +10,7 @@ from small_iterations import iteration, tensor
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.launching.common import delayed, may_fuse, of_runs, runs
-from themis_opt.policies.planning import plan_launches, planning_once
+from themis_opt.policies.planning import PlanningOnce, plan_launches
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch, Order
 from themis_opt.schedules.schedule import Schedule
@@ -114,7 +114,7 @@ def all_launches(instance: Instance, buckets: list[tuple[int, ...]]) -> Iterator
 
 def fastest_of_all(instance: Instance, orders: tuple[Order, ...] = ("layer",)) -> tuple[int, int]:
     """The least picoseconds of a step of all buckets and launch points that fit in memory, and how many there are."""
-    best, count, policy = 2**62, 0, planning_once(Baseline())
+    best, count, policy = 2**62, 0, PlanningOnce(Baseline())
     for buckets in all_buckets(instance):
         for launches in all_launches(instance, buckets):
             for order in orders:

@@ -50,6 +50,18 @@ def test_launches_have_few_chunks_where_each_costs_something() -> None:
     assert best.makespan < min(scheduled(instance, launching).makespan for launching in LAUNCHING)
 
 
+def test_large_launches_have_more_chunks_than_small_ones() -> None:
+    pair = {"kind": "switch", "size": 4, "bandwidth": "8 GB/s", "latency": "1 us"}
+    tensors = [tensor("large", 16384, "backward1", "forward1"), tensor("small", 64, "backward0", "forward0")]
+    tasks = {"forward0": 1.0, "forward1": 1.0, "backward1": 2.0, "backward0": 2.0}
+    network = {"dimensions": [pair, pair | {"bandwidth": "2 GB/s"}]}
+    instance = iteration(tasks, tensors, network=network, chunks=8, latency="occupy")
+    best = improved(scheduled(instance, "fused")).best
+    launched = sorted(zip(best.launched, best.plan.chunks, strict=True), key=lambda launch: launch[0].size)
+    counts = [len(chunks.sizes) for _, chunks in launched]
+    assert counts[0] < counts[-1]
+
+
 def test_what_others_wait_for_is_urgent() -> None:
     """A reduce-scatter goes before gathers that are needed sooner, since an all-reduce on another dimension follows."""
     tensors = [

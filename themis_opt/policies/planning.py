@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
+from functools import lru_cache
 from graphlib import TopologicalSorter
 from typing import Protocol, TypeVar
 
@@ -65,28 +66,47 @@ def chunk_policy_of(policy: Policy) -> Policy:
     return policy.chunk_policy if isinstance(policy, Combined) else policy
 
 
-def planning_once(policy: Policy) -> Policy:
-    """The policy, which plans equal instances once."""
-    plans: dict[str, Plan] = {}
+class PlanningOnce:
+    """A policy that plans equal instances once; `schedule` is that of its plan, simulated once too."""
 
-    def plan(instance: Instance) -> Plan:
-        if instance.fingerprint not in plans:
-            plans[instance.fingerprint] = policy(instance)
-        return plans[instance.fingerprint]
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._plans: dict[str, Plan] = {}
+        self._schedules: dict[str, Schedule] = {}
 
-    return plan
+    def __call__(self, instance: Instance) -> Plan:
+        """Plan `instance`."""
+        if instance.fingerprint not in self._plans:
+            self._plans[instance.fingerprint] = self._policy(instance)
+        return self._plans[instance.fingerprint]
+
+    def schedule(self, instance: Instance) -> Schedule:
+        """The schedule of `instance`."""
+        if instance.fingerprint not in self._schedules:
+            self._schedules[instance.fingerprint] = simulate(instance, self(instance))
+        return self._schedules[instance.fingerprint]
 
 
-def plan_launches(instance: Instance, launches: Sequence[Launch], order: Order, chunk_policy: Policy) -> Plan:
-    """Plan every launch with a policy for chunks.
+def plan_launches(
+    instance: Instance,
+    launches: Sequence[Launch],
+    order: Order,
+    chunk_policy: Policy,
+    most_chunks: Sequence[int] | None = None,
+) -> Plan:
+    """Plan every launch with a policy for chunks, in at most so many chunks each.
 
     Launches released together are planned together, as one instance, within an equal part of the seconds that the
     policy may search.  Where the policy enforces sequences, they are priorities among the chunks of the group, and, if
     that is faster, enforced group after group.
     """
     launches = tuple(launches)
-    exchanges = fused(instance, launches)
-    plans = _plans(instance, exchanges, _groups(launches), chunk_policy)
+    exchanges = fused(instance, launches) if most_chunks is None else in_few_chunks(instance, launches, most_chunks)
+    groups = {
+        members: _group(instance, tuple(exchanges[number] for number in members)) for members in _groups(launches)
+    }
+    once = chunk_policy if isinstance(chunk_policy, PlanningOnce) else _planning_once(chunk_policy, groups.values())
+    plans = {members: once(group) for members, group in groups.items()}
     chunks = {
         launch: chunks_of_launch
         for members, plan in plans.items()
@@ -99,7 +119,8 @@ def plan_launches(instance: Instance, launches: Sequence[Launch], order: Order, 
     whole = Plan(ordered, next(iter(plans.values())).dispatch, launches=launches, order=order)
     if not any(plan.sequences for plan in plans.values()):
         return whole
-    keys = _positions(instance, whole, plans, _starts(instance, exchanges, plans, mirrors))
+    alone = {members: once.schedule(group) for members, group in groups.items()}
+    keys = _positions(instance, whole, plans, _starts(alone, mirrors))
     by_priority = replace(whole, keys=keys)
     return fastest(instance, (by_priority, _one_group_after_another(instance, by_priority, keys))).plan
 
@@ -117,36 +138,31 @@ def _groups(launches: Sequence[Launch]) -> list[tuple[int, ...]]:
     return [tuple(members) for members in groups.values()]
 
 
-def _group(instance: Instance, exchanges: Sequence[Exchange], members: Sequence[int]) -> Instance:
-    return instance.group(exchanges[number] for number in members)
+def in_few_chunks(instance: Instance, launches: Sequence[Launch], most: Sequence[int]) -> tuple[Exchange, ...]:
+    """The collective operation of every launch, in at most so many chunks."""
+    pairs = zip(fused(instance, tuple(launches)), most, strict=True)
+    return tuple(replace(e, max_chunks=count) if count < e.max_chunks else e for e, count in pairs)
 
 
-def _plans(
-    instance: Instance, exchanges: Sequence[Exchange], groups: Sequence[tuple[int, ...]], chunk_policy: Policy
-) -> dict[tuple[int, ...], Plan]:
-    """The plan of every group; equal groups are planned once, and the others share the seconds of the policy."""
-    instances = {members: _group(instance, exchanges, members) for members in groups}
-    different: dict[str, Instance] = {}
-    for group in instances.values():
-        different.setdefault(group.fingerprint, group)
-    policy = within(chunk_policy, (seconds_of(chunk_policy) or math.inf) / len(different))
-    known = {fingerprint: policy(group) for fingerprint, group in different.items()}
-    return {members: known[group.fingerprint] for members, group in instances.items()}
+@lru_cache(maxsize=4096)
+def _group(instance: Instance, exchanges: tuple[Exchange, ...]) -> Instance:
+    return instance.group(exchanges)
 
 
-def _starts(
-    instance: Instance, exchanges: Sequence[Exchange], plans: Mapping[tuple[int, ...], Plan], mirrors: Mapping[int, int]
-) -> dict[int, IntArray]:
-    """Per launch, when its stages start if its group runs alone, shape (chunks, stages).
+def _planning_once(policy: Policy, groups: Iterable[Instance]) -> PlanningOnce:
+    """The policy, whose seconds different groups share."""
+    different = {group.fingerprint for group in groups}
+    return PlanningOnce(within(policy, (seconds_of(policy) or math.inf) / len(different)))
+
+
+def _starts(alone: Mapping[tuple[int, ...], Schedule], mirrors: Mapping[int, int]) -> dict[int, IntArray]:
+    """Per launch, when its stages start if its group runs `alone`, shape (chunks, stages).
 
     A gather that reverses a scatter runs like it, backwards in time.
     """
     starts, ends = {}, {}
-    known: dict[int, Schedule] = {}
-    for members, plan in plans.items():
-        if id(plan) not in known:  # equal groups share their plan
-            known[id(plan)] = simulate(_group(instance, exchanges, members), plan)
-        schedule = known[id(plan)]
+    for members, schedule in alone.items():
+        plan = schedule.plan
         for place, launch in enumerate(members):
             stages, shape = slice(*plan.offsets[place : place + 2]), plan.chunks[place].paths.shape
             starts[launch], ends[launch] = schedule.start[stages].reshape(shape), schedule.end[stages].reshape(shape)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import takewhile
 from typing import ClassVar, NamedTuple
 
@@ -9,11 +10,11 @@ from themis_opt.base.errors import CyclicPlan, InvalidSchedule
 from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.launching.common import Bucket, may_fuse, of_runs, runs
 from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets, temporary
-from themis_opt.policies.planning import Policy, plan_launches, planning_once
+from themis_opt.policies.planning import LaunchingPolicy, PlanningOnce, in_few_chunks, plan_launches
 from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import Launch, Order, TaskOf, fused
+from themis_opt.schedules.plan import Launch, Order, TaskOf
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
@@ -49,13 +50,13 @@ class Launches:
 class Candidate(NamedTuple):
     """Launches and their order.
 
-    `chunks` are the most of a launch.  `buckets` is None where launches are not whole buckets; `budget` is what an NPU
-    may hold for gathers to be launched as early as that allows, `in_order` of their use or not.
+    `chunks` are the most of each launch.  `buckets` is None where launches are not whole buckets; `budget` is what an
+    NPU may hold for gathers to be launched as early as that allows, `in_order` of their use or not.
     """
 
     launches: tuple[Launch, ...]
     order: Order
-    chunks: int
+    chunks: tuple[int, ...]
     buckets: Buckets | None = None
     budget: int = 0
     in_order: bool = True
@@ -80,17 +81,14 @@ class Trials:
     def __init__(self, incumbent: Incumbent) -> None:
         self.incumbent, self.instance = incumbent, incumbent.instance
         self.starts: list[TriedCandidate] = []
-        self._chunks: dict[int, Policy] = {}
+        self._chunks = PlanningOnce(Hourglass())
         self._planned: set[object] = set()
         self._tried: set[object] = set()
 
     def judge(self, candidate: Candidate) -> int | None:
         """Offer the schedule of a candidate, and return its iteration time; None if it is none, or takes too long."""
         self.incumbent.allowance.charge(len(self.instance.exchanges) / SIMULATED_PER_SECOND)
-        launched = [
-            replace(exchange, max_chunks=min(exchange.max_chunks, candidate.chunks))
-            for exchange in fused(self.instance, candidate.launches)
-        ]
+        launched = in_few_chunks(self.instance, candidate.launches, candidate.chunks)
         seconds = self._seconds_for(launched)
         if candidate.content in self._tried or seconds > self.incumbent.left:
             return None
@@ -113,8 +111,8 @@ class Trials:
     def _simulated(self, candidate: Candidate) -> Schedule | None:
         """The schedule of a candidate; None if it is illegal, as launches of others may be, or does not fit."""
         try:
-            policy = self._chunks.setdefault(candidate.chunks, in_few_chunks(candidate.chunks))
-            plan = plan_launches(self.instance, candidate.launches, candidate.order, policy)
+            launches, order, chunks = candidate.launches, candidate.order, candidate.chunks
+            plan = plan_launches(self.instance, launches, order, self._chunks, chunks)
             schedule = simulate(self.instance, plan)
             if schedule.makespan < self.incumbent.best.makespan:
                 validate(schedule)
@@ -123,22 +121,18 @@ class Trials:
         return schedule if schedule.fits else None
 
     def improve(self, best: TriedCandidate) -> None:
-        """Go on from a candidate to the first of its neighbours that is faster, while there is one."""
+        """Go on from a candidate to the first of its neighbours that is faster, while there is one.
+
+        The next ones are looked at from there on: what was changed in vain before mostly stays so.
+        """
+        first = 0
         while not self.incumbent.done:
-            changed = takewhile(lambda _: not self.incumbent.done, neighbours(self.instance, best.candidate))
-            judged = ((self.judge(candidate), candidate) for candidate in changed)
-            faster = next(
-                (TriedCandidate(time, other) for time, other in judged if time is not None and time < best.makespan),
-                None,
-            )
+            changed = takewhile(lambda _: not self.incumbent.done, neighbours(self.instance, best.candidate, first))
+            judged = ((place, self.judge(candidate), candidate) for place, candidate in changed)
+            faster = next((each for each in judged if each[1] is not None and each[1] < best.makespan), None)
             if faster is None:
                 return
-            best = faster
-
-
-def in_few_chunks(most: int) -> Policy:
-    """Hourglass with at most so many chunks of a launch."""
-    return planning_once(lambda group: Hourglass()(group.at_most(most)))
+            first, best = faster[0], TriedCandidate(faster[1] or 0, faster[2])
 
 
 def num_stages(exchange: Exchange) -> int:
@@ -159,7 +153,7 @@ def candidates(instance: Instance) -> Iterator[Candidate]:
     Where each chunk costs something, evenly cut buckets have fewer and fewer of them.
     """
     policies = [LAUNCHING.load(name)() for name in LAUNCHING]
-    by_policies = (Candidate(policy(instance), policy.order, instance.chunks) for policy in policies)
+    by_policies = (of_policy(instance, policy) for policy in policies)
     most = max((len(tensors) for tensors in runs(instance)), default=0)
     powers, amounts = range(most.bit_length()), list(budgets(instance))
     if amounts[0]:
@@ -177,22 +171,32 @@ def candidates(instance: Instance) -> Iterator[Candidate]:
     yield from by_policies
 
 
-def chunk_counts(instance: Instance) -> list[int]:
+def of_policy(instance: Instance, policy: LaunchingPolicy) -> Candidate:
+    """The launches of a policy, in as many chunks as the instance allows."""
+    launches = policy(instance)
+    return Candidate(launches, policy.order, (instance.chunks,) * len(launches))
+
+
+@lru_cache(maxsize=16)
+def chunk_counts(instance: Instance) -> tuple[int, ...]:
     """The most chunks of a launch that are tried: all, and where each costs something half of them, and so on."""
     halvings = instance.chunks.bit_length() if chunk_overhead(instance) else 1
-    return [instance.chunks >> power for power in range(halvings)]
+    return tuple(instance.chunks >> power for power in range(halvings))
 
 
-def with_buckets(instance: Instance, buckets: Buckets, budget: int, chunks: int, *, in_order: bool = True) -> Candidate:
+def with_buckets(
+    instance: Instance, buckets: Buckets, budget: int, chunks: int | tuple[int, ...], *, in_order: bool = True
+) -> Candidate:
     """One launch per bucket, released by the last of its tensors; the one that is needed first is served first.
 
     Gathers that are given up after their use leave as early as the budget of memory allows.  Launches that others wait
-    for are urgent.
+    for are urgent.  `chunks`: the most of all launches, or of each.
     """
     launches = as_early_as_fits(instance, of_runs(instance, buckets), budget, in_order=in_order)
     awaited = {source for launch in launches for source in launch.after_launches}
     launches = tuple(replace(e, urgent=e.urgent or number in awaited) for number, e in enumerate(launches))
-    return Candidate(launches, "layer", chunks, buckets, budget, in_order)
+    counts = (chunks,) * len(launches) if isinstance(chunks, int) else chunks
+    return Candidate(launches, "layer", counts, buckets, budget, in_order)
 
 
 def even_buckets(instance: Instance, count: int) -> Buckets:
@@ -215,32 +219,67 @@ def legal_parts(instance: Instance, bucket: Bucket) -> Buckets:
     return legal_parts(instance, bucket[:half]) + legal_parts(instance, bucket[half:])
 
 
-def neighbours(instance: Instance, candidate: Candidate) -> Iterator[Candidate]:
-    """Candidates with two neighbouring buckets merged, one tensor shifted, or one bucket halved.
+def neighbours(instance: Instance, candidate: Candidate, first: int = 0) -> Iterator[tuple[int, Candidate]]:
+    """Candidates with one change, each with the number of the place that is changed, from the place `first` on.
 
-    Buckets stay parts of runs.  Or with twice or half as many chunks, with gathers in order of their use or not, with
-    more or less memory for them, or in the end with one gather earlier or later.
+    Place 0 is the whole, then come the launches one by one, and then gathers that may leave earlier or later.
     """
+    launches, temporaries = len(candidate.launches), temporary(instance, candidate.launches)
+    count = 1 + launches + len(temporaries)
+    for place in (number % count for number in range(first, first + count)):
+        if not place:
+            changed = changes_of_all(instance, candidate)
+        elif place <= launches:
+            changed = changes_of_launch(instance, candidate, place - 1)
+        else:
+            changed = changes_of_time(instance, candidate, temporaries[place - launches - 1])
+        yield from ((place, other) for other in changed)
+
+
+def changes_of_all(instance: Instance, candidate: Candidate) -> Iterator[Candidate]:
+    """With twice or half as many chunks, gathers in order of their use or not, with more or less memory for them."""
     buckets, chunks, in_order = candidate.buckets or (), candidate.chunks, candidate.in_order
-    counts = chunk_counts(instance)
-    for count in counts[max(counts.index(chunks) - 1, 0) : counts.index(chunks) + 2]:
-        yield candidate._replace(chunks=count)
+    for counts in zip(*(near_counts(instance, count) for count in chunks), strict=True):
+        yield candidate._replace(chunks=counts)
     yield with_buckets(instance, buckets, candidate.budget, chunks, in_order=not in_order)
     for budget in budgets(instance, near=candidate.budget):
         yield with_buckets(instance, buckets, budget, chunks, in_order=in_order)
-    groups = {tensor: number for number, tensors in enumerate(runs(instance)) for tensor in tensors}
-    for place, bucket in enumerate(buckets):
-        following = buckets[place + 1] if place + 1 < len(buckets) else ()
-        joined = bool(following) and groups[bucket[0]] == groups[following[0]]
-        for parts in _changes(bucket, following if joined else ()):
+
+
+def near_counts(instance: Instance, count: int) -> tuple[int, int]:
+    """Twice and half as many chunks, if that is possible."""
+    counts = chunk_counts(instance)
+    place = counts.index(count)
+    return counts[max(place - 1, 0)], counts[min(place + 1, len(counts) - 1)]
+
+
+def changes_of_launch(instance: Instance, candidate: Candidate, number: int) -> Iterator[Candidate]:
+    """With two neighbouring buckets merged, one tensor shifted, one bucket halved, or twice or half as many chunks.
+
+    Buckets stay parts of runs.
+    """
+    buckets, chunks = candidate.buckets or (), candidate.chunks
+    place = number - (len(chunks) - len(buckets))
+    if place >= 0:
+        bucket, following = buckets[place], buckets[place + 1 : place + 2]
+        run = next(tensors for tensors in runs(instance) if bucket[0] in tensors)
+        joined = bool(following) and following[0][0] in run
+        for parts in _changes(bucket, following[0] if joined else ()):
             changed = (*buckets[:place], *parts, *buckets[place + 1 + joined :])
+            counts = (chunks[number],) * (len(parts) - joined) + chunks[number + 1 : number + 1 + joined]
+            counts = (*chunks[:number], *counts[: len(parts)], *chunks[number + 1 + joined :])
             if all(may_fuse(instance, part) for part in parts):
-                yield with_buckets(instance, changed, candidate.budget, chunks, in_order=in_order)
-    for number in temporary(instance, candidate.launches):
-        for after in moved(instance, candidate.launches[number]):
-            launches = list(candidate.launches)
-            launches[number] = replace(launches[number], after=after)
-            yield candidate._replace(launches=tuple(launches))
+                yield with_buckets(instance, changed, candidate.budget, counts, in_order=candidate.in_order)
+    for count in near_counts(instance, chunks[number]):
+        yield candidate._replace(chunks=(*chunks[:number], count, *chunks[number + 1 :]))
+
+
+def changes_of_time(instance: Instance, candidate: Candidate, number: int) -> Iterator[Candidate]:
+    """With one gather earlier or later."""
+    for after in moved(instance, candidate.launches[number]):
+        launches = list(candidate.launches)
+        launches[number] = replace(launches[number], after=after)
+        yield candidate._replace(launches=tuple(launches))
 
 
 def moved(instance: Instance, launch: Launch) -> Iterator[TaskOf]:

@@ -13,7 +13,7 @@ from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import format_duration, format_short_size, nanoseconds
 from themis_opt.policies.launching.common import of_runs
 from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets
-from themis_opt.policies.planning import plan_launches, planning_once
+from themis_opt.policies.planning import PlanningOnce, plan_launches
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.phases import CollectiveKind
@@ -203,8 +203,9 @@ def _leanest(best: Schedule, clock: Allowance) -> Schedule:
 
     The largest amounts of memory come first, so that there is one when time is up.
     """
-    instance, plan, chunks = best.instance, best.plan, planning_once(make_policy("hourglass"))
+    instance, plan, chunks = best.instance, best.plan, PlanningOnce(make_policy("hourglass"))
     buckets = tuple(launch.tensors for launch in plan.launches_of(instance) if launch.part == "whole")
+    counts = [len(cut_chunks.sizes) for cut_chunks in plan.chunks]
     amounts = [amount for amount in budgets(instance) if amount]
     if sum(map(len, buckets)) < len(instance.exchanges) or not amounts:
         return best
@@ -214,7 +215,7 @@ def _leanest(best: Schedule, clock: Allowance) -> Schedule:
         if clock.left <= 0:
             break
         launches = as_early_as_fits(instance, of_runs(instance, buckets), max(amount, 1))
-        schedule = simulate(instance, plan_launches(instance, launches, "layer", chunks))
+        schedule = simulate(instance, plan_launches(instance, launches, "layer", chunks, counts))
         clock.charge(2 * count_stages(instance) / SIMULATED_PER_SECOND)
         if schedule.makespan > longest:
             continue

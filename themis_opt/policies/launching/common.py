@@ -68,7 +68,8 @@ def has_buckets(instance: Instance) -> bool:
     return any(instance.exchanges[tensors[0]].kind is CollectiveKind.ALL_REDUCE for tensors in fusible(instance))
 
 
-def runs(instance: Instance) -> list[Bucket]:
+@lru_cache(maxsize=16)
+def runs(instance: Instance) -> tuple[Bucket, ...]:
     """All data-parallel tensors in groups of which neighbours may be fused.
 
     Those of a group have the same kind, span and element, are made and needed in iterations equally far apart, and in
@@ -86,7 +87,7 @@ def runs(instance: Instance) -> list[Bucket]:
         tensor = instance.exchanges[number]
         return (tensor.needed_task if tensor.freed_task >= 0 else tensor.ready_task), number
 
-    return [tuple(sorted(group, key=place)) for group in groups.values()]
+    return tuple(tuple(sorted(group, key=place)) for group in groups.values())
 
 
 def of_runs(instance: Instance, buckets: Iterable[Bucket]) -> list[Launch]:
