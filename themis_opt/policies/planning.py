@@ -94,11 +94,23 @@ def plan_launches(
     chunk_policy: Policy,
     most_chunks: Sequence[int] | None = None,
 ) -> Plan:
+    """The faster one of the plans of :func:`plans_of_launches`."""
+    plans = plans_of_launches(instance, launches, order, chunk_policy, most_chunks)
+    return fastest(instance, plans).plan if len(plans) > 1 else plans[0]
+
+
+def plans_of_launches(
+    instance: Instance,
+    launches: Sequence[Launch],
+    order: Order,
+    chunk_policy: Policy,
+    most_chunks: Sequence[int] | None = None,
+) -> tuple[Plan, ...]:
     """Plan every launch with a policy for chunks, in at most so many chunks each.
 
     Launches released together are planned together, as one instance, within an equal part of the seconds that the
-    policy may search.  Where the policy enforces sequences, they are priorities among the chunks of the group, and, if
-    that is faster, enforced group after group.
+    policy may search.  Where the policy enforces sequences, there are two plans: they are priorities among the chunks
+    of the group, or enforced group after group.
     """
     launches = tuple(launches)
     exchanges = fused(instance, launches) if most_chunks is None else in_few_chunks(instance, launches, most_chunks)
@@ -118,11 +130,11 @@ def plan_launches(
     ordered = tuple(chunks[launch] for launch in range(len(launches)))
     whole = Plan(ordered, next(iter(plans.values())).dispatch, launches=launches, order=order)
     if not any(plan.sequences for plan in plans.values()):
-        return whole
+        return (whole,)
     alone = {members: once.schedule(group) for members, group in groups.items()}
     keys = _positions(instance, whole, plans, _starts(alone, mirrors))
     by_priority = replace(whole, keys=keys)
-    return fastest(instance, (by_priority, _one_group_after_another(instance, by_priority, keys))).plan
+    return by_priority, _one_group_after_another(instance, by_priority, keys)
 
 
 def fastest(instance: Instance, plans: Sequence[Plan]) -> Schedule:

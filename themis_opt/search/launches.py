@@ -10,13 +10,12 @@ from themis_opt.base.errors import CyclicPlan, InvalidSchedule
 from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.launching.common import Bucket, may_fuse, of_runs, runs
 from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets, temporary
-from themis_opt.policies.planning import LaunchingPolicy, PlanningOnce, in_few_chunks, plan_launches
+from themis_opt.policies.planning import LaunchingPolicy, PlanningOnce, fastest, in_few_chunks, plans_of_launches
 from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch, Order, TaskOf
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.solving.lowering import chunk_overhead
@@ -112,8 +111,8 @@ class Trials:
         """The schedule of a candidate; None if it is illegal, as launches of others may be, or does not fit."""
         try:
             launches, order, chunks = candidate.launches, candidate.order, candidate.chunks
-            plan = plan_launches(self.instance, launches, order, self._chunks, chunks)
-            schedule = simulate(self.instance, plan)
+            plans = plans_of_launches(self.instance, launches, order, self._chunks, chunks)
+            schedule = fastest(self.instance, plans)
             if schedule.makespan < self.incumbent.best.makespan:
                 validate(schedule)
         except (CyclicPlan, InvalidSchedule):

@@ -13,11 +13,10 @@ from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import format_duration, format_short_size, nanoseconds
 from themis_opt.policies.launching.common import of_runs
 from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets
-from themis_opt.policies.planning import PlanningOnce, plan_launches
+from themis_opt.policies.planning import PlanningOnce, fastest, plans_of_launches
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.launches import SIMULATED_PER_SECOND
 from themis_opt.study.comparison import compare
@@ -215,7 +214,7 @@ def _leanest(best: Schedule, clock: Allowance) -> Schedule:
         if clock.left <= 0:
             break
         launches = as_early_as_fits(instance, of_runs(instance, buckets), max(amount, 1))
-        schedule = simulate(instance, plan_launches(instance, launches, "layer", chunks, counts))
+        schedule = fastest(instance, plans_of_launches(instance, launches, "layer", chunks, counts))
         clock.charge(2 * count_stages(instance) / SIMULATED_PER_SECOND)
         if schedule.makespan > longest:
             continue
