@@ -20,8 +20,17 @@ Bound
 
     .. math:: \theta \le \sum_e b_e l_e \Big/ \sum_{s, t \in N} d_l(s, t)
 
-    with the distances :math:`d_l`: every unit occupies at least its distance.  :func:`length_bound` computes it from
-    the duals of (1) in exact arithmetic, so that no tolerance of GLOP stands in the bound.
+    with the distances :math:`d_l`: every unit occupies at least its distance.
+
+Time
+    With latencies an arc is idle for :math:`c_e` of the time at least: nothing comes to its tail before the latency
+    from the nearest terminal, and what leaves it later than its own latency and that to the nearest terminal from the
+    end comes too late.  So all is over at T only if it carries :math:`b_e \max(0, T - c_e)` at most, and
+
+    .. math:: \sum_e b_e l_e \max(0, T - c_e) \ge \sum_{s, t \in N} D_t \, d_l(s, t)
+
+    for amounts :math:`D_t`.  :func:`length_time` computes the least such T for the duals of (1) in exact arithmetic, so
+    that no tolerance of GLOP stands in the bound.
 
 Symmetry
     Colour refinement (H. Weisfeiler, A. Leman, 1968) sorts nodes, and arcs by what their ends look like.  Where the
@@ -40,7 +49,7 @@ from typing import NamedTuple
 from ortools.linear_solver import pywraplp
 
 from formulations.edge_splitting import Route
-from formulations.flow_network import ArcCapacities, CapacityGraph
+from formulations.flow_network import ArcCapacities, CapacityGraph, reversed_arcs
 
 Lengths = Mapping[tuple[int, int], int]
 
@@ -141,14 +150,37 @@ class _FlowProgramme:
         return ConcurrentFlow(self._part.solution_value() * self._scale, lengths, flows)
 
 
-def length_bound(graph: CapacityGraph, lengths: Lengths) -> Fraction:
-    """The part of all units that flows at most, as lengths prove."""
-    volume = sum(capacity * lengths[arc] for arc, capacity in graph.arcs.items())
-    total = 0
-    for source in graph.terminals:
-        reach = distances(graph.num_nodes, lengths, source)
-        total += sum(reach[sink] for sink in graph.terminals)
-    return Fraction(volume, total)
+def length_time(
+    graph: CapacityGraph, lengths: Lengths, latencies: Lengths, amounts: Mapping[int, Fraction]
+) -> Fraction:
+    """The least time that lengths prove, for amounts that each terminal wants of every other one.
+
+    `latencies` in any unit of time; `amounts` in that unit for a unit of capacity.
+    """
+    reach = {source: distances(graph.num_nodes, lengths, source) for source in graph.terminals}
+    need = sum(amounts[sink] * reach[source][sink] for source in graph.terminals for sink in graph.terminals)
+    idle = idle_times(graph, latencies)
+    rates = sorted((begin, graph.arcs[arc] * lengths[arc]) for arc, begin in idle.items() if lengths[arc])
+    time, rate = Fraction(0), 0
+    for begin, more in rates:
+        if rate * (begin - time) >= need:
+            break
+        need -= rate * (begin - time)
+        time, rate = Fraction(begin), rate + more
+    return time + need / rate if need else time
+
+
+def idle_times(graph: CapacityGraph, latencies: Lengths) -> dict[tuple[int, int], int]:
+    """How long each arc is idle before the first data and after the last; without those that never have any."""
+    everywhere = graph.num_nodes
+    joins = {(everywhere, terminal): 0 for terminal in graph.terminals}
+    first = distances(everywhere + 1, {**latencies, **joins}, everywhere)
+    last = distances(everywhere + 1, {**reversed_arcs(latencies), **joins}, everywhere)
+    return {
+        (tail, head): first[tail] + latencies[tail, head] + last[head]
+        for tail, head in graph.arcs
+        if tail in first and head in last
+    }
 
 
 def distances(num_nodes: int, lengths: Lengths, source: int) -> dict[int, int]:

@@ -27,6 +27,13 @@ Bound
     With sources and sink in exchange, and arcs turned around, it holds as well: one node has independent data for
     several others, and the bound is the time at which none of them can have all that is meant for it.
 
+Which sources
+    Any set of sources gives a bound.  Cuts of the network over time, of nodes (u, k) for intervals k, choose the set.
+    A super source feeds its amount into each source at time 0, arcs lead from (u, k) to
+    :math:`(w, k + a_e / \delta)`, rounded, with what they carry in an interval of length :math:`\delta`, and data wait
+    at nodes.  If less than all flows to the sink within a time, the sources on the side of the super source
+    of a least cut cannot bring theirs; their bound is the next time that is tried.
+
 Method
     GLOP solves it.  Its :math:`l_e` are rounded down to whole units of time, so that (3) holds in exact arithmetic;
     :math:`p` are the distances under :math:`a_e + l_e`, which are best for given :math:`l`.
@@ -35,13 +42,20 @@ Method
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from typing import NamedTuple
 
 from ortools.linear_solver import pywraplp
 
 from formulations.concurrent_flow import distances
-from formulations.flow_network import CapacityGraph
+from formulations.flow_network import CapacityGraph, FlowNetwork
 
 Latencies = Mapping[tuple[int, int], int]
+
+TIMED_ARCS, FINEST_INTERVALS = 16_384, 128
+"""Arcs of a network over time, which take ten milliseconds, and intervals: more of them hardly find other sources."""
+
+AMOUNT_UNITS = 2**40
+"""Whole units of all data in a network over time."""
 
 USED_AMOUNT = 1 - 1e-9
 """Share of the amount that is used, since the solver may exceed (3) by a little."""
@@ -59,6 +73,49 @@ def quickest_arrival(
     source = graph.num_nodes
     lengths |= {(source, start): 0 for start in starts}
     return distances(graph.num_nodes + 1, lengths, source)[sink]
+
+
+class Arrival(NamedTuple):
+    """When data of some sources can have arrived at a sink."""
+
+    time: int
+    sources: tuple[int, ...]
+    sink: int
+
+
+def latest_arrival(
+    graph: CapacityGraph, latencies: Latencies, amounts: Mapping[int, Fraction], sink: int, least: int = 0
+) -> Arrival:
+    """The largest bound over sets of sources with their amounts; all of them, unless others are later than `least`."""
+    sources, latest = tuple(sorted(amounts)), Arrival(-1, (), sink)
+    while sources:
+        amount = sum((amounts[source] for source in sources), Fraction(0))
+        arrival = Arrival(quickest_arrival(graph, latencies, sources, sink, amount), sources, sink)
+        if latest.sources and arrival.time <= max(latest.time, least):
+            break
+        latest = arrival
+        sources = _late_sources(graph, latencies, amounts, sink, max(latest.time, least)) if len(amounts) > 1 else ()
+    return latest
+
+
+def _late_sources(
+    graph: CapacityGraph, latencies: Latencies, amounts: Mapping[int, Fraction], sink: int, time: int
+) -> tuple[int, ...]:
+    """The sources whose data do not come to the sink within a time, by a least cut of the network over time."""
+    count = max(min(TIMED_ARCS // len(graph.arcs), FINEST_INTERVALS), 1)
+    interval, unit = time / count, AMOUNT_UNITS / float(sum(amounts.values()))
+    capacities = {
+        (tail * count + k, head * count + k + lag): min(math.ceil(capacity * interval * unit), AMOUNT_UNITS)
+        for (tail, head), capacity in graph.arcs.items()
+        for lag in (round(latencies[tail, head] / interval),)
+        for k in range(count - lag)
+    }
+    waiting = ((node * count + k, node * count + k + 1) for node in range(graph.num_nodes) for k in range(count - 1))
+    capacities |= dict.fromkeys(waiting, AMOUNT_UNITS)
+    everywhere = graph.num_nodes * count
+    capacities |= {(everywhere, source * count): math.floor(amount * unit) for source, amount in amounts.items()}
+    cut = FlowNetwork(tuple(capacities)).min_cut(tuple(capacities.values()), everywhere, sink * count + count - 1)
+    return tuple(source for source in sorted(amounts) if source * count in cut.nodes)
 
 
 def _counted_times(

@@ -6,7 +6,7 @@ import pytest
 from graph_samples import instance_of, network_of, partitions, random_graph, shipped, subsets
 from ortools.linear_solver import pywraplp
 
-from formulations.concurrent_flow import concurrent_flow, length_bound
+from formulations.concurrent_flow import Lengths, concurrent_flow, length_time
 from formulations.flow_network import CapacityGraph
 from formulations.shared_roots import partition_bound, partition_throughput, share_roots
 from formulations.worst_cut import fixed_shares, worst_broadcast, worst_cut
@@ -140,9 +140,15 @@ def test_the_concurrent_flow_is_that_of_all_pairs(seed: int) -> None:
     best = flow_of_pairs(graph)
     for fold in (False, True):
         flow = concurrent_flow(graph, fold=fold)
-        assert float(length_bound(graph, flow.lengths)) >= best * (1 - 1e-7)
+        assert flow_proven(graph, flow.lengths) >= best * (1 - 1e-7)
     assert concurrent_flow(graph, fold=False).throughput == pytest.approx(best, rel=1e-6)
-    assert float(length_bound(graph, concurrent_flow(graph, fold=False).lengths)) == pytest.approx(best, rel=1e-6)
+    assert flow_proven(graph, concurrent_flow(graph, fold=False).lengths) == pytest.approx(best, rel=1e-6)
+
+
+def flow_proven(graph: CapacityGraph, lengths: Lengths) -> float:
+    """The part of all units that flows at most, without latencies."""
+    amounts = dict.fromkeys(graph.terminals, Fraction(1))
+    return float(1 / length_time(graph, lengths, dict.fromkeys(graph.arcs, 0), amounts))
 
 
 def flow_of_pairs(graph: CapacityGraph) -> float:
@@ -173,7 +179,21 @@ def test_all_to_all_on_a_ring_goes_both_ways(size: int, bandwidth: float) -> Non
 
 def test_all_to_all_on_a_torus() -> None:
     instance = shipped("torus_4x4")
-    assert throughput(instance, best_bound(instance)) / 1e9 == pytest.approx(100)
+    assert best_bound(instance).picoseconds == 10_000_500_000  # 100 GB/s, and the latency of a link
+
+
+def test_flows_of_an_all_to_all_are_idle_while_latencies_last() -> None:
+    bound = best_bound(shipped("h100_x2_sharp", kind="all_to_all", size="1 MiB"))
+    assert bound.name == "flow"
+    assert bound.picoseconds == 2**19 * 20 + 2 * 1_000_000  # half of the data at 50 GB/s, up to the switch and down
+
+
+def test_an_idle_link_has_no_negative_share() -> None:
+    arcs = {(0, 1): 1, (1, 0): 1, (1, 2): 1000, (2, 1): 1000}
+    graph, latencies = CapacityGraph(3, (0, 1, 2), arcs), {(0, 1): 0, (1, 0): 0, (1, 2): 10**6, (2, 1): 10**6}
+    amounts = dict.fromkeys(graph.terminals, Fraction(1))
+    assert length_time(graph, dict.fromkeys(arcs, 1), latencies, amounts) == 4
+    assert length_time(graph, dict.fromkeys(arcs, 1), latencies, dict.fromkeys(graph.terminals, Fraction(0))) == 0
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from formulations.allocation import Piece
-from formulations.concurrent_flow import concurrent_flow, distances
+from formulations.concurrent_flow import concurrent_flow, distances, idle_times
 from formulations.flow_network import CapacityGraph
 from formulations.shared_roots import partition_lengths, share_roots, worst_partition
 from formulations.worst_cut import worst_broadcast, worst_cut
@@ -171,7 +171,8 @@ class GraphPart:
         reach = (distances(graph.num_nodes, lengths, source) for source in graph.terminals)
         total = sum(sum(distance[sink] for sink in graph.terminals) for distance in reach)
         weights = {arc: length / total for arc, length in lengths.items()}
-        piece = self.wiring.piece(self.instance.size / len(graph.terminals), weights, 0)
+        idle = min(time for arc, time in idle_times(graph, self._network.latencies).items() if lengths[arc])
+        piece = self.wiring.piece(self.instance.size / len(graph.terminals), weights, idle)
         return TimeLimit(piece, f"flows over {self._longest(weights)}")
 
     def _tree_limit(self, graph: CapacityGraph) -> TimeLimit:

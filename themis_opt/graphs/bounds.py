@@ -8,9 +8,9 @@ from functools import lru_cache
 from math import inf
 from typing import Literal
 
-from formulations.concurrent_flow import concurrent_flow, distances, length_bound, node_classes
+from formulations.concurrent_flow import concurrent_flow, distances, length_time, node_classes
 from formulations.flow_network import CapacityGraph, reversed_arcs
-from formulations.quickest_flow import quickest_arrival
+from formulations.quickest_flow import latest_arrival
 from formulations.shared_roots import partition_bound, share_roots
 from formulations.worst_cut import WorstCut, worst_broadcast, worst_cut
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_link
@@ -111,11 +111,12 @@ def _cut_bound(instance: GraphInstance, cut: WorstCut, units: Fraction, *, turne
 
 
 def _flow_bound(instance: GraphInstance, graph: CapacityGraph) -> GraphBound:
-    """Maximum concurrent flow."""
+    """Maximum concurrent flow, in the time that links are not idle."""
     fold = len(graph.terminals) * len(graph.arcs) > UNFOLDED
     flow = concurrent_flow(graph, fold=fold)
-    ratio = length_bound(graph, flow.lengths)
-    time = _picoseconds(instance, ratio * len(graph.terminals))
+    element = instance.collective.element_bytes * PICOSECONDS_PER_SECOND / instance.network.unit
+    amounts = {npu: part * element for npu, part in shares(instance).items()}
+    time = length_time(graph, flow.lengths, instance.network.latencies, amounts)
     longest = max(flow.lengths.values())
     full = [arc for arc, length in flow.lengths.items() if length == longest]
     words = f"maximum concurrent flow, of which {len(full)} of {len(flow.lengths)} link directions have most"
@@ -172,19 +173,17 @@ def _arrival_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
     network = instance.network
     if not any(network.latencies.values()) or len(network.arcs) > MOST_ARRIVAL_LINKS:
         return
-    size = instance.collective.element_bytes * PICOSECONDS_PER_SECOND / network.unit
-    arrivals = []
+    latest, words = 0, ""
     for is_turned in _arrival_sides(instance.kind):
         graph, latencies = network.capacities, network.latencies
         if is_turned:
             graph, latencies = graph.reversed, reversed_arcs(latencies)
-        for sources, sink in _meetings(instance, graph, latencies):
-            elements = _elements_between(instance, sources, sink)
-            time = quickest_arrival(graph, latencies, sources, sink, elements * size)
-            ends = [words_of(network, sources), network.nodes[sink].name]
-            arrivals.append((time, f"data on the way from {ends[is_turned]} to {ends[not is_turned]}"))
-    time, words = max(arrivals)
-    yield GraphBound("arrival", Fraction(time), "any algorithm", words)
+        for amounts, sink in _meetings(instance, graph, latencies):
+            arrival = latest_arrival(graph, latencies, amounts, sink, latest)
+            if arrival.time > latest:
+                ends = [words_of(network, arrival.sources), network.nodes[sink].name]
+                latest, words = arrival.time, f"data on the way from {ends[is_turned]} to {ends[not is_turned]}"
+    yield GraphBound("arrival", Fraction(latest), "any algorithm", words)
 
 
 MOST_ARRIVAL_LINKS, MOST_SINKS = 600, 6
@@ -203,38 +202,28 @@ def _arrival_sides(kind: CollectiveKind) -> tuple[bool, ...]:
 
 def _meetings(
     instance: GraphInstance, graph: CapacityGraph, latencies: Mapping[tuple[int, int], int]
-) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Sources and sinks that may decide: all others of a sink, and those far off; single ones for whole buffers."""
-    npus, divided = graph.terminals, instance.kind in DIVIDED_KINDS
-    classes = node_classes(graph)
+) -> Iterator[tuple[dict[int, Fraction], int]]:
+    """Picoseconds of a unit of capacity that sources have for a sink: all others, or single ones the whole buffer."""
+    element = instance.collective.element_bytes * PICOSECONDS_PER_SECOND / instance.network.unit
+    npus, classes, parts = graph.terminals, node_classes(graph), shares(instance)
     sinks = list({classes[npu]: npu for npu in reversed(npus)}.values())[:MOST_SINKS]
-    if divided:
+    if instance.kind in DIVIDED_KINDS:
+        if instance.kind is CollectiveKind.ALL_TO_ALL:
+            parts = dict.fromkeys(npus, min(parts.values()))
         for sink in sinks:
-            reach = distances(graph.num_nodes, reversed_arcs(latencies), sink)
-            ranges = sorted({reach[npu] for npu in npus if npu != sink}, reverse=True)
-            for least in ranges[:: -(-len(ranges) // MOST_SINKS)] + ranges[-1:]:
-                yield tuple(npu for npu in npus if npu != sink and reach[npu] >= least), sink
+            if amounts := {npu: part * element for npu, part in parts.items() if npu != sink and part}:
+                yield amounts, sink
         return
     rooted = instance.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
     for source in (instance.root,) if rooted else sinks:
         reach = distances(graph.num_nodes, latencies, source)
         others = sorted((npu for npu in npus if npu != source), key=lambda npu: -reach[npu])
         for sink in dict.fromkeys((others[0], *(npu for npu in sinks if npu != source))):
-            yield (source,), sink
+            yield {source: num_elements(instance) * element}, sink
 
 
 DIVIDED_KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL)
 """Kinds in which every NPU has a share of the buffer."""
-
-
-def _elements_between(instance: GraphInstance, sources: tuple[int, ...], sink: int) -> int:
-    """Elements that one NPU needs of others, or others need of it."""
-    if instance.kind not in DIVIDED_KINDS:
-        return num_elements(instance)
-    parts = shares(instance)
-    if instance.kind is CollectiveKind.ALL_TO_ALL:
-        return len(sources) * min(parts.values())
-    return sum(parts[source] for source in sources)
 
 
 def _load_bound(instance: GraphInstance) -> GraphBound:
