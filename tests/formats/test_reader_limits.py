@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from themis_opt.base import documents
 from themis_opt.base.errors import InputError
 from themis_opt.formats.readers import kineto
+from themis_opt.problem.iteration import MAX_TENSORS
 from themis_opt.schedules.schedule_file import PeriodDocument, ScheduleDocument
 from themis_opt.workloads.models import find_model
 
@@ -101,9 +102,11 @@ def test_an_event_of_a_trace_may_not_fill_the_memory(tmp_path):
 
 
 def test_logs_of_many_buckets_are_refused(tmp_path):
-    log = "world_size: 4\navg_forward_compute_time: 1\navg_backward_compute_time: 1\nbucket_sizes: 1" + ",1" * 10_000
+    log = (
+        "world_size: 4\navg_forward_compute_time: 1\navg_backward_compute_time: 1\nbucket_sizes: 1" + ",1" * MAX_TENSORS
+    )
     message = attempt("pytorch-ddp", tmp_path / "ddp.log", log.encode())
-    assert message.endswith("bucket_sizes = 10001: must be at most 10000 buckets")
+    assert message.endswith(f"bucket_sizes = {MAX_TENSORS + 1}: must be at most {MAX_TENSORS} buckets")
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,16 @@ def test_a_traced_step_of_sharded_parameters_gets_windows() -> None:
     assert {e.parallelism for e in step.exchanges} == {"data"}
 
 
+def test_gathers_that_wait_for_scatters_stay_as_they_are() -> None:
+    """Parameters of sharded optimizers are gathered once their gradients are scattered, and not given up."""
+    names = [f"r{task}" for task in ("backward1", "backward2", "backward1")]
+    waiting = zip(traced(8, 10, 8), names, strict=False)
+    gathers = [gather | {"ready_after": "backward1", "after": [name]} for gather, name in waiting]
+    gathers = [g | {"needed_in": "next"} for g in gathers[:2]]
+    step = iteration(FOUR_TASKS, [*gathers, *traced(8, 10, 8)[3:]])
+    assert with_prefetch(step) == step
+
+
 @pytest.mark.parametrize("sizes", [(8, 10, 9), (9, 10, 9)])
 def test_another_step_stays_as_it_is(sizes: tuple[float, ...]) -> None:
     step = iteration(FOUR_TASKS, traced(*sizes))

@@ -10,6 +10,7 @@ import pytest
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.iteration import MAX_TENSORS
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
@@ -120,13 +121,20 @@ def test_dispatch_crosses_nodes_first_and_combine_last() -> None:
     [
         ({"experts": 5}, "--experts = 5: must be 2 or more and divide the 16 experts"),
         ({"experts": 16, "data": 8, "stages": 4}, "--experts = 16: must divide the 8 copies: 64 NPUs in"),
-        ({"microbatches": 1000, "batch": 1000}, "tensors, more than 10000; fewer microbatches"),
         ({"data": 4}, "--data = 4: must leave no NPU: tensor groups of 2 x 4 copies x 2 stages are 16 of 64"),
     ],
 )
 def test_what_does_not_fit_the_network_is_refused(choices: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         make(**choices)
+
+
+def test_more_microbatches_than_fit_are_refused_with_how_many_do() -> None:
+    two, four = (len(make(microbatches=count, batch=4).exchanges) for count in (2, 4))
+    each = (four - two) // 2
+    most = (MAX_TENSORS - (two - 2 * each)) // each
+    with pytest.raises(InputError, match=f"tensors, more than {MAX_TENSORS}; at most {most} microbatches fit"):
+        make(microbatches=most + 1, batch=most + 1)
 
 
 def test_what_exceeds_the_memory_is_refused_with_what_would_fit() -> None:

@@ -148,7 +148,7 @@ def test_tables_are_exchanged_and_not_reduced() -> None:
         ("bert-base", "hybrid", {"group": 24}, "--tensor-group = 24"),
         ("bert-base", "data", {"batch": 0}, "--batch = 0"),
         ("bert-base", "data", {"accumulate": 0}, "--accumulate = 0"),
-        ("bert-base", "data", {"accumulate": 1000}, "more than 10000 tasks"),
+        ("bert-base", "data", {"accumulate": 1000}, "more than 10000 tasks; fewer microbatches or steps"),
         ("bert-base", "data", {"zero": 3}, "--zero = 3"),
         ("bert-base", "data", {"zero": 2, "granularity": "fused"}, "--granularity = 'fused'"),
         ("bert-base", "data", {"granularity": "byte"}, "--granularity = 'byte'"),

@@ -10,7 +10,7 @@ from themis_opt.problem.fields import MAX_BYTES, MAX_DIMENSIONS, Count, Model
 from themis_opt.problem.network import Dimension
 
 MAX_TASKS = 10_000
-MAX_TENSORS = 10_000
+MAX_TENSORS = 20_000
 MAX_PIPELINE_STAGES = 64
 
 

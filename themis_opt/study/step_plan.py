@@ -230,9 +230,11 @@ def with_prefetch(instance: Instance) -> Instance:
     On each span with as many gathers in the forward pass as there are reduce-scatters, of the same sizes, and the same
     again or fewer in the backward pass, in the order from the last to the first: parameters are given up before the
     next gather is needed, may be gathered again at once, and in the next step once it begins.  What is gathered at once
-    is called a layer, numbered in the order of the forward pass.
+    is called a layer, numbered in the order of the forward pass.  Pipelines, and gathers that wait for scatters as
+    those of sharded optimizers do, stay as they are.
     """
-    if instance.iteration is None or any(exchange.freed_task >= 0 for exchange in instance.exchanges):
+    gathers = [exchange for exchange in instance.exchanges if exchange.kind is CollectiveKind.ALL_GATHER]
+    if instance.iteration is None or instance.num_stages > 1 or any(e.freed_task >= 0 or e.after for e in gathers):
         return instance
     changes: dict[int, dict[str, Any]] = {}
     spans = sorted({exchange.span for exchange in instance.exchanges})

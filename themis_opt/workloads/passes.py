@@ -10,6 +10,8 @@ from themis_opt.problem.phases import CollectiveKind
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.setup import Setup
 
+FEWER = "fewer microbatches or steps make fewer"
+
 
 class Passes:
     """Collects tasks and tensors in the order of execution.
@@ -48,7 +50,7 @@ class Passes:
         Raises InputError if there are too many tasks.
         """
         if len(self._tasks) == MAX_TASKS:
-            raise InputError(f"makes more than {MAX_TASKS} tasks", field="workload")
+            raise InputError(f"makes more than {MAX_TASKS} tasks; {FEWER}", field="workload")
         given: dict[str, Any] = {"parameter_bytes": elements * self._element_bytes} if elements else {}
         given |= {"activation_bytes": kept * self._element_bytes, "freed_after": until} if kept else {}
         given |= {"stage": stage} if stage else {}
@@ -133,15 +135,18 @@ class Passes:
         )
         self._tensors.append(tensor)
 
-    def iteration(self, splits: tuple[Split, ...] = (), steps: int = 1, **given: Any) -> Iteration:
+    @property
+    def num_tensors(self) -> int:
+        """Tensors so far."""
+        return len(self._tensors)
+
+    def iteration(self, splits: tuple[Split, ...] = (), steps: int = 1, remedy: str = FEWER, **given: Any) -> Iteration:
         """What was collected; `given` are more fields of the iteration.
 
-        Raises InputError if there are too many tensors.
+        Raises InputError if there are too many tensors, which says what the `remedy` is.
         """
-        if len(self._tensors) > MAX_TENSORS:
-            rule = (
-                f"makes {len(self._tensors)} tensors, more than {MAX_TENSORS}; fewer microbatches or steps make fewer"
-            )
+        if self.num_tensors > MAX_TENSORS:
+            rule = f"makes {self.num_tensors} tensors, more than {MAX_TENSORS}; {remedy}"
             raise InputError(rule, field="workload")
         return Iteration(tasks=tuple(self._tasks), tensors=tuple(self._tensors), splits=splits, steps=steps, **given)
 

@@ -28,7 +28,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from themis_opt.base.errors import InputError
-from themis_opt.problem.iteration import MAX_PIPELINE_STAGES, Iteration
+from themis_opt.problem.iteration import MAX_PIPELINE_STAGES, MAX_TENSORS, Iteration
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.workloads.experts import check_experts, tokens_sent
 from themis_opt.workloads.groups import Placement, place
@@ -76,8 +76,11 @@ def pipeline(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     for stage in range(count):
         _inside(passes, stages, setup, stage, [one for other, one in order if other == stage])
     _messages(passes, stages, setup)
+    of_microbatches = passes.num_tensors
     _gradients(passes, stages, setup)
-    return passes.iteration(stages.placement.splits)
+    room = MAX_TENSORS - (passes.num_tensors - of_microbatches)
+    most = room * setup.microbatches // max(of_microbatches, 1)
+    return passes.iteration(stages.placement.splits, remedy=f"at most {most} microbatches fit")
 
 
 def balanced(weights: Sequence[int], parts: int) -> tuple[int, ...]:
