@@ -1,6 +1,7 @@
 """Schedules on graphs for runtimes and simulators: what is written computes the collective."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from themis_opt.formats.graph_exports import export_graph, move_data
 from themis_opt.formats.graph_transfers import graph_program
 from themis_opt.graphs.comparison import GRAPH_POLICIES
 from themis_opt.graphs.network import GraphInstance, load_graph
+from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer
 from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.catalog import shipped_graphs
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce")
@@ -52,6 +55,54 @@ def test_shares_of_trees_are_kept_in_units() -> None:
     units = program.layout.units / program.layout.total
     elements = np.array([piece.elements for piece in schedule.plan.pieces if piece.elements])
     assert units == pytest.approx(elements / elements.sum() * 8, rel=0.01)
+
+
+def exchanged(
+    routes: Sequence[tuple[int, int]], after: Sequence[tuple[int, ...]], elements: Sequence[int] = (2000,)
+) -> GraphSchedule:
+    """Pieces whose sums GPUs exchange over links between them, all in the same way."""
+    names = [{"name": f"gpu{number}"} for number in range(1 + max(map(max, routes)))]
+    ends = sorted({(min(route), max(route)) for route in routes})
+    links = [{"ends": [f"gpu{end}" for end in pair], "bandwidth": "1 GB/s", "latency": "1 us"} for pair in ends]
+    what = {"network": {"nodes": names, "links": links}, "collectives": [{"kind": "all_reduce", "size": "4 kB"}]}
+    transfers = [
+        GraphTransfer(piece, route, adds=True, after=tuple(piece * len(routes) + number for number in waits))
+        for piece in range(len(elements))
+        for route, waits in zip(routes, after, strict=True)
+    ]
+    parts = tuple(GraphPiece(count, None, None) for count in elements)
+    schedule = simulate_graph(GraphPlan("exchange", GraphInstance.model_validate(what), parts, tuple(transfers)))
+    validate_graph(schedule)
+    return schedule
+
+
+def doubled(levels: int, elements: Sequence[int] = (2000,)) -> GraphSchedule:
+    """GPUs exchange their sums with one that is 1, 2, 4.. away, and what they send in a round is that of the last."""
+    routes = [(rank, rank ^ 1 << level) for level in range(levels) for rank in range(1 << levels)]
+    number = {route: place for place, route in enumerate(routes)}
+    after = [tuple(number[rank ^ 1 << earlier, rank] for earlier in range(level))
+             for level in range(levels) for rank in range(1 << levels)]  # fmt: skip
+    return exchanged(routes, after, elements)
+
+
+@pytest.mark.parametrize("form", ["msccl", "mscclpp"])
+def test_sums_that_cross_are_sent_as_they_were(tmp_path: Path, form: str) -> None:
+    assert move_data(doubled(3)).messages == 24
+    _, facts = export_graph(doubled(3), form, tmp_path, check=True)
+    assert "every GPU ends with its result" in facts[-1]
+
+
+def test_sums_without_what_arrived_before_are_refused() -> None:
+    line = exchanged([(0, 1), (2, 1), (1, 0), (1, 2)], [(), (), (1,), (0,)])
+    with pytest.raises(InputError, match="sends sums without what arrived before"):
+        graph_program(line, 4096)
+
+
+def test_scratch_is_no_longer_than_a_buffer_may_be() -> None:
+    schedule = doubled(2, (1333, 667))
+    exact, coarse = (graph_program(schedule, most).layout for most in (20, 16))
+    assert (exact.total, exact.buffers.scratch) == (3, 20)
+    assert (coarse.total, coarse.buffers.scratch) == (2, 13)
 
 
 def test_networks_of_ns3_list_every_link(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ A piece of a chunk is a *part*, which has a number of whole units of the buffer.
 GPU to GPU, and one that other GPUs pass on becomes one for each of them, with scratch in between.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.formats.msccl.transfers import (
     INPUT,
@@ -131,7 +133,12 @@ def graph_program(schedule: GraphSchedule, most_units: int) -> MscclProgram:
     Raises InputError if shares need more units than there may be in a buffer, or a switch adds or copies.
     """
     parts, block_units = _parts(schedule, most_units)
-    return _UnitFlow(schedule, parts, block_units).program()
+    program = _UnitFlow(schedule, parts, block_units).program()
+    buffers = program.layout.buffers
+    if buffers.scratch > most_units:  # it is in proportion to the other buffers
+        most_units = block_units * schedule.plan.instance.network.num_npus * most_units // buffers.scratch
+        program = _UnitFlow(schedule, *_parts(schedule, most_units)).program()
+    return program
 
 
 def _parts(schedule: GraphSchedule, most_units: int) -> tuple[dict[tuple[int, int], PiecePart], int]:
@@ -161,8 +168,8 @@ def _parts(schedule: GraphSchedule, most_units: int) -> tuple[dict[tuple[int, in
 
 def _units_of_block(shares: Sequence[Sequence[int]], blocks: int, most: int) -> int:
     """Units of a block with which no share of a group is off by more than is tolerated, else by the least possible."""
-    distinct, best, least = {tuple(share) for share in shares}, 0, float("inf")
-    for units in range(1, most + 1):
+    distinct, best, least = [np.array(share) for share in {tuple(share) for share in shares}], 0, float("inf")
+    for units in range(-(-max(map(len, shares)) // blocks), most + 1):
         error = max(_deviation(share, blocks * units) for share in distinct)
         if error < least:
             best, least = units, error
@@ -174,30 +181,48 @@ def _units_of_block(shares: Sequence[Sequence[int]], blocks: int, most: int) -> 
     return best
 
 
-def _deviation(share: Sequence[int], units: int) -> float:
+def _deviation(share: IntArray, units: int) -> float:
     """By how much of it a part of a group differs at most; without bound where it has no unit."""
-    counts = divide(units, share)
-    if min(counts) < 1:
-        return float("inf")
-    every = sum(share)
-    return max(abs(count * every / (units * size) - 1) for count, size in zip(counts, share, strict=True))
+    every = share.sum()
+    counts = np.diff(np.rint(units * np.cumsum(share) / every), prepend=0)
+    return float(np.abs(counts * every / (units * share) - 1).max()) if counts.min() >= 1 else float("inf")
+
+
+class PartVersion(NamedTuple):
+    """What a GPU has of a part: its own contribution, or what the arrivals of some transfers make of it."""
+
+    rank: int
+    key: tuple[int, int]
+    arrivals: frozenset[int]
 
 
 class _UnitFlow:
-    """Where every GPU holds every part, as transfers happen."""
+    """Where every GPU holds every part, as transfers happen.
+
+    Where sums cross, a GPU sends what it had before something else arrived.  As long as it has such versions to send,
+    what arrives lies in new places.
+    """
 
     def __init__(self, schedule: GraphSchedule, parts: dict[tuple[int, int], PiecePart], block_units: int) -> None:
         self.schedule, self.parts, self.block_units = schedule, parts, block_units
         self.kind = schedule.plan.instance.kind
         self.names = schedule.plan.instance.network.npus
         self.numbers = {key: number for number, key in enumerate(parts)}
-        self.held: dict[tuple[int, tuple[int, int]], UnitPlace] = {}
-        self.arrivals: dict[tuple[int, tuple[int, int]], tuple[int, ...]] = {}
+        self.latest: dict[tuple[int, tuple[int, int]], PartVersion] = {}
+        self.places: dict[PartVersion, UnitPlace] = {}
+        self.former = Counter[tuple[int, tuple[int, int]]]()
+        self.passing: dict[tuple[int, int], UnitPlace] = {}
         self.relayed = [0] * len(self.names)
 
     def program(self) -> MscclProgram:
         """All transfers, and the copies at the end."""
-        transfers = [transfer for leg in legs_of(self.schedule) for transfer in self._transfer(leg)]
+        legs = self._legs()
+        for leg in legs:
+            self.former[leg.source, self._key(leg)] += self._is_former(leg)
+            if leg.is_last:
+                self._arrive(leg)
+        self.latest.clear()
+        transfers = [self._transfer(leg) for leg in legs]
         copies, instance = list(self._copies()), self.schedule.plan.instance
         collective = instance.collective
         exchange = Exchange(instance.kind.value, instance.kind, collective.size, 1, (0, 1), collective.element_bytes)
@@ -213,27 +238,70 @@ class _UnitFlow:
         )
         return MscclProgram(layout, transfers, copies)
 
-    def _transfer(self, leg: Leg) -> Iterator[Transfer]:
-        planned = self.schedule.plan.transfers[leg.transfer]
-        key = planned.piece, leg.chunk
-        if key not in self.parts:  # a piece of fewer elements than chunks
-            return
-        part = self.parts[key]
-        if leg.is_first and {*planned.after} != {*self.arrivals.get((leg.source, key), ())}:
-            rule = "has sums that cross on their way, which need more buffers: export a schedule of trees"
-            raise InputError(rule, field="schedule", value=self.schedule.plan.name)
-        taken = self._place(leg.source, key) if leg.is_first else self.passing
-        added = self._place(leg.target, key) if planned.adds and leg.is_last else None
-        kept = self._home(leg.target, part) if leg.is_last else None
-        if kept is None:
-            kept = self.passing = self._relay(leg.target, part)
+    def _legs(self) -> list[Leg]:
+        """All messages of parts that have elements, as they begin; a part whose sums need it goes round by round."""
+        legs = [leg for leg in legs_of(self.schedule) if self._key(leg) in self.parts]
+        known, places = set[PartVersion](), defaultdict[tuple[int, int], list[int]](list)
+        late = set[tuple[int, int]]()
+        for place, leg in enumerate(legs):
+            places[self._key(leg)].append(place)
+            if leg.is_first and (sent := self._sent(leg)).arrivals and sent not in known:
+                late.add(self._key(leg))
+            if leg.is_last:
+                known.add(self._arrive(leg))
+        self.latest.clear()
+        rounds = list[int]()
+        for transfer in self.schedule.plan.transfers:
+            rounds.append(1 + max((rounds[number] for number in transfer.after), default=0))
+        result = legs.copy()
+        for key in late:
+            in_rounds = sorted(places[key], key=lambda place: rounds[legs[place].transfer])
+            for place, former in zip(places[key], in_rounds, strict=True):
+                result[place] = legs[former]
+        return result
+
+    def _key(self, leg: Leg) -> tuple[int, int]:
+        return self.schedule.plan.transfers[leg.transfer].piece, leg.chunk
+
+    def _latest(self, rank: int, key: tuple[int, int]) -> PartVersion:
+        return self.latest.get((rank, key), PartVersion(rank, key, frozenset()))
+
+    def _sent(self, leg: Leg) -> PartVersion:
+        return PartVersion(leg.source, self._key(leg), frozenset(self.schedule.plan.transfers[leg.transfer].after))
+
+    def _is_former(self, leg: Leg) -> bool:
+        """Whether its source has something else by now."""
+        return leg.is_first and self._sent(leg) != self._latest(leg.source, self._key(leg))
+
+    def _arrive(self, leg: Leg) -> PartVersion:
+        """What its target has of the part from now on."""
+        key, adds = self._key(leg), self.schedule.plan.transfers[leg.transfer].adds
+        before = self._latest(leg.target, key).arrivals if adds else frozenset[int]()
+        version = self.latest[leg.target, key] = PartVersion(leg.target, key, before | {leg.transfer})
+        return version
+
+    def _transfer(self, leg: Leg) -> Transfer:
+        key, adds = self._key(leg), self.schedule.plan.transfers[leg.transfer].adds
+        part, added, kept = self.parts[key], None, None
+        if not leg.is_first:
+            taken = self.passing[key]
+        else:
+            sent = self._sent(leg)
+            if sent.arrivals and sent not in self.places:
+                rule = "sends sums without what arrived before, which no buffer holds: export a schedule of trees"
+                raise InputError(rule, field="schedule", value=self.schedule.plan.name)
+            taken = self._place(sent)
+            self.former[leg.source, key] -= self._is_former(leg)
         if leg.is_last:
-            self.held[leg.target, key] = kept
-            before = self.arrivals.get((leg.target, key), ()) if planned.adds else ()
-            self.arrivals[leg.target, key] = (*before, leg.transfer)
+            added = self._place(self._latest(leg.target, key)) if adds else None
+            kept = None if self.former[leg.target, key] else self._home(leg.target, part)
+        if kept is None:
+            kept = self.passing[key] = self._relay(leg.target, part)
+        if leg.is_last:
+            self.places[self._arrive(leg)] = kept
         boxes = [self.names[rank].rpartition(".")[0] for rank in (leg.source, leg.target)]
         outside = int(boxes[0] != boxes[1])
-        yield Transfer(leg.source, leg.target, outside, taken, added, kept, part.units, self.numbers[key])
+        return Transfer(leg.source, leg.target, outside, taken, added, kept, part.units, self.numbers[key])
 
     def _relay(self, rank: int, part: PiecePart) -> UnitPlace:
         base = (
@@ -243,11 +311,11 @@ class _UnitFlow:
         self.relayed[rank] += part.units
         return place
 
-    def _place(self, rank: int, key: tuple[int, int]) -> UnitPlace:
-        """Where a GPU holds a part now: at first in its input."""
-        part = self.parts[key]
+    def _place(self, version: PartVersion) -> UnitPlace:
+        """Where a GPU holds a version: at first in its input."""
+        part = self.parts[version.key]
         block = part.target if self.kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL) else None
-        return self.held.get((rank, key), UnitPlace(INPUT, (block or 0) * self.block_units + part.begin))
+        return self.places.get(version, UnitPlace(INPUT, (block or 0) * self.block_units + part.begin))
 
     def _home(self, rank: int, part: PiecePart) -> UnitPlace | None:
         """Where a GPU writes a part that it receives; None where the data are not for it."""
@@ -269,14 +337,12 @@ class _UnitFlow:
         for key, part in self.parts.items():
             for rank in range(len(self.names)):
                 home = self._home(rank, part)
-                has_it = part.source in (None, rank) or (rank, key) in self.held
+                has_it = part.source in (None, rank) or (rank, key) in self.latest
                 wants_it = part.target in (None, rank)
-                if home and has_it and wants_it and self._place(rank, key) != home:
-                    yield Copy(rank, self._place(rank, key), home, part.units, self.numbers[key])
+                place = self._place(self._latest(rank, key))
+                if home and has_it and wants_it and place != home:
+                    yield Copy(rank, place, home, part.units, self.numbers[key])
         if self.kind is CollectiveKind.ALL_TO_ALL:
             for rank in range(len(self.names)):
                 begin = rank * self.block_units
                 yield Copy(rank, UnitPlace(INPUT, begin), UnitPlace(OUTPUT, begin), self.block_units, 0)
-
-    passing = UnitPlace(SCRATCH, 0)
-    """Where the message that is passed on lies."""
