@@ -68,6 +68,22 @@ def test_gathers_wait_for_whole_scatters() -> None:
     assert count.loads((3,)) == pytest.approx(max(4 + 15 + 1, 18 + 1))
 
 
+def test_gathers_of_several_classes_wait_for_the_shortest_scatters() -> None:
+    """Gathers of 12 + 1 and 20 + 3 on machine 0, after scatters of 2 x (1 + 1) or 2 x (3 + 4) and before a lag of 2."""
+    slow = jobs(0, 0).phases[0]
+    gathers = [
+        JobPhase({arc: time if arc[1] == 0 else 0.0 for arc in slow.duration}, slow.lag) for time in (12.0, 20.0)
+    ]
+    whole = [JobClass((0, 1), (slow, gather)) for gather in gathers]
+    least = [
+        JobClass((0, 1), (jobs(1, 1, lag=1).phases[0], jobs(1, 0, lag=5).phases[0])),
+        JobClass((0, 1), (jobs(3, 3, lag=4).phases[0], jobs(3, 0, lag=2).phases[0])),
+    ]
+    for order in (slice(None), slice(None, None, -1)):
+        count = ChunkCount(whole[order], least[order], [1, 1])
+        assert count.loads((1, 1)) == pytest.approx(4 + 13 + 23 + 2)
+
+
 def test_releases_and_classes_add_up() -> None:
     both = ChunkCount([jobs(10), jobs(5, release=20)], [jobs(1), jobs(1)], [4, 4])
     assert both.bound_of((1, 2)) == pytest.approx(max(20 + 7, 11 + 7))

@@ -1,0 +1,141 @@
+"""Bounds of random jobs are as strong as ever: what makes one weaker is no error, and nothing else notices it."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sized_jobs import part
+from test_pieces import random_class as random_pieces
+
+from formulations.chunk_count import ChunkCount
+from formulations.end_counts import EndCells
+from formulations.fluid import fluid_bound
+from formulations.head_tail import head_tail_bound
+from formulations.interval_loads import IntervalLoads
+from formulations.lattice import JobClass, JobPhase, arcs
+from formulations.limits import Limits
+from formulations.order_count import order_count_bound
+from formulations.order_tree import Leaf, OrderTree, OrderTreeProof
+from formulations.pieces import piece_bound
+
+SEEDS = range(6)
+LONG = Limits(seconds=600.0, deterministic=True, workers=1)
+
+
+def pair(seed: int, phases: int, machines: tuple[int, ...] = (0, 1, 2)) -> tuple[JobClass, JobClass]:
+    """What a unit of six costs in a phase on each machine, and what every job does."""
+    generator = random.Random(seed)
+    every = [*arcs(machines)]
+    lags = [{k: generator.randint(0, 6) for k in machines} for _ in range(phases)]
+    rates = tuple(JobPhase({arc: 6 * generator.randint(1, 12) for arc in every}, lag) for lag in lags)
+    fixed = [{k: generator.randint(0, 9) for k in machines} for _ in range(phases)]
+    least = tuple(JobPhase({arc: cost[arc[1]] for arc in every}, lag) for cost, lag in zip(fixed, lags, strict=True))
+    mirrored, release = phases == 2 and generator.random() < 0.5, generator.choice([0, 20])
+    return (
+        JobClass(machines, rates, mirrored=mirrored, release=release),
+        JobClass(machines, least, mirrored=mirrored, release=release),
+    )
+
+
+def pairs(seed: int) -> tuple[list[JobClass], list[JobClass]]:
+    """One to three classes of all or some machines."""
+    chosen = [(seed, 1, (0, 1, 2)), (seed + 100, 2, (0, 2)), (seed + 200, 2, (0, 1, 2))][: 1 + seed % 3]
+    whole, least = zip(*(pair(*each) for each in chosen), strict=True)
+    return list(whole), list(least)
+
+
+def equal_jobs(seed: int) -> list[JobClass]:
+    """Thirds of these classes, three of each."""
+    return [replace(part(*each, 2), count=3) for each in zip(*pairs(seed), strict=True)]
+
+
+def num_leaves(tree: OrderTree) -> int:
+    return 1 if isinstance(tree, Leaf) else num_leaves(tree.fewer) + num_leaves(tree.more)
+
+
+def total(values: Iterable[float]) -> Any:
+    """Their sum, up to what floating point costs."""
+    return pytest.approx(sum(values), rel=1e-7)
+
+
+def test_fluid_bounds_and_heads_and_tails() -> None:
+    fluid = [fluid_bound(pairs(seed)[0]) for seed in SEEDS]
+    head_tail = [head_tail_bound(*pairs(seed), fluid[seed]) for seed in SEEDS]
+    assert total(fluid) == 537.888582
+    assert total(head_tail) == 556.293878
+
+
+COUNTS = [ChunkCount(*pairs(seed), [5] * (1 + seed % 3)) for seed in SEEDS]
+
+
+def test_chunk_counts() -> None:
+    assert total(count.bound() for count in COUNTS) == 673.672646
+    assert [count.few(count.bound()) for count in COUNTS] == [(3,), (0, 1), (0, 0, 1), (3,), (1, 1), (0, 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "bound", "loads", "without_ends", "weights"),
+    [
+        ((1, 1, 1), 963.0, 626.894147, 617.049877, 11.793432),
+        ((2, 1, 2), 777.734807, 670.517415, 668.234807, 11.68232),
+        ((4, 2, 3), 777.987569, 777.987569, 777.987569, 13.68232),
+    ],
+)
+def test_chunk_counts_of_so_many(
+    numbers: tuple[int, ...], bound: float, loads: float, without_ends: float, weights: float
+) -> None:
+    """Weights of machines times one more than their numbers."""
+    each = [(count, numbers[: len(count.jobs)]) for count in COUNTS]
+    assert total(count.bound_of(n) for count, n in each) == bound
+    assert total(count.loads(n) for count, n in each) == loads
+    assert total(count.loads(n, ends=False) for count, n in each) == without_ends
+    assert total((k + 1) * w for count, n in each for k, w in count.machine_weights(n).items()) == weights
+
+
+def test_order_counts() -> None:
+    assert [order_count_bound(equal_jobs(seed), LONG) for seed in SEEDS] == [56, 118, 260, 89, 114, 191]
+
+
+@pytest.mark.parametrize(("seed", "leaves"), [*enumerate([15, 6, 3, 13, 4, 5, 8, 1, 1, 21, 9, 3])])
+def test_order_trees_are_as_small_as_ever(seed: int, leaves: int) -> None:
+    jobs = [replace(job, mirrored=False) for job in equal_jobs(seed)][:2]
+    target = order_count_bound(jobs, LONG) - 0.5
+    assert num_leaves(OrderTreeProof(jobs, fluid_bound(jobs), target, 60).tree()) == leaves
+
+
+def test_few_end_cells_are_left_above_a_bound() -> None:
+    jobs = [equal_jobs(seed)[0] for seed in SEEDS]
+    assert [len([*EndCells(job, order_count_bound([job], LONG) + 5)]) for job in jobs] == [1, 2, 1, 2, 2, 1]
+
+
+def test_pieces() -> None:
+    generators = [np.random.default_rng(seed) for seed in range(3)]
+    assert (
+        total(piece_bound([random_pieces(one, 10), random_pieces(one, 14)], 60.0) for one in generators) == 231.421388
+    )
+
+
+@pytest.mark.parametrize(
+    ("seed", "load", "refuted"),
+    [
+        (0, 0.5819674, [48, 48, 44, 36]),
+        (1, 0.8554597, [48, 48, 41, 36]),
+        (2, 0.5578047, [39, 39, 34, 33]),
+        (3, 0.6599264, [48, 48, 42, 31]),
+        (4, 0.6752206, [48, 48, 34, 33]),
+        (5, 0.5505541, [48, 48, 36, 28]),
+    ],
+)
+def test_intervals_refute_as_long_horizons_as_ever(seed: int, load: float, refuted: list[int]) -> None:
+    """By number of jobs, in ticks."""
+    whole, least = pair(seed, 1 + seed % 2)
+    bound = ChunkCount([whole], [least], [3]).bound_of((3,))
+    loads = IntervalLoads(replace(whole, count=3), least, 1.3 * bound, 12, 4, 24)
+    outcome = loads.solve(3, loads.ticks(1.1 * bound), LONG)
+    assert loads.solve(2, loads.num_ticks, LONG).status == "fits"
+    loads.solve(3, loads.ticks(0.97 * bound), LONG)
+    assert outcome.load == pytest.approx(load, rel=1e-6)
+    assert loads.refuted.tolist() == refuted
