@@ -17,6 +17,21 @@ def random_class(generator: random.Random, phases: int) -> tuple[JobClass, JobCl
     return JobClass((0, 1), tuple(rates), mirrored=mirrored), JobClass((0, 1), tuple(least), mirrored=mirrored)
 
 
+def random_pair(seed: int, phases: int, machines: tuple[int, ...] = (0, 1, 2)) -> tuple[JobClass, JobClass]:
+    """The same on any machines, perhaps released later."""
+    generator = random.Random(seed)
+    every = [*arcs(machines)]
+    lags = [{k: generator.randint(0, 6) for k in machines} for _ in range(phases)]
+    rates = tuple(JobPhase({arc: 6 * generator.randint(1, 12) for arc in every}, lag) for lag in lags)
+    fixed = [{k: generator.randint(0, 9) for k in machines} for _ in range(phases)]
+    least = tuple(JobPhase({arc: cost[arc[1]] for arc in every}, lag) for cost, lag in zip(fixed, lags, strict=True))
+    mirrored, release = phases == 2 and generator.random() < 0.5, generator.choice([0, 20])
+    return (
+        JobClass(machines, rates, mirrored=mirrored, release=release),
+        JobClass(machines, least, mirrored=mirrored, release=release),
+    )
+
+
 def part(whole: JobClass, least: JobClass, units: int) -> JobClass:
     """A job of so many units of six."""
     phases = (

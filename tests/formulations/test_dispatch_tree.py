@@ -7,9 +7,10 @@ from threading import Event
 
 import pytest
 from brute_force import brute_force
-from sized_jobs import part, random_class
+from sized_jobs import part, random_class, random_pair
 from test_chunk_count import jobs, partitions
 
+from formulations.chunk_count import ChunkCount
 from formulations.dispatch_tree import JobStates
 from formulations.job_plans import JobTimes, SizedOutcome
 from formulations.lattice import JobClass, JobPhase
@@ -86,6 +87,33 @@ def test_horizons_are_refuted_by_as_few_nodes_as_ever(seed: int, nodes: tuple[in
         answer = search_tree(JobStates(whole, least, [1, 0.5]), count, horizon, LONG, Event())
         assert answer.status == ("infeasible" if number else "feasible")
         assert not number or round(answer.work / refute_counts.WORK_PER_NODE / count) == number
+
+
+MORE_NODES = [
+    (2, [39, 53, 60, 10]),
+    (4, [20, 133, 150, 262]),
+    (3, [19, 112, 697, 49]),
+    (4, [22, 347, 1199, 14817]),
+    (2, [15, 40, 10, 13]),
+    (2, [30, 219, 27, 43]),
+    (3, [15, 70, 357, 157]),
+    (4, [9, 19, 142, 393]),
+    (3, [15, 15, 39, 9]),
+    (2, [92, 222, 25, 64]),
+    (4, [17, 43, 73, 176]),
+    (4, [149, 607, 1411, 10756]),
+]
+"""The same of 100, 105, 110 and 115 % of a bound of jobs on three machines, and how many of these are refuted."""
+
+
+@pytest.mark.parametrize(("seed", "refuted", "nodes"), [(seed, *pair) for seed, pair in enumerate(MORE_NODES)])
+def test_horizons_of_three_machines_take_as_few_nodes_as_ever(seed: int, refuted: int, nodes: list[int]) -> None:
+    count, (whole, least) = 2 + seed % 2, random_pair(seed, 1 + seed // 2 % 2)
+    bound = ChunkCount([whole], [least], [count]).bound_of((count,))
+    states = JobStates(whole, least, [1, 0.5, 0.25])
+    answers = [search_tree(states, count, share * bound, LONG, Event()) for share in (1.0, 1.05, 1.1, 1.15)]
+    assert [answer.status == "infeasible" for answer in answers] == [number < refuted for number in range(4)]
+    assert [round(answer.work / refute_counts.WORK_PER_NODE / count) for answer in answers] == nodes
 
 
 def stages(whole: JobClass, fixed: JobClass, plan: JobTimes, share: float) -> Iterator[tuple[int, float, float, float]]:

@@ -1,13 +1,12 @@
 """Bounds of random jobs are as strong as ever: what makes one weaker is no error, and nothing else notices it."""
 
-import random
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from sized_jobs import part
+from sized_jobs import part, random_pair
 from test_pieces import random_class as random_pieces
 
 from formulations.chunk_count import ChunkCount
@@ -15,7 +14,7 @@ from formulations.end_counts import EndCells
 from formulations.fluid import fluid_bound
 from formulations.head_tail import head_tail_bound
 from formulations.interval_loads import IntervalLoads
-from formulations.lattice import JobClass, JobPhase, arcs
+from formulations.lattice import JobClass
 from formulations.limits import Limits
 from formulations.order_count import order_count_bound
 from formulations.order_tree import Leaf, OrderTree, OrderTreeProof
@@ -25,25 +24,10 @@ SEEDS = range(6)
 LONG = Limits(seconds=600.0, deterministic=True, workers=1)
 
 
-def pair(seed: int, phases: int, machines: tuple[int, ...] = (0, 1, 2)) -> tuple[JobClass, JobClass]:
-    """What a unit of six costs in a phase on each machine, and what every job does."""
-    generator = random.Random(seed)
-    every = [*arcs(machines)]
-    lags = [{k: generator.randint(0, 6) for k in machines} for _ in range(phases)]
-    rates = tuple(JobPhase({arc: 6 * generator.randint(1, 12) for arc in every}, lag) for lag in lags)
-    fixed = [{k: generator.randint(0, 9) for k in machines} for _ in range(phases)]
-    least = tuple(JobPhase({arc: cost[arc[1]] for arc in every}, lag) for cost, lag in zip(fixed, lags, strict=True))
-    mirrored, release = phases == 2 and generator.random() < 0.5, generator.choice([0, 20])
-    return (
-        JobClass(machines, rates, mirrored=mirrored, release=release),
-        JobClass(machines, least, mirrored=mirrored, release=release),
-    )
-
-
 def pairs(seed: int) -> tuple[list[JobClass], list[JobClass]]:
     """One to three classes of all or some machines."""
     chosen = [(seed, 1, (0, 1, 2)), (seed + 100, 2, (0, 2)), (seed + 200, 2, (0, 1, 2))][: 1 + seed % 3]
-    whole, least = zip(*(pair(*each) for each in chosen), strict=True)
+    whole, least = zip(*(random_pair(*each) for each in chosen), strict=True)
     return list(whole), list(least)
 
 
@@ -131,7 +115,7 @@ def test_pieces() -> None:
 )
 def test_intervals_refute_as_long_horizons_as_ever(seed: int, load: float, refuted: list[int]) -> None:
     """By number of jobs, in ticks."""
-    whole, least = pair(seed, 1 + seed % 2)
+    whole, least = random_pair(seed, 1 + seed % 2)
     bound = ChunkCount([whole], [least], [3]).bound_of((3,))
     loads = IntervalLoads(replace(whole, count=3), least, 1.3 * bound, 12, 4, 24)
     outcome = loads.solve(3, loads.ticks(1.1 * bound), LONG)

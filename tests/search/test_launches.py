@@ -17,7 +17,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.launches import Launches, candidates, moved
+from themis_opt.search.launches import Launches, candidates, moved, neighbours, with_buckets
 from themis_opt.search.steps import take_turns
 
 
@@ -115,3 +115,53 @@ def test_a_gather_moves_by_tasks_that_take_time() -> None:
     instance = sharded(8, 8)
     moves = {launch.name: [*moved(instance, launch)] for launch in of_runs(instance, ()) if launch.kind == "all_gather"}
     assert moves == {"parameters1": [], "again1": [TaskOf(1, 0)], "parameters2": [TaskOf(0, 1)]}
+
+
+EVEN = [((4, 3, 2, 1, 0),), ((4, 3), (2, 1, 0)), ((4,), (3,), (2,), (1, 0))]
+
+
+def test_even_buckets_are_tried_with_fewer_and_fewer_chunks_where_each_costs_something() -> None:
+    """Layers of 5, 4, 3, 2 and 1 MiB become ready in this order."""
+    tried = candidates(layers(5, task=10, size=2**20, latency="occupy", chunks=8))
+    evenly = [(candidate.buckets, candidate.chunks) for candidate in tried if candidate.buckets]
+    assert evenly == [(buckets, chunks) for chunks in (8, 4, 2, 1) for buckets in EVEN]
+    once = candidates(layers(5, task=10, size=2**20, chunks=8))
+    assert [candidate.buckets for candidate in once if candidate.buckets] == EVEN
+
+
+def test_neighbours_merge_shift_and_halve_buckets() -> None:
+    instance = layers(5, task=10, size=2**20, latency="occupy", chunks=8)
+    around = [*neighbours(instance, with_buckets(instance, ((4, 3, 2), (1, 0)), 0, 2))]
+    assert [one.chunks for one in around[:3]] == [4, 2, 1]
+    assert [one.in_order for one in around] == [True] * 3 + [False] + [True] * 6
+    assert [one.buckets for one in around[4:]] == [
+        ((4, 3, 2), (1, 0)),
+        ((4,), (3, 2), (1, 0)),
+        ((4, 3, 2, 1, 0),),
+        ((4, 3), (2, 1, 0)),
+        ((4, 3, 2, 1), (0,)),
+        ((4, 3, 2), (1,), (0,)),
+    ]
+
+
+def test_gathers_are_tried_with_less_and_less_memory_and_in_fewer_and_fewer_buckets() -> None:
+    instance = sharded(40, 10, 25, chunks=2)
+    tried = [candidate for candidate in candidates(instance) if candidate.buckets]
+    budgets = [candidate.budget for candidate in tried]
+    assert budgets[:2] == [200_000, 200_000]
+    assert sorted({*budgets[2:-2]}, reverse=True) == budgets[2:-2]
+    assert budgets[2] < 200_000
+    assert [candidate.in_order for candidate in tried] == [True, False] + [True] * (len(tried) - 2)
+    assert [len(candidate.buckets or ()) for candidate in tried] == [8] * (len(tried) - 2) + [6, 3]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "makespan", "left"),
+    [(0.001, 147_287_680, 475e-6), (0.005, 125_592_960, 0.0011), (0.02, 115_389_440, 0.0104)],
+)
+def test_as_many_launches_are_tried_as_ever(seconds: float, makespan: int, left: float) -> None:
+    """What planning and simulating them is reckoned to take decides how many."""
+    instance = layers(3, task=10, size=2**20, latency="occupy", chunks=4)
+    incumbent = improved(scheduled(instance, "fused"), seconds=seconds)
+    assert incumbent.best.makespan == makespan
+    assert incumbent.left == pytest.approx(left)
