@@ -1,6 +1,7 @@
 """MSCCL XML: proven on data for all collectives and dialects, refused beyond each limit, wrong files noticed."""
 
 import re
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -233,3 +234,33 @@ def test_what_is_no_algorithm_is_refused(text, old, new, rule):
     assert old in text
     with pytest.raises(InputError, match=re.escape(rule)):
         from_xml(text.replace(old, new), "a.xml")
+
+
+FILES = {
+    ("8 GPUs", "all_reduce", 3, Msccl()): 1141408949,
+    ("8 GPUs", "all_to_all", 3, Msccl(dialect="azure")): 2538036903,
+    ("8 GPUs", "all_reduce", 3, MscclPlus()): 2289986180,
+    ("8 GPUs", "all_reduce", 5, MscclPlus(in_place=True)): 96814880,
+    ("8 GPUs", "all_reduce", 24, Msccl(dialect="rccl")): 2021907463,
+    ("16 GPUs", "reduce_scatter", 2, Msccl(dialect="rccl")): 2505696990,
+    ("odd", "reduce", 2, Msccl()): 3553751922,
+    ("three dimensions", "all_gather", 3, Msccl()): 3244941818,
+    ("three dimensions", "all_reduce", 3, MscclPlus()): 1727993715,
+}
+"""Checksums of the text of all files of these networks, collectives, chunks and exporters."""
+
+
+@pytest.mark.parametrize(("case", "checksum"), FILES.items(), ids=lambda value: "")
+def test_files_are_what_they_always_were(case, checksum):
+    """Another order, channel or dependency may be as right, and slower."""
+    name, kind, chunks, exporter = case
+    texts = [content for _, content in exporter.files(schedule(NETWORKS[name], kind, chunks))]
+    assert zlib.crc32("".join(texts).encode()) == checksum
+
+
+def test_files_of_unequal_chunks_are_what_they_always_were():
+    plan = make_policy("themis+scf")(instance(NETWORKS["16 GPUs"], chunks=3))
+    sizes = np.array([11, 8, 5]) * 2**20
+    made = simulate(instance(NETWORKS["16 GPUs"]), replace(plan, chunks=(replace(plan.chunks[0], sizes=sizes),)))
+    texts = [content for exporter in (Msccl(), Msccl(dialect="rccl")) for _, content in exporter.files(made)]
+    assert zlib.crc32("".join(texts).encode()) == 98820230

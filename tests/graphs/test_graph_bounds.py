@@ -236,3 +236,17 @@ def test_arrivals_are_no_earlier_than_the_farthest_npu_or_the_least_cut() -> Non
     for kind in ("broadcast", "reduce", "all_gather", "all_to_all"):
         bounds = graph_bounds(shipped("torus_8x8", kind=kind, size="64 KiB"))
         assert bounds["arrival"].picoseconds >= bounds["latency"].picoseconds
+
+
+@pytest.mark.parametrize(
+    ("symmetric", "roots", "flow", "cuts"),
+    [(True, 67.5, 24.383333333, 95.966666667), (False, 62.65, 20.961111111, 104.975)],
+)
+def test_throughputs_are_as_large_as_ever(symmetric: bool, roots: float, flow: float, cuts: float) -> None:
+    """Of shared roots, of flows of one source for each class, and by cuts; of twelve graphs in all."""
+    graphs = [random_graph(seed, symmetric=symmetric, switches=seed % 3, most=7) for seed in range(12)]
+    shared = [share_roots(graph, spread=bool(seed % 2)) for seed, graph in enumerate(graphs)]
+    flows = [concurrent_flow(graph, fold=bool(seed % 2)) for seed, graph in enumerate(graphs)]
+    assert sum(one.throughput for one in shared) == pytest.approx(roots)
+    assert sum(one.throughput for one in flows) == pytest.approx(flow)
+    assert float(sum(partition_bound(graph) + worst_cut(graph).ratio for graph in graphs)) == pytest.approx(cuts)

@@ -47,6 +47,35 @@ def test_trees_span_and_fit_capacities(seed: int) -> None:
     assert all(count <= capacities.arcs[arc] for arc, count in used.items())
 
 
+@pytest.mark.parametrize(
+    ("symmetric", "figures"),
+    [(True, (713, 7179, 335, 6192)), (False, (696, 7722, 300, 5971))],
+)
+def test_routes_and_trees_are_as_few_and_as_flat_as_ever(symmetric: bool, figures: tuple[int, ...]) -> None:
+    """Routes without switches and their capacities, trees and the depths of their nodes, of thirty graphs in all."""
+    sums = np.zeros(4, dtype=np.int64)
+    for seed in range(30):
+        graph = balanced(random_graph(seed, symmetric=symmetric, switches=seed % 4, most=9))
+        ratio = worst_cut(graph).ratio
+        units = dict.fromkeys(graph.terminals, ratio.numerator)
+        routes = split_switches(scaled(graph, ratio.denominator), units)
+        trees = pack_trees(graph.terminals, routes, units)
+        depth = sum(tree.count * sum(tree.depths.values()) for tree in trees)
+        sums += (len(routes), sum(routes.values()), len(trees), depth)
+    assert sums.tolist() == list(figures)
+
+
+TREE_TIMES = (1_232_428_340, 1_188_212_977, 2_363_654_456, 1_362_756_269, 1_825_509_872, 1_954_905_409)
+
+
+@pytest.mark.parametrize(("kind", "picoseconds"), [*zip(KINDS, TREE_TIMES, strict=True)])
+def test_trees_are_as_fast_as_ever(kind: str, picoseconds: int) -> None:
+    """In three chunks, on eight graphs in all."""
+    graphs = [random_graph(seed, symmetric=seed % 2 == 0, switches=seed % 3, most=7) for seed in range(8)]
+    instances = [instance_of(network_of(graph, latency="1 us"), kind, "1 MB") for graph in graphs]
+    assert sum(simulate_graph(tree_plan(instance), 3).makespan for instance in instances) == picoseconds
+
+
 @pytest.mark.parametrize("seed", range(15))
 def test_routes_without_switches_carry_as_much(seed: int) -> None:
     graph = balanced(random_graph(seed, symmetric=True, switches=2, most=9))
