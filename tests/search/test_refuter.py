@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from threading import Event
 
 import pytest
@@ -105,3 +106,23 @@ def test_ctrl_c_ends_it_and_what_is_proven_stays(start: Schedule) -> None:
     Refuter(known, named("a"), [interrupted], precision=1.0).run()
     assert known.allowance.interrupted
     assert start.makespan / 2 < known.bound <= 0.8 * start.makespan
+
+
+def test_an_oracle_that_needs_more_time_gets_more_and_one_that_gave_up_early_is_not_asked_again(
+    start: Schedule,
+) -> None:
+    """The first spends all that it may and knows with a tenth of the time; the second has no use for more."""
+    known, horizons = incumbent(start), list[float]()
+
+    def needs_time(cell: str, horizon: float, limits: Limits, stop: Event) -> Answer[str]:
+        enough = limits.seconds >= 1.0 and horizon < 0.9 * start.makespan
+        return Answer({cell: horizon} if enough else {}, None, limits.seconds)
+
+    def gives_up(cell: str, horizon: float, limits: Limits, stop: Event) -> Answer[str]:
+        horizons.append(horizon)
+        return Answer({}, None, limits.seconds / 4)
+
+    Refuter(known, named("a"), [gives_up, needs_time], precision=1.0).run()
+    assert known.bound > 0.7 * start.makespan
+    assert all(later < earlier for earlier, later in pairwise(horizons[:3]))
+    assert len(horizons) == len({*horizons})

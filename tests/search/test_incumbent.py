@@ -1,0 +1,91 @@
+"""What a search knows, on figures that are set by hand; and when its steps end."""
+
+import pytest
+
+from formulations.limits import Limits
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+from themis_opt.search.anneal import COARSE_CHUNKS, Coarse, free_counts
+from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.orders import Orders
+from themis_opt.solving.lowering import num_arcs
+
+DETERMINISTIC = Limits(seconds=10.0, workers=1, gap=0.1, deterministic=True)
+
+
+@pytest.fixture(scope="module")
+def start(figure_5: Instance) -> Schedule:
+    return simulate(figure_5, make_policy("baseline+fifo")(figure_5))
+
+
+def test_a_makespan_within_the_gap_above_the_bound_is_enough(start: Schedule) -> None:
+    known = Incumbent(DETERMINISTIC, start, start.makespan / 1.2)
+    assert known.enough == pytest.approx(start.makespan * 1.1 / 1.2)
+    assert not known.done
+    assert not known.is_best_of_launches
+    known.raise_bound(start.makespan / 1.3)
+    assert known.bound == start.makespan / 1.2
+    known.raise_bound(start.makespan / 1.05)
+    assert known.done
+    assert known.is_best_of_launches
+
+
+def test_a_bound_of_launches_alone_proves_nothing_about_others(start: Schedule) -> None:
+    known = Incumbent(DETERMINISTIC, start, start.makespan / 2)
+    known.launch_bound = start.makespan / 1.05
+    assert known.is_best_of_launches
+    assert not known.done
+    known.raise_bound(start.makespan / 1.5)
+    assert known.launch_bound == start.makespan / 1.05
+
+
+def test_equal_schedules_are_not_kept(start: Schedule) -> None:
+    reported = list[tuple[float, float]]()
+    known = Incumbent(DETERMINISTIC, start, report=lambda *figures: reported.append(figures))
+    assert not known.offer(start)
+    assert known.offer(simulate(start.instance, make_policy("themis+scf")(start.instance)))
+    assert known.best.makespan < start.makespan
+    assert reported == [(start.makespan, 0.0), (known.best.makespan, 0.0)]
+
+
+def test_solvers_get_what_is_left_or_less(start: Schedule) -> None:
+    known = Incumbent(DETERMINISTIC, start)
+    assert known.solver_limits().seconds == 10.0
+    assert known.solver_limits(3.0).seconds == 3.0
+    known.allowance.charge(8.0)
+    assert known.solver_limits(3.0).seconds == pytest.approx(2.0)
+    assert [known.next_seed() for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_arcs_of_all_chunks_are_counted(start: Schedule) -> None:
+    """Four chunks with two phases on two dimensions, where one of two may come first or second."""
+    assert num_arcs(start) == 4 * 2 * 4
+
+
+def test_orders_and_sizes_that_no_longer_gain_end_their_step(start: Schedule) -> None:
+    """Long before the time is over, at the 6.67 ms of full bandwidth or little above."""
+    known = Incumbent(DETERMINISTIC, start, free_sizes=True)
+    Orders().run(known)
+    assert known.left > 5
+    assert known.best.makespan < 7.1e9
+
+
+def test_many_chunks_start_from_few_where_they_cost_nothing(start: Schedule) -> None:
+    many = start.instance.overridden(chunks=3 * COARSE_CHUNKS)
+    both = many.replace(collectives=(many.collectives[0], many.collectives[0].replace(name="b", chunks=2)))
+    schedule = simulate(both, make_policy("baseline+fifo")(both))
+    assert free_counts(start) == [4]
+    assert free_counts(schedule) == [COARSE_CHUNKS]
+    assert Coarse().applies(Incumbent(DETERMINISTIC, schedule))
+    assert not Coarse().applies(Incumbent(DETERMINISTIC, start))
+
+
+def test_costly_chunks_start_around_the_best_number(start: Schedule) -> None:
+    network = start.instance.network.with_costs({"launch_overhead": 100_000_000})
+    costly = start.instance.replace(network=network).overridden(chunks=6)
+    assert free_counts(simulate(costly, make_policy("baseline+fifo")(costly))) == [4, 6]
+    more = costly.overridden(chunks=40)
+    few = simulate(more, make_policy("baseline+fifo")(more.at_most(6)))
+    assert free_counts(few) == [4, 6, 9, 12]
