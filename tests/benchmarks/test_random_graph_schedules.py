@@ -20,6 +20,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.graphs.bounds import graph_bounds
 from themis_opt.graphs.climbing import climbed_schedule, is_for_climbs
 from themis_opt.graphs.comparison import GRAPH_POLICIES
+from themis_opt.graphs.mirroring import is_for_mirrors, mirrored_schedule
 from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.rarest import is_for_rarest, rarest_plan
@@ -55,6 +56,8 @@ def schedules(instance: GraphInstance, seed: int) -> list[GraphSchedule]:
         made.append(simulate_graph(rarest_plan(instance, 4 + seed % 16, seed)))
     if is_for_mixing(instance) and (mixed := mixed_schedule(instance, Limits(1.0, seed=seed, deterministic=True), 0.0)):
         made.append(mixed)
+    if is_for_mirrors(instance):
+        made += filter(None, [mirrored_schedule(instance, Limits(0.5, seed=seed, deterministic=True), 0.0)])
     climbed = is_for_climbs(instance) and climbed_schedule(instance, Limits(0.3, seed=seed, deterministic=True), 0.0)
     return [*made, climbed] if climbed else made
 

@@ -12,6 +12,7 @@ from themis_opt.graphs import comparison
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.climbing import climbed_schedule
 from themis_opt.graphs.comparison import compare_graph
+from themis_opt.graphs.mirroring import mirrored_plan, mirrored_schedule, turned_instance
 from themis_opt.graphs.mixing import mixed_schedule
 from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.rarest import rarest_plan
@@ -118,3 +119,33 @@ def test_a_mixture_of_small_sums_on_uneven_boxes_is_near_the_bound() -> None:
     schedule = mixed_schedule(instance, WORK.within(1.5), 1.04 * float(best_bound(instance).picoseconds))
     assert schedule is not None
     assert schedule.makespan <= 1.06 * best_bound(instance).picoseconds
+
+
+def test_a_mixture_of_trees_waits_for_nothing() -> None:
+    instance = shipped("boxes_5_3", kind="broadcast", size="64 KiB")
+    schedule = mixed_schedule(instance, WORK.within(2.0), 1.02 * float(best_bound(instance).picoseconds))
+    assert schedule is not None
+    validate_graph(schedule)
+    assert schedule.makespan <= 1.02 * best_bound(instance).picoseconds
+
+
+@pytest.mark.parametrize("kind", ["reduce_scatter", "reduce"])
+@pytest.mark.parametrize("seed", range(4))
+def test_sums_take_what_gathers_take_on_the_graph_turned_around(kind: str, seed: int) -> None:
+    network = network_of(random_graph(seed, symmetric=False, switches=seed % 2), latency="1 us")
+    instance = instance_of(network, kind, "40 KB")
+    gather = simulate_graph(rarest_plan(turned_instance(instance), 4), 1 + seed)
+    plan = mirrored_plan("mirror", instance, gather)
+    assert plan is not None
+    schedule = simulate_graph(plan)
+    validate_graph(schedule)
+    assert schedule.makespan <= 1.1 * gather.makespan
+    assert best_bound(instance).picoseconds == pytest.approx(best_bound(turned_instance(instance)).picoseconds)
+
+
+def test_sums_in_switches_come_in_the_order_of_copies_backwards() -> None:
+    instance = shipped("h100_x2_sharp", kind="reduce_scatter", size="256 KiB")
+    schedule = mirrored_schedule(instance, WORK.within(0.25), 1.1 * float(best_bound(instance).picoseconds))
+    assert schedule is not None
+    validate_graph(schedule)
+    assert schedule.makespan <= 1.1 * best_bound(instance).picoseconds

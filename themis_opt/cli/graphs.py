@@ -25,7 +25,7 @@ EACH = "each"
 POLICY_NAMES = ("trees", "trees=1", "trees=2", "ring", "double_tree", "direct", "greedy")
 """Those of :data:`themis_opt.graphs.comparison.GRAPH_POLICIES`, without loading what makes them."""
 
-SEARCH_NAMES = ("rarest", "mix", "climb", "exact")
+SEARCH_NAMES = ("rarest", "mix", "mirror", "climb", "exact")
 """Those of :data:`themis_opt.graphs.comparison.SEARCH_POLICIES`; the last is one of other networks as well."""
 
 LIMITS = ("time_limit", "workers", "seed", "gap", "deterministic", "memory")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 from formulations.concurrent_flow import node_classes
 from formulations.limits import Limits
@@ -16,6 +17,7 @@ from themis_opt.base.units import format_duration, format_percent, format_rate, 
 from themis_opt.graphs.bounds import GraphBound, best_bound, throughput
 from themis_opt.graphs.climbing import climbed_schedule, is_for_climbs
 from themis_opt.graphs.conversion import as_graph
+from themis_opt.graphs.mirroring import is_for_mirrors, mirrored_schedule
 from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import GraphPlan, merged_plan
@@ -41,7 +43,23 @@ GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = MappingProx
 )
 """The plans that are compared, trees first."""
 
-SEARCH_POLICIES = ("rarest", "mix", "climb", "exact")
+
+class GraphSearch(NamedTuple):
+    """Whether a search is for an instance, and the search: within limits, until picoseconds that are enough."""
+
+    is_for: Callable[[GraphInstance], bool]
+    find: Callable[[GraphInstance, Limits, float], GraphSchedule | None]
+
+
+GRAPH_SEARCHES: Mapping[str, GraphSearch] = MappingProxyType(
+    {
+        "rarest": GraphSearch(is_for_rarest, rarest_schedule),
+        "mix": GraphSearch(is_for_mixing, mixed_schedule),
+        "mirror": GraphSearch(is_for_mirrors, mirrored_schedule),
+        "climb": GraphSearch(is_for_climbs, climbed_schedule),
+    }
+)
+SEARCH_POLICIES = (*GRAPH_SEARCHES, "exact")
 """Searches for small graphs and messages, which follow the plans."""
 
 WORTH_SEARCHING = 0.01
@@ -208,7 +226,7 @@ def _is_for(name: str, instance: GraphInstance) -> bool:
     """Whether a search is for the kinds and the size of an instance."""
     if len(instance.collectives) > 1:
         return False
-    return {"rarest": is_for_rarest, "mix": is_for_mixing, "climb": is_for_climbs, "exact": takes}[name](instance)
+    return takes(instance) if name == "exact" else GRAPH_SEARCHES[name].is_for(instance)
 
 
 def _searched(
@@ -216,8 +234,7 @@ def _searched(
 ) -> GraphResult | None:
     """The result of one search; none if there is none, or the exact one finds nothing faster."""
     if name != "exact":
-        searches = {"rarest": rarest_schedule, "mix": mixed_schedule, "climb": climbed_schedule}
-        schedule = searches[name](instance, limits, enough)
+        schedule = GRAPH_SEARCHES[name].find(instance, limits, enough)
         return None if schedule is None else GraphResult(name, schedule, bound)
     reference = best_routing(instance, limits, math.ceil(bound.picoseconds), upper)
     if reference is None:

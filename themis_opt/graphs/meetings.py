@@ -9,6 +9,7 @@ have heard of each other.  No contribution counts twice, because groups have no 
 
 import itertools
 import random
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
@@ -61,9 +62,48 @@ def routes_of_ways(instance: GraphInstance) -> list[Route]:
     """Routes between nodes that keep data, over switches that pass it on."""
     network = instance.network
     keepers = {*network.capacities.terminals}
-    if instance.kind is CollectiveKind.ALL_REDUCE:
-        keepers |= {*network.switches_that("sums")} & {*network.switches_that("multicasts")}
+    if instance.kind is not CollectiveKind.ALL_TO_ALL:
+        copying = {*network.switches_that("multicasts")}
+        is_sum = instance.kind is CollectiveKind.ALL_REDUCE
+        keepers |= copying & {*network.switches_that("sums")} if is_sum else copying
     return routes_between(network.arcs, keepers)
+
+
+def random_tree(
+    network: GraphNetwork,
+    root: int,
+    routes: Mapping[tuple[int, int], Route],
+    lengths: PairLengths,
+    chance: random.Random,
+) -> list[GraphTransfer]:
+    """Copies from a root to all NPUs along a tree of short ways, of short links, or between both.
+
+    The next node is that with the least length of its link and of a part of the way to it: with the whole of it ways
+    are shortest (E. Dijkstra, 1959), with none the tree is light (R. Prim, 1957).  No transfers where NPUs are not
+    reached.
+    """
+    part, npus = chance.choice((0.0, chance.random(), 1.0)), set(network.capacities.terminals)
+    near: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    for (tail, head), length in lengths.items():
+        near[tail].append((head, length))
+    heap, before = [(0.0, 0.0, root, root)], dict[int, int]()
+    while heap:
+        distance, _, node, previous = heappop(heap)
+        if node not in before:
+            before[node] = previous
+            for head, length in near[node]:
+                heappush(heap, (part * distance + length, chance.random(), head, node))
+    needed = set[int]()
+    for node in npus & before.keys():
+        while node not in needed:
+            needed.add(node)
+            node = before[node]
+    transfers, arrival = list[GraphTransfer](), dict[int, tuple[int, ...]]({root: ()})
+    for node, previous in before.items():
+        if node in needed and node != root:
+            arrival[node] = (len(transfers),)
+            transfers.append(GraphTransfer(0, routes[previous, node], False, arrival[previous]))
+    return transfers if npus <= before.keys() else []
 
 
 def path_to(target: int, before: Mapping[int, int | None], routes: Mapping[tuple[int, int], Route]) -> Route:

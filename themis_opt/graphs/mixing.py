@@ -1,8 +1,9 @@
 """Mixtures of ways: a linear programme shares each demand among many ways, and asks for more where links are dear.
 
-Ways of a sum are meetings (:mod:`themis_opt.graphs.meetings`), those of data for one NPU are paths.  Its prices of
-links (:mod:`formulations.way_shares`) make the next ways, as in column generation, for several limits on the length of
-ways.  The best mixtures are cut in chunks of one size, and a link serves the chunk first that has longest to go.
+Ways of a sum are meetings (:mod:`themis_opt.graphs.meetings`), those of data for all NPUs are trees, and for one paths.
+Its prices of links (:mod:`formulations.way_shares`) make the next ways, as in column generation, for several limits on
+the length of ways.  The best mixtures are cut in chunks of one size, and a link serves the chunk first that has longest
+to go.
 """
 
 import math
@@ -26,6 +27,7 @@ from themis_opt.graphs.meetings import (
     path_to,
     plan_of_ways,
     random_meeting,
+    random_tree,
     routes_of_ways,
 )
 from themis_opt.graphs.network import GraphInstance
@@ -49,13 +51,13 @@ PRICE_WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 SEARCH_SHARE = 0.6
 """Share of the time for rounds; chunks have the rest."""
 
-FEWER_PATHS = 10
-"""Ways of a sum for one of every demand of an all-to-all."""
+FEWER_WAYS = 10
+"""Ways of a single demand for one of each of many."""
 
 ROUNDS_PER_SECOND = 4
 """Rounds that count as a second of work where limits are deterministic."""
 
-CHUNK_COUNTS, SPREADS = (64, 256, 1024), (0.3, 0.4)
+CHUNK_COUNTS, SPREADS = (64, 256, 1024), (0.1, 0.4)
 """Chunks of a mixture, and over which part of its time they begin one after the other."""
 
 MOST_FINISHED = 3
@@ -70,8 +72,8 @@ USED_SHARE = 1e-4
 
 def is_for_mixing(instance: GraphInstance) -> bool:
     """Whether the kind has ways to choose from, and the graph is small enough."""
-    is_mixed = instance.kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_TO_ALL)
-    return is_mixed and instance.network.num_npus <= MOST_MIXED_NPUS
+    is_lone_sum = instance.kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE)
+    return not is_lone_sum and instance.network.num_npus <= MOST_MIXED_NPUS
 
 
 def mixed_schedule(instance: GraphInstance, limits: Limits, enough: float) -> GraphSchedule | None:
@@ -152,7 +154,7 @@ class _WaySearch:
 
     def add_ways(self, prices: Mapping[LinkArc, float], count: int) -> None:
         """New ways under prices of links."""
-        for _ in range(count if None in self.ends[0] else max(count // FEWER_PATHS, 1)):
+        for _ in range(count if len(self.ends) == 1 else max(count // FEWER_WAYS, 1)):
             for demand, steps in self.new_ways(*self.priced_routes(prices)):
                 if steps and (demand, steps) not in self.ways:
                     self.ways[demand, steps] = self.timed(demand, steps)
@@ -173,6 +175,9 @@ class _WaySearch:
         before: dict[int, dict[int, int | None]] = {}
         network = self.instance.network
         for demand, (source, target) in enumerate(self.ends):
+            if source is not None and target is None:
+                yield demand, tuple(random_tree(network, source, routes, lengths, self.chance))
+                continue
             if source is None or target is None:
                 yield demand, tuple(random_meeting(network, routes, lengths, self.chance, trees=trees))
                 continue
