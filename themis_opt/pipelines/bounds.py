@@ -1,63 +1,242 @@
-r"""What no order of a pipeline can beat.
+r"""What no order of a pipeline can beat: heads and tails of all passes, and what a stage does between.
 
-Let :math:`q_0` be the first and :math:`q_1` the last part of a stage, :math:`P` its work, and :math:`K` the memory.
+Steps and microbatches
+    A step is a pass through one part: forward, backward for inputs, for weights.  Let microbatch i of a step be the
+    i-th that begins it, as in :mod:`formulations.microbatch_order`; results still come before they are needed.  A
+    *head* is a time from the first pass of a stage s, or from the first one of all if the objective is the makespan,
+    within which a pass cannot begin.  A *tail* is the same backward in time: what still goes by from the end of a
+    pass to the end of s, or of all.  Steps that may come before the begin, or after the end, have none.
 
-*Filling.*  The first action of a stage is a forward pass of :math:`q_0`, since all others of a microbatch follow one.
-No backward pass of the stage can begin before a microbatch has gone to the end of the model and back to :math:`q_1`,
-which takes the round trip :math:`D` (:meth:`~themis_opt.pipelines.problem.Pipeline.round_trip`) at least.  Until then
-the stage runs forward passes alone, and gives no memory back, so that it works for :math:`u` at most: the most time of
-forward passes whose activations fit into :math:`K`.  So it waits for :math:`(D - u)^+` there.
+Rules for heads
+    1. *path*: a pass begins after the one whose result it needs, and the message;
+    2. *stage*: let x come before y on the way of a microbatch, both on one stage.  Before y begins with i, all steps
+       from x to y have run for microbatches j to i, but for y with i itself.  None of them began before x did with j,
+       and they share the stage: y begins with i no earlier than x with j, and the time of all these.  With x = y,
+       this says that microbatches follow each other;
+    3. *memory*: where only k microbatches fit, the n-th forward pass of a stage, of whatever part, begins after n - k
+       passes have ended that give memory back.  Sorted heads bound the n-th of these from below, since if n of them
+       had begun before the n-th smallest head, one would have begun before its own.  Microbatch i of the t-th part of
+       a stage is at least the (t i)-th forward pass there.
 
-*Draining.*  After the last forward pass of :math:`q_1` no forward pass is left on the stage.  That microbatch still
-goes to the end and back, and through both halves of the backward pass, which takes :math:`D' + b`.  Meanwhile the
-stage has the backward passes of microbatches alone whose activations it keeps, which take :math:`v` at most.  So it
-waits for :math:`(D' + b - v)^+` there.
+Tails follow the same rules, in which passes that give memory back wait for forward passes.
 
-If not all forward passes fit into the memory, the last one begins after a backward pass has ended, so that these times
-do not overlap, and a stage takes at least :math:`P + (D - u)^+ + (D' + b - v)^+`; otherwise the larger of both is
-waited for.  Before the first action of a stage a microbatch passes all parts before :math:`q_0`, which a makespan
-holds too.  The bound holds for any order, and any choice of when weights are differentiated.
+Bound
+    A stage needs at least what one machine needs for its passes with their heads and tails that may interrupt its
+    work (J. Carlier, 1982, https://doi.org/10.1016/S0377-2217(82)80007-6): it always runs the pass of the longest
+    tail which is ready.  It is computed for passes as they are, and for the n-th pass of each kind, of whatever part,
+    with the heads and tails of (3) and the shortest duration; what longer ones take beyond it may run at any time.
 
-*Heads and tails.*  Let microbatch i be the i-th that begins a step, as in
-:mod:`formulations.microbatch_order`.  On a stage it begins :math:`q_0` not before i - 1 others have, and, where only k
-microbatches fit, not before the last step of :math:`q_0` of microbatch i - k has ended.  Every later step of the stage
-follows at the least time of the way between.  So each action has a head from the first action of the stage to its
-start, and likewise a tail from its end to that of the last action.  A stage needs at least what one machine needs for
-them that may interrupt its work (J. Carlier, 1982, https://doi.org/10.1016/S0377-2217(82)80007-6): it always runs that
-action of the longest tail which is ready.  Where a stage has several parts, this says what the sum above misses: until
-a microbatch comes to :math:`q_1`, only forward passes of :math:`q_0` are there.
+Where parts of a stage take unequally long, that beyond is much, and a sum says more:
 
-With forward and both halves of backward passes of one unit, S stages of one part and memory for S microbatches, the
-first stage waits :math:`S - 1` units, which is what ZB-H1 of P. Qi et al., *Zero Bubble Pipeline Parallelism*
-(https://arxiv.org/abs/2401.10241, section 2) reaches.
+*Filling and draining.*  Let :math:`q_0` be the first and :math:`q_1` the last part of a stage, :math:`P` its
+work.  No backward pass of the stage begins before a microbatch has gone to the end of the model and back to
+:math:`q_1`, in :math:`D` at least (:meth:`~themis_opt.pipelines.problem.Pipeline.round_trip`).  Until then it runs
+forward passes that fit into its memory, for :math:`u` at most, and waits for :math:`(D - u)^+`.  After the last
+forward pass of :math:`q_1` that microbatch goes to the end and back, and through both halves of the backward pass, in
+:math:`D' + b`.  Meanwhile the stage has backward passes of what it keeps, for :math:`v` at most, and waits for
+:math:`(D' + b - v)^+`.  If not all forward passes fit into the memory, the last one begins after a backward pass has
+ended, so that both waits add up; otherwise the larger one counts.  Before the first pass of a stage a microbatch
+passes all parts before :math:`q_0`, which a makespan holds too.
+
+So a stage waits until its first microbatch is back, but for forward passes that fit into its memory, and behind the
+last one likewise; and a microbatch comes back no faster than all stages on its way can work.  With all passes of one
+unit, S stages of one part and memory for S microbatches, the first stage waits :math:`S - 1` units, which is what
+ZB-H1 of P. Qi et al., *Zero Bubble Pipeline Parallelism* (https://arxiv.org/abs/2401.10241, section 2) reaches.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from heapq import heappop, heappush
+from itertools import pairwise
 
+import numpy as np
+
+from themis_opt.base.arrays import IntArray
 from themis_opt.pipelines.problem import ActionKind, Pipeline
 
 PartStep = tuple[ActionKind, int]
 """A kind of action, and a part."""
 
-TimesByStep = dict[PartStep, list[int]]
-"""Picoseconds by step and microbatch."""
+ROUNDS = 3
+"""How often all rules are applied: the first round does not know yet what memory makes wait."""
+
+MOST_STAGES = 16
+"""Stages for which bounds of a period are computed, those with the most work; of equal ones the first wait longest."""
+
+NEVER_BEFORE = -(1 << 60)
+"""Head of a pass that may come before the begin."""
 
 
+@lru_cache(maxsize=16)
 def bound(pipeline: Pipeline) -> int:
     """Picoseconds that any plan needs by the objective of the pipeline."""
-    stages = range(pipeline.stages)
-    return max(max(_filling_and_draining(pipeline, stage), _one_machine(pipeline, stage)) for stage in stages)
+    stages = sorted(range(pipeline.stages), key=lambda stage: (-pipeline.work(stage), stage))
+    least = max(_filling_and_draining(pipeline, stage) for stage in stages)
+    if pipeline.objective == "period":
+        for stage in stages[:MOST_STAGES]:
+            least = max(least, _one_machine(pipeline, stage, _heads(pipeline, stage), _tails(pipeline, stage)))
+        return least
+    heads, tails = _heads(pipeline), _tails(pipeline)
+    return max(least, *(_one_machine(pipeline, stage, heads, tails) for stage in stages))
 
 
-def _one_machine(pipeline: Pipeline, stage: int) -> int:
-    """What the actions of a stage take between their heads and tails, if they may be interrupted."""
-    heads, tails = _heads(pipeline, stage), _tails(pipeline, stage)
-    waiting = [
-        (head, tail, pipeline.duration(*step))
-        for step, row in heads.items()
-        for head, tail in zip(row, tails[step], strict=True)
-    ]
+@dataclass
+class _Times:
+    """Heads of all steps by microbatch, or tails from the last microbatch to the first.
+
+    `pooled`: those of the n-th pass of a kind on a stage.
+    """
+
+    by_step: Mapping[PartStep, IntArray]
+    pooled: dict[tuple[ActionKind, int], IntArray]
+
+
+def _heads(pipeline: Pipeline, stage: int | None = None) -> _Times:
+    """Heads from the first pass of a stage, or of all."""
+    way = _way(pipeline, stage)
+    before: dict[PartStep, list[PartStep]] = {step: [] for step in way}
+    for one, following in pairwise(way):
+        before[following].append(one)
+    if pipeline.split:
+        before |= {(ActionKind.WEIGHTS, part): [(ActionKind.INPUTS, part)] for part in range(pipeline.num_parts)}
+    waiting = [(ActionKind.FORWARD, kind, fit) for kind, fit in _room(pipeline)]
+    return _least_times(pipeline, before, waiting)
+
+
+def _tails(pipeline: Pipeline, stage: int | None = None) -> _Times:
+    """Tails to the end of the last pass of a stage, or of all."""
+    first = 0 if stage is None else pipeline.parts_of[stage][0]
+    way = [step for step in _way(pipeline)[::-1] if step[0] is ActionKind.FORWARD or step[1] >= first]
+    ends = range(pipeline.num_parts) if stage is None else pipeline.parts_of[stage]
+    before: dict[PartStep, list[PartStep]] = {}
+    if pipeline.split:
+        before |= {(ActionKind.WEIGHTS, part): [] for part in ends}
+    before |= {step: [] for step in way}
+    for one, following in pairwise(way):
+        before[following].append(one)
+    if pipeline.split:
+        for part in ends:
+            before[ActionKind.INPUTS, part].append((ActionKind.WEIGHTS, part))
+    waiting = [(kind, ActionKind.FORWARD, fit) for kind, fit in _room(pipeline)]
+    return _least_times(pipeline, before, waiting)
+
+
+def _way(pipeline: Pipeline, stage: int | None = None) -> list[PartStep]:
+    """The steps of a microbatch but for gradients of weights, from the first part of a stage on."""
+    forward, back = pipeline.kinds[:2]
+    first = 0 if stage is None else pipeline.parts_of[stage][0]
+    parts = range(pipeline.num_parts)
+    return [*((forward, part) for part in parts[first:]), *((back, part) for part in reversed(parts))]
+
+
+def _room(pipeline: Pipeline) -> Iterator[tuple[ActionKind, int]]:
+    """How many passes later a forward pass of a stage has to wait for the end of another one."""
+    if pipeline.memory is None:
+        return
+    yield pipeline.kinds[1], pipeline.memory // pipeline.activation
+    kept = -pipeline.change_of_memory(pipeline.kinds[-1])
+    if pipeline.split and kept:
+        yield ActionKind.WEIGHTS, pipeline.memory // kept
+
+
+def _least_times(
+    pipeline: Pipeline,
+    before: Mapping[PartStep, Sequence[PartStep]],
+    waiting: Sequence[tuple[ActionKind, ActionKind, int]],
+) -> _Times:
+    """Apply the rules to steps in an order in which none needs a later one; passes of a kind wait for another kind."""
+    times = _Times({step: np.zeros(pipeline.microbatches, dtype=np.int64) for step in before}, {})
+    links = {
+        step: [(times.by_step[need], pipeline.duration(*need) + _message(pipeline, need, step)) for need in needs]
+        for step, needs in before.items()
+    }
+    blocks = {step: list(_blocks(pipeline, before, step)) for step in before}
+    for _ in range(ROUNDS if waiting else 1):
+        for step, row in times.by_step.items():
+            for need, duration in links[step]:
+                np.maximum(row, need + duration, out=row)
+            for first, work in blocks[step]:
+                whole = work + pipeline.duration(*step)
+                np.maximum(row, _in_turn(times.by_step[first], whole) + work, out=row)
+        for stage in range(pipeline.stages):
+            _pool(pipeline, stage, times, waiting)
+    return times
+
+
+def _message(pipeline: Pipeline, one: PartStep, other: PartStep) -> int:
+    return pipeline.message if pipeline.stage_of[one[1]] != pipeline.stage_of[other[1]] else 0
+
+
+def _blocks(
+    pipeline: Pipeline, before: Mapping[PartStep, Sequence[PartStep]], step: PartStep
+) -> Iterator[tuple[PartStep, int]]:
+    """Steps of the same stage on the way to a step, itself first, and the work from each to it."""
+    stage = pipeline.stage_of[step[1]]
+    yield step, 0
+    needs = [(need, 0) for need in before[step]]
+    for need, work in needs:  # which grow on the way
+        if pipeline.stage_of[need[1]] == stage:
+            work += pipeline.duration(*need)
+            yield need, work
+        needs += [(earlier, work) for earlier in before[need]]
+
+
+def _in_turn(row: IntArray, duration: int) -> IntArray:
+    """Times of passes that take a while and follow each other."""
+    offsets = duration * np.arange(len(row))
+    return np.maximum.accumulate(row - offsets) + offsets
+
+
+def _pool(pipeline: Pipeline, stage: int, times: _Times, waiting: Iterable[tuple[ActionKind, ActionKind, int]]) -> None:
+    """Sort the times of each kind on a stage, and let those wait that need memory."""
+    parts = pipeline.parts_of[stage]
+    unknown = np.full(pipeline.microbatches, NEVER_BEFORE)
+    for kind in pipeline.kinds:
+        rows = [times.by_step.get((kind, part), unknown) for part in parts]
+        pooled = _in_turn(np.sort(np.concatenate(rows)), _shortest(pipeline, kind, stage))
+        times.pooled[kind, stage] = np.maximum(pooled, times.pooled.get((kind, stage), pooled))
+    for kind, need, fit in waiting:
+        pooled, duration = times.pooled[kind, stage], _shortest(pipeline, kind, stage)
+        ended = times.pooled[need, stage] + _shortest(pipeline, need, stage)
+        for part in parts:
+            if (kind, part) in times.by_step and (need, part) in times.by_step:
+                row, other = times.by_step[kind, part], times.by_step[need, part] + pipeline.duration(need, part)
+                np.maximum(row[fit:], other[: max(len(other) - fit, 0)], out=row[fit:])
+        np.maximum(pooled[fit:], ended[: max(len(ended) - fit, 0)], out=pooled[fit:])
+        times.pooled[kind, stage] = pooled = _in_turn(pooled, duration)
+        for turn, part in enumerate(parts, 1):
+            step, behind = (kind, part), 1 if kind is ActionKind.WEIGHTS else turn
+            if step in times.by_step:
+                np.maximum(
+                    times.by_step[step], pooled[behind - 1 :: behind][: pipeline.microbatches], out=times.by_step[step]
+                )
+
+
+def _shortest(pipeline: Pipeline, kind: ActionKind, stage: int) -> int:
+    return min(pipeline.duration(kind, part) for part in pipeline.parts_of[stage])
+
+
+def _one_machine(pipeline: Pipeline, stage: int, heads: _Times, tails: _Times) -> int:
+    """What the passes of a stage take between their heads and tails, as they are and pooled, if interrupted."""
+    passes, pooled, rest = list[tuple[int, int, int]](), list[tuple[int, int, int]](), pipeline.work(stage)
+    for kind in pipeline.kinds:
+        for part in pipeline.parts_of[stage]:
+            step = kind, part
+            passes += _jobs(heads.by_step[step], tails.by_step[step], pipeline.duration(*step))
+        pooled += _jobs(heads.pooled[kind, stage], tails.pooled[kind, stage], _shortest(pipeline, kind, stage))
+    rest -= sum(work for _, _, work in pooled)
+    return max(_interrupted(passes), _interrupted([*pooled, (0, 0, rest)]))
+
+
+def _jobs(heads: IntArray, tails: IntArray, work: int) -> list[tuple[int, int, int]]:
+    """Head, tail and work of passes in a row."""
+    pairs = zip(np.maximum(heads, 0).tolist(), np.maximum(tails, 0)[::-1].tolist(), strict=True)
+    return [(head, tail, work) for head, tail in pairs]
+
+
+def _interrupted(waiting: list[tuple[int, int, int]]) -> int:
+    """The least time of one machine for work with heads and tails, if it may be interrupted."""
     waiting.sort(reverse=True)
     now = longest = 0
     ready: list[tuple[int, int]] = []
@@ -73,90 +252,6 @@ def _one_machine(pipeline: Pipeline, stage: int) -> int:
             heappush(ready, (negative, work - done))
         longest = max(longest, now - negative)
     return longest
-
-
-def _heads(pipeline: Pipeline, stage: int) -> TimesByStep:
-    """The least times from the first action of a stage to the starts of all, or from the first one of all stages."""
-    heads: TimesByStep = {(kind, part): [] for part in pipeline.parts_of[stage] for kind in pipeline.kinds}
-    way, room = _way(pipeline, stage), list(_room(pipeline))
-    for i in range(pipeline.microbatches):
-        earliest = 0
-        for number, (step, distance) in enumerate(way):
-            begin = earliest + (distance if number or pipeline.objective == "makespan" else 0)
-            if i:
-                begin = max(begin, heads[step][-1] + pipeline.duration(*step))
-            if step[0] is ActionKind.FORWARD:
-                for kind, fit in room:
-                    if i >= fit:
-                        begin = max(begin, heads[kind, step[1]][i - fit] + pipeline.duration(kind, step[1]))
-            heads[step].append(begin)
-            earliest = begin + pipeline.duration(*step)
-            for weights in _weights(pipeline, step):
-                after = heads[weights][-1] + pipeline.duration(*weights) if i else 0
-                heads[weights].append(max(earliest, after))
-    return heads
-
-
-def _tails(pipeline: Pipeline, stage: int) -> TimesByStep:
-    """The least times from the ends of all actions of a stage to that of its last, or of the last one of all stages."""
-    count = pipeline.microbatches
-    tails: TimesByStep = {(kind, part): [0] * count for part in pipeline.parts_of[stage] for kind in pipeline.kinds}
-    way, room = _way(pipeline, stage), list(_room(pipeline))
-
-    def after(step: PartStep, i: int) -> int:
-        """What follows a step because the next microbatch has to run it, or waits for its memory."""
-        least = tails[step][i + 1] + pipeline.duration(*step) if i + 1 < count else 0
-        for kind, fit in room:
-            if step[0] is kind and i + fit < count:
-                forward = (ActionKind.FORWARD, step[1])
-                least = max(least, pipeline.duration(*forward) + tails[forward][i + fit])
-        return least
-
-    for i in reversed(range(count)):
-        latest = _way_out(pipeline, stage) if pipeline.objective == "makespan" else 0
-        for step, distance in reversed(way):
-            for weights in _weights(pipeline, step):
-                tails[weights][i] = after(weights, i)
-                latest = max(latest, pipeline.duration(*weights) + tails[weights][i])
-            tails[step][i] = max(latest, after(step, i))
-            latest = distance + pipeline.duration(*step) + tails[step][i]
-    return tails
-
-
-def _way(pipeline: Pipeline, stage: int) -> list[tuple[PartStep, int]]:
-    """The steps of a microbatch on a stage but for gradients of weights, and the least time before each.
-
-    It counts from the end of the step before, and for the first one from the first action of all.
-    """
-    forward, back = pipeline.kinds[:2]
-    parts = pipeline.parts_of[stage]
-    order = [*((forward, part) for part in parts), *((back, part) for part in reversed(parts))]
-    starts = [pipeline.begin_alone(*step) for step in order]
-    ends = [start + pipeline.duration(*step) for start, step in zip(starts, order, strict=True)]
-    return [(step, start - end) for step, start, end in zip(order, starts, [0, *ends], strict=False)]
-
-
-def _way_out(pipeline: Pipeline, stage: int) -> int:
-    """The least time from the gradients of a stage's first inputs to the end of the microbatch."""
-    back, first = pipeline.kinds[1], pipeline.parts_of[stage][0]
-    end = pipeline.begin_alone(back, 0) + sum(pipeline.duration(kind, 0) for kind in pipeline.kinds[1:])
-    return end - pipeline.begin_alone(back, first) - pipeline.duration(back, first)
-
-
-def _weights(pipeline: Pipeline, step: PartStep) -> Iterator[PartStep]:
-    """The other half of a backward pass."""
-    if step[0] is ActionKind.INPUTS:
-        yield ActionKind.WEIGHTS, step[1]
-
-
-def _room(pipeline: Pipeline) -> Iterator[tuple[ActionKind, int]]:
-    """How many microbatches later a forward pass of a part has to wait for the end of another step."""
-    if pipeline.memory is None:
-        return
-    yield pipeline.kinds[1], pipeline.memory // pipeline.activation
-    kept = -pipeline.change_of_memory(pipeline.kinds[-1])
-    if pipeline.split and kept:
-        yield ActionKind.WEIGHTS, pipeline.memory // kept
 
 
 def _filling_and_draining(pipeline: Pipeline, stage: int) -> int:

@@ -1,4 +1,4 @@
-"""The best order of a pipeline, by CP-SAT from the best policy, with its proven gap."""
+"""The best order of a pipeline, by annealing and CP-SAT from the best policy, with its proven gap."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from formulations.limits import Limits
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.pipelines.bounds import bound
+from themis_opt.pipelines.order_search import anneal
 from themis_opt.pipelines.policies import PIPELINE_POLICIES, by_kind, by_way_to_go, greedy, put_off
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate, validate
@@ -105,17 +106,23 @@ def run(pipeline: Pipeline, policy: str) -> PipelineResult:
     InvalidSchedule
         If it needs more memory.
     """
+    return PipelineResult(policy, _by_policy(pipeline, policy), bound(pipeline))
+
+
+def _by_policy(pipeline: Pipeline, policy: str) -> PipelineSchedule:
     schedule = simulate(pipeline, PIPELINE_POLICIES[policy](pipeline))
     validate(schedule)
-    return PipelineResult(policy, schedule, bound(pipeline))
+    return schedule
 
 
 def solve(
     pipeline: Pipeline, limits: Limits, report: Callable[[float, float], None] = lambda best, bound: None
 ) -> PipelineResult:
-    """The best schedule of all policies and CP-SAT."""
+    """The best schedule of all policies, annealing from it, and CP-SAT."""
     allowance = Allowance(limits.seconds, limits.deterministic)
     start, lower = best_policy(pipeline, allowance), bound(pipeline)
+    report(start.value, lower)
+    start = anneal(start, allowance, int(lower * (1 + limits.gap)), limits.seed)
     report(start.value, lower)
     if start.value <= lower * (1 + limits.gap):
         return PipelineResult(REFERENCE, start, lower, "optimal")
@@ -140,7 +147,7 @@ def best_policy(pipeline: Pipeline, allowance: Allowance | None = None) -> Pipel
     tried: list[PipelineSchedule] = []
     for name in PIPELINE_POLICIES:
         with suppress(InputError, InvalidSchedule):
-            tried.append(run(pipeline, name).schedule)
+            tried.append(_by_policy(pipeline, name))
             allowance.charge(work)
     enough = allowance.left / 2
     for orders in _variants(pipeline):

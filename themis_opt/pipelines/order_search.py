@@ -1,0 +1,146 @@
+"""A better order of every stage by simulated annealing, from a schedule.
+
+S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, *Optimization by Simulated Annealing*, Science 220 (1983).
+"""
+
+import numpy as np
+
+from themis_opt.base.allowance import Allowance
+from themis_opt.base.arrays import IntArray
+from themis_opt.base.compiled import FirstUse
+from themis_opt.pipelines.order_loop import ORDER_LOOP, OrderSpace, PassTable
+from themis_opt.pipelines.policies import one_forward_one_backward
+from themis_opt.pipelines.problem import Action, Pipeline, StageOrders
+from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
+
+HOT, COLD = 0.4, 0.04
+"""Temperatures at first and at last, in passes of average length."""
+
+FIRST_STEPS, GROWTH = 50_000, 3
+"""Moves of the first annealing, and how much longer each one is than the one before."""
+
+IDLE_ROUNDS = 3
+"""Annealings in a row that gain nothing, with which the search ends."""
+
+PASSES_PER_SECOND = 30e6
+"""Passes that a core times, for limits that count work."""
+
+SLICE = 3e6
+"""Passes that are timed without a look at the clock: a tenth of a second."""
+
+
+def anneal(start: PipelineSchedule, allowance: Allowance, enough: int, seed: int = 0) -> PipelineSchedule:
+    """Move passes within the orders of stages until a value is enough, half of the allowance gone, or nothing gained.
+
+    Each annealing begins with the best orders so far, and takes longer than the one before.
+    """
+    search, least, steps, idle = _OrderSearch(start), allowance.left / 2, FIRST_STEPS, 0
+    seeds = map(int, np.random.default_rng(seed).integers(2**32, size=2**16))
+    while idle < IDLE_ROUNDS and search.value > enough and allowance.left > least and is_ready(None):
+        before, begin, done = search.value, allowance.left, 0
+        search.restart()
+        while done < steps and allowance.left > least and search.value > enough:
+            progress = max(done / steps, (begin - allowance.left) / (begin - least))
+            done += search.run(HOT * (COLD / HOT) ** progress, next(seeds))
+            allowance.charge(SLICE / PASSES_PER_SECOND)
+        steps *= GROWTH
+        idle = 0 if search.value < before else idle + 1
+    return search.best()
+
+
+class _OrderSearch:
+    """The orders of a schedule, and the best so far."""
+
+    def __init__(self, start: PipelineSchedule) -> None:
+        pipeline = self._pipeline = start.pipeline
+        self._start, self._table = start, _table(pipeline)
+        kinds = {kind: number for number, kind in enumerate(pipeline.kinds)}
+        parts = pipeline.num_parts
+        orders = [
+            [kinds[step.kind] * parts + step.part for action in order for step in _steps(pipeline, action)]
+            for order in start.orders
+        ]
+        self._order = np.array(orders, dtype=np.int64)
+        self._best, self._space = self._order.copy(), _space(pipeline, self._order, start.value)
+
+    @property
+    def value(self) -> int:
+        """The best value so far, in picoseconds."""
+        return int(self._space.longest[2])
+
+    def restart(self) -> None:
+        """Begin with the best orders."""
+        self._order[:] = self._best
+
+    def run(self, temperature: float, seed: int) -> int:
+        """Try some moves at a temperature in passes of average length; how many."""
+        steps = max(int(SLICE) // self._order.size, 1)
+        heat = temperature * float(self._table.duration.mean())
+        ORDER_LOOP.compiled(self._table, self._order, self._best, self._space, steps, heat, seed)
+        return steps
+
+    def best(self) -> PipelineSchedule:
+        """The best schedule, the first one if none is better."""
+        better = simulate(self._pipeline, _orders(self._pipeline, self._best))
+        return min(self._start, better, key=lambda schedule: schedule.value)
+
+
+def _steps(pipeline: Pipeline, action: Action) -> tuple[Action, ...]:
+    return (halves(action) if pipeline.split else ()) or (action,)
+
+
+def _table(pipeline: Pipeline) -> PassTable:
+    parts = range(pipeline.num_parts)
+    memory = pipeline.parts * pipeline.microbatches * pipeline.activation
+    return PassTable(
+        duration=np.array([[pipeline.duration(kind, part) for part in parts] for kind in pipeline.kinds]),
+        change=np.array([[pipeline.change_of_memory(kind)] * len(parts) for kind in pipeline.kinds]),
+        stage_of=np.array(pipeline.stage_of),
+        message=pipeline.message,
+        memory=memory if pipeline.memory is None else pipeline.memory,
+        from_first=pipeline.objective == "period",
+    )
+
+
+def _space(pipeline: Pipeline, order: IntArray, value: int) -> OrderSpace:
+    stages, places = order.shape
+    steps = (len(pipeline.kinds), pipeline.num_parts, pipeline.microbatches)
+    return OrderSpace(
+        start=np.zeros(steps, dtype=np.int64),
+        arrival=np.zeros(steps, dtype=np.int64),
+        place=np.zeros(steps, dtype=np.int64),
+        microbatch_at=np.zeros_like(order),
+        num_run=np.zeros(steps[:2], dtype=np.int64),
+        next_place=np.zeros(stages, dtype=np.int64),
+        free=np.zeros(stages, dtype=np.int64),
+        link_free=np.zeros((stages, stages), dtype=np.int64),
+        queue=np.zeros(stages + 1, dtype=np.int64),
+        is_queued=np.zeros(stages, dtype=np.bool_),
+        row=np.zeros(places, dtype=np.int64),
+        critical=np.zeros((2, order.size), dtype=np.int64),
+        longest=np.array([0, value, value]),
+        value=np.array([float(value)]),
+    )
+
+
+def _orders(pipeline: Pipeline, order: IntArray) -> StageOrders:
+    """Actions of the rows of steps, the i-th of equal ones being that of microbatch i."""
+    rows = []
+    for row in order.tolist():
+        counts = dict.fromkeys(row, 0)
+        actions = []
+        for step in row:
+            kind, part = divmod(step, pipeline.num_parts)
+            actions.append(Action(pipeline.kinds[kind], part, counts[step]))
+            counts[step] += 1
+        rows.append(tuple(actions))
+    return tuple(rows)
+
+
+def _compile() -> None:
+    """Search for a moment."""
+    pipeline = Pipeline(stages=2, microbatches=1, forward=["1 ps"], inputs=["1 ps"], weights=["1 ps"])
+    _OrderSearch(simulate(pipeline, one_forward_one_backward(pipeline))).run(1.0, 0)
+
+
+is_ready = FirstUse(_compile).is_over  # whether the search can begin within some seconds (None: however long it takes)
