@@ -58,7 +58,7 @@ from themis_opt.pipelines.problem import ActionKind, Pipeline
 PartStep = tuple[ActionKind, int]
 """A kind of action, and a part."""
 
-ROUNDS = 3
+RULE_ROUNDS = 3
 """How often all rules are applied: the first round does not know yet what memory makes wait."""
 
 MOST_STAGES = 16
@@ -152,7 +152,7 @@ def _least_times(
         for step, needs in before.items()
     }
     blocks = {step: list(_blocks(pipeline, before, step)) for step in before}
-    for _ in range(ROUNDS if waiting else 1):
+    for _ in range(RULE_ROUNDS if waiting else 1):
         for step, row in times.by_step.items():
             for need, duration in links[step]:
                 np.maximum(row, need + duration, out=row)

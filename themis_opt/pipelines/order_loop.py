@@ -12,13 +12,13 @@ import numpy as np
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 from themis_opt.base.compiled import Compilable
 
-UNKNOWN = 1 << 60  # a time that is not known yet
+NOT_RUN = 1 << 60  # a time that is not known yet
 MEAN_SHARE = (
     0.02  # what the mean of all stages counts beside the longest: of equal orders one with slack goes on better
 )
 CRITICAL_SHARE = 0.8  # share of moves of passes that the longest stage waits for; others make room for these
 MEAN_DISTANCE = 6.0  # places by which a pass is moved on average, in every other move; in the rest it is one
-FORWARD, BACK, WEIGHTS = range(3)
+FORWARD_STEP, BACKWARD_STEP, WEIGHTS_STEP = range(3)
 
 
 class PassTable(NamedTuple):
@@ -142,7 +142,7 @@ def value_of(table: PassTable, order: IntArray, space: OrderSpace) -> float:
 
 def clear(table: PassTable, space: OrderSpace) -> None:
     """Nothing has run, and the first passes of all microbatches may."""
-    space.arrival[:, :, :] = UNKNOWN
+    space.arrival[:, :, :] = NOT_RUN
     space.arrival[0, 0, :] = 0
     space.num_run[:, :] = 0
     space.next_place[:] = 0
@@ -155,22 +155,22 @@ def run_next(table: PassTable, row: IntArray, stage: int, space: OrderSpace) -> 
     num_kinds, num_parts = table.duration.shape
     kind, part = row[space.next_place[stage]] // num_parts, row[space.next_place[stage]] % num_parts
     i = space.num_run[kind, part]
-    if space.arrival[kind, part, i] == UNKNOWN:
+    if space.arrival[kind, part, i] == NOT_RUN:
         return -1
     begin = max(space.free[stage], space.arrival[kind, part, i])
     end = begin + table.duration[kind, part]
     space.start[kind, part, i], space.free[stage] = begin, end
     space.num_run[kind, part] += 1
     space.next_place[stage] += 1
-    if kind == BACK and num_kinds > WEIGHTS:
-        space.arrival[WEIGHTS, part, i] = end
-    if kind == WEIGHTS or (kind == BACK and part == 0):
+    if kind == BACKWARD_STEP and num_kinds > WEIGHTS_STEP:
+        space.arrival[WEIGHTS_STEP, part, i] = end
+    if kind == WEIGHTS_STEP or (kind == BACKWARD_STEP and part == 0):
         return stage
     to_kind, to_part = kind, part + 1
-    if kind == BACK:
+    if kind == BACKWARD_STEP:
         to_part = part - 1
     elif to_part == num_parts:
-        to_kind, to_part = BACK, part
+        to_kind, to_part = BACKWARD_STEP, part
     to: int = table.stage_of[to_part]
     if to != stage:
         end = max(end, space.link_free[stage, to]) + table.message
@@ -208,12 +208,12 @@ def trace(table: PassTable, order: IntArray, space: OrderSpace) -> int:
         )
         begin = space.start[kind, part, i]
         follows = place > 0 and end_at(table, order, space, stage, place - 1) == begin
-        from_kind, from_part = kind - 1 if kind == WEIGHTS else kind, part
-        if kind == FORWARD:
+        from_kind, from_part = kind - 1 if kind == WEIGHTS_STEP else kind, part
+        if kind == FORWARD_STEP:
             from_part = part - 1
-        elif kind == BACK and part + 1 == num_parts:
-            from_kind = FORWARD
-        elif kind == BACK:
+        elif kind == BACKWARD_STEP and part + 1 == num_parts:
+            from_kind = FORWARD_STEP
+        elif kind == BACKWARD_STEP:
             from_part = part + 1
         waits = from_part >= 0 and begin > 0 and begin == space.arrival[kind, part, i]
         if not follows and not waits:

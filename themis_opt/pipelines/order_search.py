@@ -13,10 +13,10 @@ from themis_opt.pipelines.policies import one_forward_one_backward
 from themis_opt.pipelines.problem import Action, Pipeline, StageOrders
 from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
 
-HOT, COLD = 0.4, 0.04
+HOT_PASSES, COLD_PASSES = 0.4, 0.04
 """Temperatures at first and at last, in passes of average length."""
 
-FIRST_STEPS, GROWTH = 50_000, 3
+FIRST_MOVES, LONGER = 50_000, 3
 """Moves of the first annealing, and how much longer each one is than the one before."""
 
 IDLE_ROUNDS = 3
@@ -25,7 +25,7 @@ IDLE_ROUNDS = 3
 PASSES_PER_SECOND = 30e6
 """Passes that a core times, for limits that count work."""
 
-SLICE = 3e6
+PASSES_AT_ONCE = 3e6
 """Passes that are timed without a look at the clock: a tenth of a second."""
 
 
@@ -34,16 +34,16 @@ def anneal(start: PipelineSchedule, allowance: Allowance, enough: int, seed: int
 
     Each annealing begins with the best orders so far, and takes longer than the one before.
     """
-    search, least, steps, idle = _OrderSearch(start), allowance.left / 2, FIRST_STEPS, 0
+    search, least, steps, idle = _OrderSearch(start), allowance.left / 2, FIRST_MOVES, 0
     seeds = map(int, np.random.default_rng(seed).integers(2**32, size=2**16))
     while idle < IDLE_ROUNDS and search.value > enough and allowance.left > least and is_ready(None):
         before, begin, done = search.value, allowance.left, 0
         search.restart()
         while done < steps and allowance.left > least and search.value > enough:
             progress = max(done / steps, (begin - allowance.left) / (begin - least))
-            done += search.run(HOT * (COLD / HOT) ** progress, next(seeds))
-            allowance.charge(SLICE / PASSES_PER_SECOND)
-        steps *= GROWTH
+            done += search.run(HOT_PASSES * (COLD_PASSES / HOT_PASSES) ** progress, next(seeds))
+            allowance.charge(PASSES_AT_ONCE / PASSES_PER_SECOND)
+        steps *= LONGER
         idle = 0 if search.value < before else idle + 1
     return search.best()
 
@@ -74,7 +74,7 @@ class _OrderSearch:
 
     def run(self, temperature: float, seed: int) -> int:
         """Try some moves at a temperature in passes of average length; how many."""
-        steps = max(int(SLICE) // self._order.size, 1)
+        steps = max(int(PASSES_AT_ONCE) // self._order.size, 1)
         heat = temperature * float(self._table.duration.mean())
         ORDER_LOOP.compiled(self._table, self._order, self._best, self._space, steps, heat, seed)
         return steps
