@@ -132,7 +132,7 @@ def test_even_buckets_are_tried_with_fewer_and_fewer_chunks_where_each_costs_som
 def test_neighbours_merge_shift_and_halve_buckets_and_chunks() -> None:
     instance = layers(5, task=10, size=2**20, latency="occupy", chunks=8)
     around = [*neighbours(instance, with_buckets(instance, ((4, 3, 2), (1, 0)), 0, 2))]
-    assert [place for place, _ in around] == [0] * 4 + [1] * 6 + [2] * 3
+    assert [place for place, _ in around] == [0] * 4 + [1] * 4 + [2] + [3] * 2 + [4] * 2
     assert [one.in_order for _, one in around] == [True] * 2 + [False] + [True] * 10
     same = ((4, 3, 2), (1, 0))
     assert [(one.buckets, one.chunks) for _, one in around] == [
@@ -144,9 +144,9 @@ def test_neighbours_merge_shift_and_halve_buckets_and_chunks() -> None:
         (((4, 3, 2, 1, 0),), (2,)),
         (((4, 3), (2, 1, 0)), (2, 2)),
         (((4, 3, 2, 1), (0,)), (2, 2)),
+        (((4, 3, 2), (1,), (0,)), (2, 2, 2)),
         (same, (4, 2)),
         (same, (1, 2)),
-        (((4, 3, 2), (1,), (0,)), (2, 2, 2)),
         (same, (2, 4)),
         (same, (2, 1)),
     ]
@@ -165,7 +165,7 @@ def test_gathers_are_tried_with_less_and_less_memory_and_in_fewer_and_fewer_buck
 
 @pytest.mark.parametrize(
     ("seconds", "makespan", "left"),
-    [(0.001, 147_287_680, 475e-6), (0.005, 125_592_960, 0.000875), (0.02, 114_236_800, 0.00335)],
+    [(0.001, 147_287_680, 475e-6), (0.005, 125_592_960, 0.000875), (0.02, 114_236_800, 0.005)],
 )
 def test_as_many_launches_are_tried_as_ever(seconds: float, makespan: int, left: float) -> None:
     """What planning and simulating them is reckoned to take decides how many."""

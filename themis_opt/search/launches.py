@@ -221,18 +221,16 @@ def legal_parts(instance: Instance, bucket: Bucket) -> Buckets:
 def neighbours(instance: Instance, candidate: Candidate, first: int = 0) -> Iterator[tuple[int, Candidate]]:
     """Candidates with one change, each with the number of the place that is changed, from the place `first` on.
 
-    Place 0 is the whole, then come the launches one by one, and then gathers that may leave earlier or later.
+    Place 0 is the whole.  Then come buckets, gathers that may leave earlier or later, and chunks of launches.
     """
-    launches, temporaries = len(candidate.launches), temporary(instance, candidate.launches)
-    count = 1 + launches + len(temporaries)
-    for place in (number % count for number in range(first, first + count)):
-        if not place:
-            changed = changes_of_all(instance, candidate)
-        elif place <= launches:
-            changed = changes_of_launch(instance, candidate, place - 1)
-        else:
-            changed = changes_of_time(instance, candidate, temporaries[place - launches - 1])
-        yield from ((place, other) for other in changed)
+    changes: list[Iterator[Candidate]] = [
+        changes_of_all(instance, candidate),
+        *(changes_of_bucket(instance, candidate, place) for place in range(len(candidate.buckets or ()))),
+        *(changes_of_time(instance, candidate, number) for number in temporary(instance, candidate.launches)),
+        *(changes_of_count(instance, candidate, number) for number in range(len(candidate.launches))),
+    ]
+    for place in (number % len(changes) for number in range(first, first + len(changes))):
+        yield from ((place, other) for other in changes[place])
 
 
 def changes_of_all(instance: Instance, candidate: Candidate) -> Iterator[Candidate]:
@@ -252,25 +250,25 @@ def near_counts(instance: Instance, count: int) -> tuple[int, int]:
     return counts[max(place - 1, 0)], counts[min(place + 1, len(counts) - 1)]
 
 
-def changes_of_launch(instance: Instance, candidate: Candidate, number: int) -> Iterator[Candidate]:
-    """With two neighbouring buckets merged, one tensor shifted, one bucket halved, or twice or half as many chunks.
-
-    Buckets stay parts of runs.
-    """
+def changes_of_bucket(instance: Instance, candidate: Candidate, place: int) -> Iterator[Candidate]:
+    """With two neighbouring buckets merged, one tensor shifted, or one bucket halved; buckets stay parts of runs."""
     buckets, chunks = candidate.buckets or (), candidate.chunks
-    place = number - (len(chunks) - len(buckets))
-    if place >= 0:
-        bucket, following = buckets[place], buckets[place + 1 : place + 2]
-        run = next(tensors for tensors in runs(instance) if bucket[0] in tensors)
-        joined = bool(following) and following[0][0] in run
-        for parts in _changes(bucket, following[0] if joined else ()):
-            changed = (*buckets[:place], *parts, *buckets[place + 1 + joined :])
-            counts = (chunks[number],) * (len(parts) - joined) + chunks[number + 1 : number + 1 + joined]
-            counts = (*chunks[:number], *counts[: len(parts)], *chunks[number + 1 + joined :])
-            if all(may_fuse(instance, part) for part in parts):
-                yield with_buckets(instance, changed, candidate.budget, counts, in_order=candidate.in_order)
-    for count in near_counts(instance, chunks[number]):
-        yield candidate._replace(chunks=(*chunks[:number], count, *chunks[number + 1 :]))
+    number = place + len(chunks) - len(buckets)
+    bucket, following = buckets[place], buckets[place + 1 : place + 2]
+    run = next(tensors for tensors in runs(instance) if bucket[0] in tensors)
+    joined = bool(following) and following[0][0] in run
+    for parts in _changes(bucket, following[0] if joined else ()):
+        changed = (*buckets[:place], *parts, *buckets[place + 1 + joined :])
+        counts = (chunks[number],) * (len(parts) - joined) + chunks[number + 1 : number + 1 + joined]
+        counts = (*chunks[:number], *counts[: len(parts)], *chunks[number + 1 + joined :])
+        if all(may_fuse(instance, part) for part in parts):
+            yield with_buckets(instance, changed, candidate.budget, counts, in_order=candidate.in_order)
+
+
+def changes_of_count(instance: Instance, candidate: Candidate, number: int) -> Iterator[Candidate]:
+    """With twice or half as many chunks of one launch."""
+    for count in near_counts(instance, candidate.chunks[number]):
+        yield candidate._replace(chunks=(*candidate.chunks[:number], count, *candidate.chunks[number + 1 :]))
 
 
 def changes_of_time(instance: Instance, candidate: Candidate, number: int) -> Iterator[Candidate]:
