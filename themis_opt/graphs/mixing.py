@@ -57,14 +57,11 @@ FEWER_WAYS = 10
 ROUNDS_PER_SECOND = 4
 """Rounds that count as a second of work where limits are deterministic."""
 
-CHUNK_COUNTS, SPREADS = (64, 256, 1024), (0.1, 0.4)
-"""Chunks of a mixture, and over which part of its time they begin one after the other."""
+FIRST_CHUNKS, FINEST_CHUNKS = 256, 2048
+"""Chunks of every mixture, and the most that the best of them is cut in."""
 
-MOST_FINISHED = 3
-"""Mixtures that are cut in chunks."""
-
-WAITING = 0.25
-"""Part of their length that ways are expected to wait."""
+SPREADS = (0.1, 0.4)
+"""Over which part of the time of a mixture its chunks begin one after the other."""
 
 USED_SHARE = 1e-4
 """Least share of a way that is used."""
@@ -86,9 +83,10 @@ def mixed_schedule(instance: GraphInstance, limits: Limits, enough: float) -> Gr
     if not search.start():
         return None
     search.run(limits.within(SEARCH_SHARE * limits.seconds))
+    if not search.mixtures:
+        return None
     best: GraphSchedule | None = None
-    for plan in search.plans():
-        schedule = simulate_graph(plan) if plan.ranked else in_best_chunks(plan, enough)
+    for schedule in search.schedules(enough):
         best = min(best or schedule, schedule, key=lambda schedule: schedule.makespan)
         if best.makespan <= enough or (SEARCH_CLOCK.now() > end and not limits.deterministic):
             break
@@ -102,9 +100,9 @@ class _Mixture(NamedTuple):
     parts: list[tuple[float, DemandWay, PieceWay]]
 
     @property
-    def promise(self) -> float:
-        """The time, and a part of the longest way for what its chunks wait."""
-        return self.time + WAITING * max(way.length for _, way, _ in self.parts)
+    def rank(self) -> tuple[int, float]:
+        """The time in whole picoseconds, and of equal ones the longest way, on which chunks wait most."""
+        return round(self.time), max(way.length for _, way, _ in self.parts)
 
 
 @dataclass
@@ -132,7 +130,7 @@ class _WaySearch:
         end, rounds = SEARCH_CLOCK.now() + limits.seconds, math.ceil(limits.seconds * ROUNDS_PER_SECOND)
         unseen = list(SLACKS)
         while rounds > 0 if limits.deterministic else SEARCH_CLOCK.now() < end:
-            best = min(self.mixtures, key=lambda slack: self.mixtures[slack].promise, default=0.0)
+            best = min(self.mixtures, key=lambda slack: self.mixtures[slack].rank, default=0.0)
             slack = unseen.pop(0) if unseen else self.chance.choice((best, *SLACKS))
             ways = self.within(slack)
             solution = share_ways([way for way, _ in ways])
@@ -216,13 +214,23 @@ class _WaySearch:
         between = routes_of_ways(self.instance)
         return {route: sum(latencies[arc] for arc in pairwise(route)) for route in between}
 
-    def plans(self) -> Iterator[GraphPlan]:
-        """Plans of the best mixtures, in chunks of several sizes that follow each other in several ways."""
-        for mixture in sorted(self.mixtures.values(), key=lambda mixture: mixture.promise)[:MOST_FINISHED]:
-            yield self.plan_of(mixture)
-            for count in CHUNK_COUNTS:
-                for spread in SPREADS:
-                    yield self.plan_in_chunks(mixture, count, spread)
+    def schedules(self, enough: float) -> Iterator[GraphSchedule]:
+        """All mixtures in some chunks, the best of them in more as long as that helps, and all in whole ways."""
+        cuts = list[tuple[int, _Mixture, float]]()
+        ranked = sorted(self.mixtures.values(), key=lambda mixture: mixture.rank)
+        for mixture in ranked:
+            for spread in SPREADS:
+                yield (schedule := simulate_graph(self.plan_in_chunks(mixture, FIRST_CHUNKS, spread)))
+                cuts.append((schedule.makespan, mixture, spread))
+        makespan, best, spread = min(cuts, key=lambda cut: cut[0])
+        count = FIRST_CHUNKS
+        while count < FINEST_CHUNKS:
+            count *= 2
+            yield (schedule := simulate_graph(self.plan_in_chunks(best, count, spread)))
+            if schedule.makespan >= makespan:
+                break
+            makespan = schedule.makespan
+        yield from (in_best_chunks(self.plan_of(mixture), enough) for mixture in ranked)
 
     def plan_of(self, mixture: _Mixture) -> GraphPlan:
         """A piece for each way."""
