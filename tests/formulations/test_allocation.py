@@ -82,3 +82,30 @@ def test_no_rates_on_a_grid_beat_the_bound(works: list[tuple[float, float, float
     assert allocation.bound <= values.min() * (1 + 1e-9)
     assert allocation.objective <= values.min() * (1 + 1e-9)
     assert allocation.objective <= allocation.bound * (1 + 1e-7)
+
+
+def random_data(seed: int) -> tuple[AllocationData, np.ndarray]:
+    """Three groups on three machines, one of which has whole links in every other case; and prices."""
+    generator = np.random.default_rng(seed)
+    groups = tuple(
+        Group(float(weight), tuple(Piece(float(generator.uniform(1, 9)), tuple(row)) for row in rows))
+        for weight, rows in zip(generator.uniform(1, 5, 3), generator.uniform(0, 1, (3, 2, 3)), strict=True)
+    )
+    rows = (LinearRow((1.0, 1.0, 1.0), "<=", 10.0), LinearRow((1.0, -1.0, 0.0), ">=", -2.0))
+    units = (0.0, 0.0, 1.5 if seed % 2 else 0.0)
+    return AllocationData(groups, rows, (0.5, 0.0, 1.5), (6.0, 8.0, 7.5), units), generator.uniform(0, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("whole", "figures"),
+    [(False, (72.6051505, 72.6051505, 93.77, 25.8625, 28)), (True, (75.5325973, 75.5325932, 107.32, 25.3598, 18))],
+)
+def test_rates_are_as_good_and_as_cheap_as_ever(whole: bool, figures: tuple[float, ...]) -> None:
+    """Objectives, bounds, costs, shadow prices and programmes of six cases in all."""
+    cases = [random_data(seed) for seed in range(whole, 12, 2)]
+    results = [allocate(one, prices) for one, prices in cases]
+    costs = sum(prices @ result.rates for (_, prices), result in zip(cases, results, strict=True))
+    shadows = sum(sum(result.row_prices) + sum(result.rate_prices) for result in results)
+    sums = [sum(getattr(result, name) for result in results) for name in ("objective", "bound", "rounds")]
+    assert sums[:2] == pytest.approx(figures[:2], rel=1e-8)
+    assert (costs, shadows, sums[2]) == pytest.approx(figures[2:], rel=1e-3)

@@ -15,6 +15,7 @@ import themis_opt
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Packet
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.plan import Chunks
@@ -251,6 +252,12 @@ def test_equal_seeds_go_where_they_always_went(
     """A move that is made otherwise, or judged otherwise, leads elsewhere."""
     start = run(every_kind.overridden(chunks=3, ag_order=ag_order), "baseline+fifo")
     assert totals(start, 400, HOT, resizes=resizes) == expected
+
+
+def test_equal_seeds_go_where_they_always_went_where_chunks_cost_something(every_kind: Instance, run: Run) -> None:
+    network = every_kind.network.with_costs({"launch_overhead": 3_000_000, "packet": Packet(payload=4096, header=30)})
+    instance = every_kind.replace(network=network).overridden(chunks=3, latency="occupy")
+    assert totals(run(instance, "baseline+fifo"), 400, HOT, resizes=True) == (4201131619, 4191670404)
 
 
 def test_equal_seeds_go_where_they_always_went_on_six_dimensions(run: Run) -> None:

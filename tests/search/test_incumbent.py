@@ -32,6 +32,12 @@ def test_a_makespan_within_the_gap_above_the_bound_is_enough(start: Schedule) ->
     assert known.is_best_of_launches
 
 
+def test_a_makespan_at_the_bound_is_enough_without_a_gap(start: Schedule) -> None:
+    known = Incumbent(Limits(seconds=10.0, workers=1, gap=0.0, deterministic=True), start, start.makespan)
+    assert known.done
+    assert known.is_best_of_launches
+
+
 def test_a_bound_of_launches_alone_proves_nothing_about_others(start: Schedule) -> None:
     known = Incumbent(DETERMINISTIC, start, start.makespan / 2)
     known.launch_bound = start.makespan / 1.05
