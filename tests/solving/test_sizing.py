@@ -1,13 +1,17 @@
 """Free chunk sizes, and few chunks carried over to many."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
 from layered_iterations import layers
 from strategies import enforced_plans
+from test_period_bounds import random_iteration
 
 from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.refinement import refined
 from themis_opt.schedules.simulator import simulate
@@ -121,3 +125,17 @@ def test_chunks_cut_in_parts_are_legal_and_no_slower(launching: str, ag_order: s
     validate(fine)
     assert [len(launch.sizes) for launch in fine.plan.chunks] == [8] * len(coarse.plan.launches)
     assert fine.makespan <= coarse.makespan + ROUNDING
+
+
+@pytest.mark.parametrize(
+    ("make", "policy", "picoseconds"),
+    [
+        (lambda seed: random_instance(seed).overridden(chunks=5), "themis+scf", 361_990_790_556),
+        (lambda seed: random_iteration(seed, chunks=4), "wait_free/baseline+fifo", 218_788_428),
+        (lambda seed: random_iteration(seed, chunks=4), "dear:threshold=1B/themis+scf", 91_243_085),
+    ],
+)
+def test_best_sizes_gain_as_much_as_ever(make: Callable[[int], Instance], policy: str, picoseconds: int) -> None:
+    """Of eight schedules in all."""
+    starts = [scheduled(make(seed), policy) for seed in range(8)]
+    assert sum(start.makespan - resized(start).makespan for start in starts) == picoseconds
