@@ -22,7 +22,7 @@ FIRST_MOVES, LONGER = 50_000, 3
 IDLE_ROUNDS = 3
 """Annealings in a row that gain nothing, with which the search ends."""
 
-PASSES_PER_SECOND = 30e6
+PASSES_PER_SECOND = 60e6
 """Passes that a core times, for limits that count work."""
 
 PASSES_AT_ONCE = 3e6
