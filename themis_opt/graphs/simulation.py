@@ -197,8 +197,8 @@ def _table(hops: Hops, durations: IntArray, larger: IntArray) -> HopTable:
 def _run(table: HopTable, num_links: int, chunks: int) -> IntArray:
     """The start of every operation."""
     total = len(table.rows) * chunks
-    of_operations, of_links = np.empty((4, total), dtype=np.int64), np.empty((8, num_links), dtype=np.int64)
-    space = LinkSpace._make((*of_operations, np.empty(num_links + 1, dtype=np.int64), *of_links))
+    lengths = [total] * 4 + [num_links + 1] + [num_links] * 8
+    space = LinkSpace._make(np.empty(length, dtype=np.int64) for length in lengths)
     if not LINK_LOOP.interprets(total):
         LINK_LOOP.compiled(table, space)
         return space.start
