@@ -8,6 +8,7 @@ import numpy as np
 
 from formulations.limits import Limits
 from themis_opt.base.clock import SEARCH_CLOCK
+from themis_opt.graphs.justification import justified
 from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
 from themis_opt.graphs.network import GraphInstance, GraphLink, GraphNetwork
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, PlanBuilder
@@ -49,7 +50,7 @@ def mirrored_schedule(instance: GraphInstance, limits: Limits, enough: float) ->
         schedules += [mixed] if mixed else []
     ranked = sorted(schedules, key=lambda schedule: schedule.makespan)
     plan = next(filter(None, (mirrored_plan("mirror", instance, schedule) for schedule in ranked)), None)
-    return simulate_graph(plan) if plan else None
+    return justified(simulate_graph(plan)) if plan else None
 
 
 def turned_instance(instance: GraphInstance) -> GraphInstance:

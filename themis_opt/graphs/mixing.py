@@ -19,6 +19,7 @@ from formulations.limits import Limits
 from formulations.way_shares import DemandWay, MachineUse, share_ways
 from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.graphs.justification import justified
 from themis_opt.graphs.meetings import (
     PairLengths,
     PieceEnds,
@@ -59,9 +60,6 @@ ROUNDS_PER_SECOND = 4
 
 FIRST_CHUNKS, FINEST_CHUNKS = 256, 2048
 """Chunks of every mixture, and the most that the best of them is cut in."""
-
-SPREADS = (0.1, 0.4)
-"""Over which part of the time of a mixture its chunks begin one after the other."""
 
 USED_SHARE = 1e-4
 """Least share of a way that is used."""
@@ -216,17 +214,16 @@ class _WaySearch:
 
     def schedules(self, enough: float) -> Iterator[GraphSchedule]:
         """All mixtures in some chunks, the best of them in more as long as that helps, and all in whole ways."""
-        cuts = list[tuple[int, _Mixture, float]]()
         ranked = sorted(self.mixtures.values(), key=lambda mixture: mixture.rank)
+        makespans = list[int]()
         for mixture in ranked:
-            for spread in SPREADS:
-                yield (schedule := simulate_graph(self.plan_in_chunks(mixture, FIRST_CHUNKS, spread)))
-                cuts.append((schedule.makespan, mixture, spread))
-        makespan, best, spread = min(cuts, key=lambda cut: cut[0])
+            yield (schedule := justified(simulate_graph(self.plan_in_chunks(mixture, FIRST_CHUNKS))))
+            makespans.append(schedule.makespan)
+        makespan, best = min(zip(makespans, ranked, strict=True), key=lambda pair: pair[0])
         count = FIRST_CHUNKS
         while count < FINEST_CHUNKS:
             count *= 2
-            yield (schedule := simulate_graph(self.plan_in_chunks(best, count, spread)))
+            yield (schedule := justified(simulate_graph(self.plan_in_chunks(best, count))))
             if schedule.makespan >= makespan:
                 break
             makespan = schedule.makespan
@@ -248,11 +245,8 @@ class _WaySearch:
                 counts[place] = elements
         return counts
 
-    def plan_in_chunks(self, mixture: _Mixture, count: int, spread: float) -> GraphPlan:
-        """About so many chunks of one size; links serve first what has longest to go.
-
-        `spread`: the part of the time over which the chunks of a way begin.
-        """
+    def plan_in_chunks(self, mixture: _Mixture, count: int) -> GraphPlan:
+        """About so many chunks of one size, which begin all the time; links serve first what has longest to go."""
         pieces, ranked = list[GraphPiece](), list[tuple[float, int, int, GraphTransfer]]()
         counts = self.elements(mixture)
         for elements, (_, way, steps) in zip(counts, mixture.parts, strict=True):
@@ -260,7 +254,7 @@ class _WaySearch:
             tails = _heads_and_tails(steps, self.instance.network.latencies)[1]
             for chunk, part in enumerate(divide(elements, [1] * chunks)):
                 if part:
-                    begin = (chunk + 0.5) / chunks * spread * mixture.time
+                    begin = (chunk + 0.5) / chunks * mixture.time
                     ranks = _ranks(steps, [begin - tail for tail in tails])
                     rows = enumerate(zip(ranks, steps, strict=True))
                     ranked += [(rank, len(pieces), number, step) for number, (rank, step) in rows]

@@ -171,7 +171,7 @@ def simulate_graph(plan: GraphPlan, chunks: int = 1, hops: Hops | None = None) -
     """Time every hop of a plan in chunks; a link serves the earliest chunk first, of it hops as `Hops.order` says."""
     hops = hops or Hops(plan)
     (small, large), larger = hops.durations(chunks)
-    table = _table(hops, np.stack((small, large)), larger)
+    table = _table(hops, hops.order, hops.edges, (small, large), larger)
     start = _run(table, len(plan.instance.network.arcs), chunks).reshape(chunks, -1)
     end = start + small
     for chunk in range(int(larger.max(initial=0))):
@@ -179,15 +179,38 @@ def simulate_graph(plan: GraphPlan, chunks: int = 1, hops: Hops | None = None) -
     return GraphSchedule(plan, chunks, start, end, int((end.max(axis=0) + hops.lag).max()))
 
 
-def _table(hops: Hops, durations: IntArray, larger: IntArray) -> HopTable:
+def serve_pieces(hops: Hops, order: IntArray, waits: tuple[IntArray, IntArray], duration: IntArray) -> IntArray:
+    """When hops of whole pieces start, shape (hops,), if links prefer them in an order.
+
+    `waits`: hops, and those that wait for them.
+    """
+    table = _table(hops, order, waits, (duration, duration), np.zeros_like(duration))
+    return _run(table, len(hops.links), 1)
+
+
+def _table(
+    hops: Hops,
+    order: IntArray,
+    waits: tuple[IntArray, IntArray],
+    durations: tuple[IntArray, IntArray],
+    larger: IntArray,
+) -> HopTable:
     """The hops in order, and what waits for what."""
-    order, count = hops.order, len(hops.link)
+    count = len(order)
     rank = np.empty_like(order)
     rank[order] = np.arange(count)
-    tails, heads = (rank[side] for side in hops.edges)
+    tails, heads = (rank[side] for side in waits)
     edges = np.concatenate(([0], np.cumsum(np.bincount(tails, minlength=count))))
     rows: Any = np.empty(count, dtype=HOP_ROW)
-    columns = (order, hops.link[order], hops.lag[order], *durations[:, order], larger[order], edges[:-1], edges[1:])
+    columns = (
+        order,
+        hops.link[order],
+        hops.lag[order],
+        *(times[order] for times in durations),
+        larger[order],
+        edges[:-1],
+        edges[1:],
+    )
     for name, column in zip(HopRow._fields, columns, strict=True):
         rows[name] = column
     successor = heads[np.argsort(tails, kind="stable")]
