@@ -132,7 +132,7 @@ def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
         RunStore(tmp_path / "file" / "runs.sqlite")
 
 
-@pytest.mark.parametrize("text", ["{broken", "{}", "[]", "null"])
+@pytest.mark.parametrize("text", ["{broken", "{}", "[]", "null", "[" * 100_000, "9" * 5000], ids=lambda text: text[:7])
 def test_a_damaged_row_is_refused(path, text):
     with RunStore(path) as store:
         store.add([row("a")])

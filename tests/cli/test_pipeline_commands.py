@@ -88,3 +88,16 @@ def test_an_unmet_gap_is_1_and_other_pictures_are_refused(invoke, refuse, succee
     assert "the gap of 1.00 % was not reached: 32.00 %" in result.stderr
     succeed("solve", P4, "-o", tmp_path)
     assert "pictures end in" in refuse("plot", tmp_path / "schedule.json", "-o", tmp_path / "picture.doc")
+
+
+def test_steps_in_which_stages_wait_for_a_tensor_that_goes_round_are_drawn(succeed, tmp_path):
+    tasks = [{"name": f"t{stage}", "duration": "1 us", "stage": stage, "after": ["t0"] * stage} for stage in (0, 1)]
+    tensor = {"name": "g", "size": "1 MB", "ready_after": "t1", "needed_before": "t1"}
+    network = {"dimensions": [{"kind": "ring", "size": 2, "bandwidth": "1 GB/s"}]}
+    iteration = {"tasks": tasks, "tensors": [tensor]}
+    what = {"format": "themis-opt/instance/1", "network": network, "iteration": iteration, "chunks": 1}
+    (tmp_path / "step.json").write_text(json.dumps(what), encoding="utf-8")
+    assert "1001.00 us" in succeed(
+        "simulate", tmp_path / "step.json", "--policies", "fused/themis+scf", "-o", tmp_path / "x"
+    )
+    assert list((tmp_path / "x").rglob("*.svg"))

@@ -26,7 +26,7 @@ from themis_opt.runtime.execution import execute
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import RunOptions
 from themis_opt.runtime.transports.tcp import TcpEndpoint, receive_exactly
-from themis_opt.runtime.worker import FAULT_VARIABLE, LOST
+from themis_opt.runtime.worker import FAULT_VARIABLE, LOST, boot_id
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="ranks are copies of one process, which needs fork")
 
@@ -390,3 +390,14 @@ def test_memory_of_a_rank_is_without_that_of_the_process_that_started_it():
     code = "from themis_opt.runtime.worker import largest_memory; print(largest_memory())"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 2**20 < int(said.stdout) < len(large)
+
+
+def test_time_namespaces_have_clocks_of_their_own():
+    told = [sys.executable, "-c", "from themis_opt.runtime.worker import boot_id; print(boot_id())"]
+    other = ["unshare", "--time", "--monotonic", "1000", "--fork", *told]
+    try:
+        shifted = subprocess.run(other, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no time namespaces here: {error}")
+    assert subprocess.run(told, capture_output=True, text=True, check=True).stdout.strip() == boot_id()
+    assert shifted.strip() != boot_id()

@@ -164,7 +164,7 @@ def _describes(origin: Path, known: dict[str, Any]) -> bool:
     try:
         before = json.loads(origin.read_text(encoding="utf-8"))
         return all(before[count] == known[count] for count in ("runs", "rows", "failed"))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return False
 
 

@@ -169,7 +169,7 @@ class RunStore:
             row = self.connection.execute("SELECT state FROM progress").fetchone()
         try:
             state = json.loads(row[0]) if row else {}
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             state = {}
         return state if isinstance(state, dict) else {}
 
@@ -207,7 +207,7 @@ class RunStore:
     def _row(self, text: str) -> dict[str, Any]:
         try:
             row = json.loads(text)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             row = None
         if not isinstance(row, dict) or "key" not in row:
             raise InputError(_RULES[sqlite3.SQLITE_CORRUPT], source=str(self.path))
