@@ -13,9 +13,7 @@ from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 from themis_opt.base.compiled import Compilable
 
 NOT_RUN = 1 << 60  # a time that is not known yet
-MEAN_SHARE = (
-    0.02  # what the mean of all stages counts beside the longest: of equal orders one with slack goes on better
-)
+MEAN_SHARE = 0.02  # what the mean of all stages counts beside the longest: orders with slack go on better
 CRITICAL_SHARE = 0.8  # share of moves of passes that the longest stage waits for; others make room for these
 MEAN_DISTANCE = 6.0  # places by which a pass is moved on average, in every other move; in the rest it is one
 FORWARD_STEP, BACKWARD_STEP, WEIGHTS_STEP = range(3)
@@ -201,11 +199,8 @@ def trace(table: PassTable, order: IntArray, space: OrderSpace) -> int:
     while True:
         space.critical[0, number], space.critical[1, number] = stage, place
         number += 1
-        kind, part, i = (
-            order[stage, place] // num_parts,
-            order[stage, place] % num_parts,
-            space.microbatch_at[stage, place],
-        )
+        kind, part = order[stage, place] // num_parts, order[stage, place] % num_parts
+        i = space.microbatch_at[stage, place]
         begin = space.start[kind, part, i]
         follows = place > 0 and end_at(table, order, space, stage, place - 1) == begin
         from_kind, from_part = kind - 1 if kind == WEIGHTS_STEP else kind, part

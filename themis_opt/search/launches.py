@@ -128,10 +128,15 @@ class Trials:
         while not self.incumbent.done:
             changed = takewhile(lambda _: not self.incumbent.done, neighbours(self.instance, best.candidate, first))
             judged = ((place, self.judge(candidate), candidate) for place, candidate in changed)
-            faster = next((each for each in judged if each[1] is not None and each[1] < best.makespan), None)
-            if faster is None:
+            faster = (
+                (place, TriedCandidate(time, candidate))
+                for place, time, candidate in judged
+                if time is not None and time < best.makespan
+            )
+            first, better = next(faster, (first, None))
+            if better is None:
                 return
-            first, best = faster[0], TriedCandidate(faster[1] or 0, faster[2])
+            best = better
 
 
 def num_stages(exchange: Exchange) -> int:
