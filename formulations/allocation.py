@@ -222,10 +222,10 @@ def _solved(solver: pywraplp.Solver, rates: Sequence[pywraplp.LinearExpr], data:
     status = solver.Solve()
     if status not in (pywraplp.Solver.OPTIMAL, pywraplp.Solver.FEASIBLE):
         raise Infeasible
-    values = np.array([rate.solution_value() for rate in rates]) * max(data.most)
-    units = np.array(data.units)
-    whole = np.round(values / np.where(units > 0, units, 1.0)) * units
-    return np.clip(np.where(units > 0, whole, values), data.least, data.most)
+    values, units = np.array([rate.solution_value() for rate in rates]) * max(data.most), np.array(data.units)
+    are_whole = units > 0
+    values[are_whole] = np.round(values[are_whole] / units[are_whole]) * units[are_whole]
+    return np.clip(values, data.least, data.most)
 
 
 @dataclass

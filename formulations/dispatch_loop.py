@@ -11,6 +11,11 @@ MAX_PIVOTS = 300  # pivots of a linear programme until it is given up; hardly on
 FEASIBLE = 1e-8  # violation, in horizons, up to which a point fulfils a constraint
 INFEASIBLE = 1e-9  # negative slack, in horizons, that refutes: above rounding errors
 
+SEEDS, FACTORS, SHIFT = (0x2545F4914F6CDD1D, 0x369DEA0F31A53F85), (0x1B873593CC9E2D51, 0x5BD1E995A3B19C37), 29
+"""Any numbers without a pattern, of the two hashes that tell nodes apart."""
+
+MOST_STATES = 4096  # of a job
+
 
 def advance(tree: DispatchTree, search: TreeSearch, most: int) -> int:
     """Look at so many nodes more; what is known then."""
@@ -371,7 +376,7 @@ def take_shares(search: TreeSearch, level: int) -> None:
 
 def key_of(search: TreeSearch) -> tuple[int, int]:
     """Two numbers, which tell nodes apart: what each machine serves, jobs numbered as they come."""
-    first, second, num_jobs = 0x2545F4914F6CDD1D, 0x369DEA0F31A53F85, 0
+    first, second, num_jobs = *SEEDS, 0
     for job in range(len(search.label)):
         search.label[job] = -1
     for side in range(2):
@@ -381,13 +386,13 @@ def key_of(search: TreeSearch) -> tuple[int, int]:
                     job = search.job[side, i]
                     if search.label[job] < 0:
                         search.label[job], num_jobs = num_jobs, num_jobs + 1
-                    word = (search.label[job] + 1) * 4096 + search.origin[side, i] + 1
-                    first, second = mixed(first, word, 0x1B873593CC9E2D51), mixed(second, word, 0x5BD1E995A3B19C37)
-            first, second = mixed(first, 0, 0x1B873593CC9E2D51), mixed(second, 0, 0x5BD1E995A3B19C37)
+                    word = (search.label[job] + 1) * MOST_STATES + search.origin[side, i] + 1
+                    first, second = mixed(first, word, FACTORS[0]), mixed(second, word, FACTORS[1])
+            first, second = mixed(first, 0, FACTORS[0]), mixed(second, 0, FACTORS[1])
     return first, second
 
 
 def mixed(value: int, word: int, factor: int) -> int:
     """A number that depends on all words so far."""
     product = (value ^ word) * factor
-    return product ^ (product >> 29)
+    return product ^ (product >> SHIFT)

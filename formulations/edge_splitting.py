@@ -26,7 +26,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from formulations.flow_network import UNLIMITED, ArcCapacities, CapacityGraph, FlowNetwork
+from formulations.flow_network import AMPLE, UNLIMITED, ArcCapacities, CapacityGraph, FlowNetwork
 
 Route = tuple[int, ...]
 """Nodes from a terminal over switches to a terminal, both included."""
@@ -244,16 +244,16 @@ class _Splitter:
         fed = [self._units.get(node, 0) for node in range(self._graph.num_nodes)]
         drained = [0] * self._graph.num_nodes
         for node in inside:
-            fed[node] = UNLIMITED // 4
+            fed[node] = AMPLE
         for node in outside:
-            drained[node] = UNLIMITED // 4
+            drained[node] = AMPLE
         if not set(outside).isdisjoint(self._graph.terminals):
             return self._cut(fed, drained)
         least = UNLIMITED
         for terminal in sorted(set(self._graph.terminals) - set(inside)):
-            drained[terminal] = UNLIMITED // 4
+            drained[terminal] = AMPLE
             least = min(least, self._cut(fed, drained))
-            drained[terminal], fed[terminal] = 0, UNLIMITED // 4
+            drained[terminal], fed[terminal] = 0, AMPLE
         return least
 
     def _cut(self, fed: Iterable[int], drained: Iterable[int]) -> int:

@@ -9,8 +9,8 @@ import numpy as np
 ArcCapacities = Mapping[tuple[int, int], int]
 """Capacity of each arc, from a node to a node."""
 
-UNLIMITED = 2**60
-"""More than any sum of capacities that a flow may reach."""
+UNLIMITED, AMPLE = 2**60, 2**58
+"""More than any sum of capacities that a flow may reach, and the same for some arcs of many, whose sum it is not."""
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class OrderTreeProof:
         if leaf is not None:
             self._left -= 1
             return leaf
-        if self._left <= 0:
+        if self._left <= 1:
             raise TooLarge
         variable, most = self._divided(flow, limits)
         low, high = limits.get(variable, (0, self._count[variable]))

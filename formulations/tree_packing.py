@@ -36,7 +36,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from formulations.edge_splitting import Route, merged
-from formulations.flow_network import UNLIMITED, FlowNetwork
+from formulations.flow_network import AMPLE, FlowNetwork
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class _GrowthTest:
         fed = [(self._source, node) for node in (*nodes, *batches)]
         self._network = FlowNetwork([*capacities, *fed, *members])
         roots = [sum(tree.count for tree in waiting if not tree.routes and tree.root == node) for node in nodes]
-        rest = [*(tree.count for tree in grown), *(UNLIMITED // 4 for _ in members)]
+        rest = [*(tree.count for tree in grown), *(AMPLE for _ in members)]
         self._capacities = np.array([*capacities.values(), *roots, *rest], dtype=np.int64)
         self._demand = sum(tree.count for tree in waiting)
 
@@ -172,5 +172,5 @@ class _GrowthTest:
     def most(self, tail: int, head: int) -> int:
         """How many trees can grow over an arc, as far as the others are concerned."""
         capacities = self._capacities.copy()
-        capacities[self._node[tail]] = UNLIMITED // 4
+        capacities[self._node[tail]] = AMPLE
         return self._network.max_flow(capacities, self._source, head) - self._demand

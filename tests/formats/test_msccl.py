@@ -9,6 +9,7 @@ import pytest
 
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import export, make_exporter
+from themis_opt.formats.msccl import transfers
 from themis_opt.formats.msccl.algorithm import DIALECTS, Gpu, MscclStep, ThreadBlock, check_limits, from_xml, to_xml
 from themis_opt.formats.msccl.exporter import Msccl
 from themis_opt.formats.msccl.interpreter import interpret
@@ -158,6 +159,22 @@ def test_what_would_take_minutes_is_refused_at_once(hetero, exporter):
     made = simulate(few, make_policy("baseline")(few))
     with pytest.raises(InputError, match=r"16 chunks of 1024 blocks .* are 16,777,216, .* use at most 1 chunk"):
         list(exporter.files(made))
+
+
+def test_as_many_blocks_as_are_followed_are_not_refused(monkeypatch):
+    made = schedule(NETWORKS["8 GPUs"], chunks=3)
+    monkeypatch.setattr(transfers, "MAX_BLOCKS", 8 * 8 * 3)
+    Msccl().algorithm(made)
+    monkeypatch.setattr(transfers, "MAX_BLOCKS", 8 * 8 * 3 - 1)
+    with pytest.raises(InputError, match="3 chunks of 8 blocks"):
+        Msccl().algorithm(made)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "units"), [([10, 10, 12], [1, 1, 1]), ([10, 10, 13], [10, 10, 13]), ([30, 10, 20], [3, 1, 2])]
+)
+def test_chunks_have_one_unit_where_they_differ_by_an_element_at_most(sizes, units):
+    assert transfers.share_units(np.array(sizes), 2, 40).tolist() == units
 
 
 def test_more_chunks_than_threadblocks_hold_are_refused_by_one_of_each_path():

@@ -104,3 +104,13 @@ def test_what_breaks_schema_or_limits_does_not_pass(tmp_path, change, place):
     path.write_text(json.dumps(change(document) or document))
     with pytest.raises(InputError, match=place):
         list(make_exporter("mscclpp").check(made, tmp_path))
+
+
+def test_a_check_tells_the_longest_threadblock(tmp_path):
+    made = schedule(NETWORKS["8 GPUs"], "broadcast", chunks=2)
+    (path,) = export(made, "mscclpp", tmp_path)
+    plan = PlusPlan.model_validate_json(path.read_text())
+    lengths = {len(block.ops) for gpu in plan.gpus for block in gpu.threadblocks}
+    first, _ = make_exporter("mscclpp").check(made, tmp_path)
+    assert f"8 GPUs, at most {max(lengths)} operations" in first
+    assert len(lengths) > 1

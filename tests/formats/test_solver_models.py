@@ -9,6 +9,7 @@ from ortools.sat.python import cp_model
 from formulations.chunk_order import ChunkOrder
 from formulations.limits import Limits
 from formulations.sequencing import Sequencing
+from formulations.sequencing_milp import num_order_variables
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import export, make_exporter
 from themis_opt.formats.readers.registry import load
@@ -109,3 +110,10 @@ def test_a_training_iteration_is_a_model_without_a_linear_programme(tmp_path):
 def test_models_that_no_solver_reads_are_refused(tmp_path):
     with pytest.raises(InputError, match="use fewer chunks"):
         export(schedule(chunks=10_000), "model", tmp_path)
+
+
+def test_pairs_of_stages_on_a_machine_are_counted():
+    """Four chunks on two dimensions, each of which serves a stage of both phases of every one."""
+    data = in_ticks(schedule(chunks=4))
+    paths = [[times.paths for times in plans] for plans in job_plans(data, schedule(chunks=4))]
+    assert num_order_variables(data.jobs, paths) == 2 * (8 * 7 // 2)

@@ -62,6 +62,14 @@ def test_of_equally_good_rates_the_cheapest_are_taken() -> None:
     assert allocation.rates == pytest.approx([2.0, 1.0], rel=1e-6)
 
 
+@pytest.mark.parametrize(("prices", "rates"), [((1, 1, 3), (2, 4, 0)), ((1, 3, 1), (2, 0, 4))])
+def test_what_is_not_needed_goes_where_it_is_cheapest(prices: tuple[int, ...], rates: tuple[int, ...]) -> None:
+    """Only the first machine works, at its most; the others need some rate together."""
+    together = LinearRow((0.0, 1.0, 1.0), ">=", 4.0)
+    only = AllocationData((alone(4.0, 0.0, 0.0),), (together,), (0.0, 0.0, 0.0), (2.0, 8.0, 8.0), (0.0, 0.0, 0.0))
+    assert allocate(only, np.array(prices, dtype=float)).rates == pytest.approx(rates, abs=1e-5)
+
+
 def test_constraints_without_a_solution_are_told() -> None:
     impossible = LinearRow((1.0, 1.0), ">=", 11.0)
     with pytest.raises(Infeasible):

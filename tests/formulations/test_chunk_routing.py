@@ -44,3 +44,16 @@ def test_small_optima_are_proven(problem: RoutingProblem, makespan: int) -> None
     assert sorted((step.chunk, step.route[-1]) for step in outcome.steps) == [
         (source, target) for source in range(4) for target in range(4) if source != target
     ]
+
+
+def test_what_another_passes_on_has_come_there() -> None:
+    """A chunk on a line of four of which the last alone wants it, and another of the second, which shares a link."""
+    routes = [(0, 1), (1, 2), (2, 3)]
+    chunks = [RoutedChunk(0, frozenset({3})), RoutedChunk(1, frozenset({3}))]
+    both = [*routes, *(route[::-1] for route in routes)]
+    problem = RoutingProblem(4, chunks, both, dict.fromkeys(both, 10), dict.fromkeys(both, 5))
+    outcome = ChunkRouting(problem, problem.least(), 200).solve(LIMITS, lambda *_: None)
+    assert outcome.bound == 3 * (10 + 5)
+    steps = {(step.chunk, step.route): step.starts[0] for step in outcome.steps or []}
+    assert [steps[0, route] for route in routes] == [0, 15, 30]
+    assert set(steps) == {(0, route) for route in routes} | {(1, route) for route in routes[1:]}

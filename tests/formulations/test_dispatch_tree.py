@@ -146,5 +146,8 @@ def test_what_fits_is_a_plan(seed: int) -> None:
 
 
 def test_what_takes_too_long_is_unknown() -> None:
-    answer = outcome(jobs(10, 10), jobs(1, 1), 2, 12.5, Limits(seconds=0.0, deterministic=True))
-    assert (answer.status, answer.jobs, answer.work) == ("unknown", (), 0)
+    for deterministic in (True, False):
+        none, enough = (Limits(seconds=seconds, deterministic=deterministic) for seconds in (0.0, 600.0))
+        answer = outcome(jobs(10, 10), jobs(1, 1), 2, 12.5, none)
+        assert (answer.status, answer.jobs, answer.work) == ("unknown", (), 0)
+        assert outcome(jobs(10, 10), jobs(1, 1), 2, 12.5, enough).status != "unknown"

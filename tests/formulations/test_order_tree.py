@@ -39,5 +39,9 @@ def test_a_machine_on_which_no_job_starts_waits_for_the_first_stage_elsewhere() 
 
 
 def test_a_tree_has_no_more_leaves_than_it_may() -> None:
-    with pytest.raises(TooLarge):
-        tree(JobClass((0, 1), (FREE,), count=3), 8, leaves=1)
+    job = JobClass((0, 1), (FREE,), count=3)
+    count = num_leaves(tree(job, 8))
+    assert num_leaves(tree(job, 8, leaves=count)) == count
+    for fewer in range(1, count):
+        with pytest.raises(TooLarge):
+            tree(job, 8, leaves=fewer)

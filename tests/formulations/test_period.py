@@ -1,5 +1,6 @@
 """The model of training iterations: against brute force, solved by hand, and each constraint in both directions."""
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations, count, permutations, product
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
+from formulations import period_variables
 from formulations.job_plans import JobTimes
 from formulations.lattice import JobClass, JobPhase
 from formulations.limits import Limits
@@ -213,3 +215,39 @@ def test_a_hinted_schedule_is_accepted() -> None:
     solver.parameters.fix_variables_to_their_hinted_value = True
     assert solver.solve(model.model) == cp_model.OPTIMAL
     assert len(model.model.proto.solution_hint.vars) == len(model.model.proto.variables)
+
+
+def test_a_task_waits_for_those_of_other_chains() -> None:
+    """The second stage computes 4 after the first pass of 3, and the last pass of 2 waits for it."""
+    tasks, chains = (3, 4, 2), ((0, 2), (1,))
+    period = PeriodJobs(tasks, (launch(1, 2, (0, 1)),), chains, waits=((0, 1), (1, 2)))
+    outcome = PeriodModel(period, 60).solve(EXACTLY, ignore)
+    assert outcome.times is not None
+    assert (outcome.bound, outcome.times.tasks) == (3 + 4 + 2 + 1, (0, 3, 7))
+    assert PeriodModel(replace(period, waits=()), 60).solve(EXACTLY, ignore).bound == 3 + 2 + 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_windows_hold_more_than_those_inside(seed: int) -> None:
+    chance = random.Random(seed)
+    ends = [(task, task + chance.randint(1, 3)) for task in (chance.randrange(4) for _ in range(5))]
+    launches = [launch(1, ready, (need % 4, need // 4)) for ready, need in ends]
+    period = PeriodJobs((1, 1, 1, 1), tuple(launches))
+    inside = {
+        (after, before): tuple(n for n, (ready, need) in enumerate(ends) if ready >= after and need <= before)
+        for after, before in product(range(4), range(8))
+    }
+    expected = {
+        ((after, 0), (before % 4, before // 4), numbers)
+        for (after, before), numbers in inside.items()
+        if numbers and numbers not in (inside.get((after + 1, before)), inside.get((after, before - 1)))
+    }
+    assert {*period_variables.windows_of(period)} == expected
+
+
+def test_of_many_events_some_begin_and_end_windows() -> None:
+    count, most = 40, period_variables.MAX_EVENTS
+    period = PeriodJobs((1,) * count, tuple(launch(1, n, (count - 1, 1)) for n in range(count)))
+    windows = [*period_variables.windows_of(period)]
+    assert len(windows) == most
+    assert windows[0] == ((0, 0), (count - 1, 1), tuple(range(count)))

@@ -9,7 +9,7 @@ from ortools.linear_solver import pywraplp
 from formulations.concurrent_flow import Lengths, concurrent_flow, length_time
 from formulations.flow_network import CapacityGraph
 from formulations.shared_roots import partition_bound, partition_throughput, share_roots
-from formulations.worst_cut import fixed_shares, worst_broadcast, worst_cut
+from formulations.worst_cut import fixed_shares, worst_broadcast, worst_cut, worst_cut_of_shares
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.bounds import best_bound, graph_bounds, throughput
 from themis_opt.graphs.conversion import as_graph
@@ -250,3 +250,8 @@ def test_throughputs_are_as_large_as_ever(symmetric: bool, roots: float, flow: f
     assert sum(one.throughput for one in shared) == pytest.approx(roots)
     assert sum(one.throughput for one in flows) == pytest.approx(flow)
     assert float(sum(partition_bound(graph) + worst_cut(graph).ratio for graph in graphs)) == pytest.approx(cuts)
+
+
+def test_a_terminal_that_has_everything_receives_nothing() -> None:
+    graph = CapacityGraph(3, (0, 1, 2), {(0, 1): 3, (1, 2): 2, (2, 0): 1})
+    assert worst_cut_of_shares(graph, {0: 4}).ratio == Fraction(2, 4)

@@ -18,7 +18,7 @@ from themis_opt.schedules.validation import VALIDATION_RULES, validate
 @pytest.fixture(scope="module")
 def valid(figure_5: Instance) -> Schedule:
     """Figure 5 with a lag, a release, `reverse` and two links side by side, every sequence enforced."""
-    slower = [d.replace(latency="10 us") for d in figure_5.network.dimensions]
+    slower = [d.replace(latency="10 us", launch_overhead="5 us") for d in figure_5.network.dimensions]
     slower[0] = slower[0].replace(rails=[{"name": name, "bandwidth": slower[0].bandwidth / 2} for name in "ab"])
     instance = figure_5.replace(
         network=figure_5.network.replace(dimensions=tuple(slower)),
@@ -81,8 +81,14 @@ def with_parts(schedule: Schedule, rail_bytes: dict[int, np.ndarray]) -> Schedul
     return copy
 
 
+def a_little_more_on_one_rail(schedule: Schedule) -> Schedule:
+    """As much as it carries while a stage is launched."""
+    more = schedule.instance.fabric.dimensions[0].rails[0].bandwidth * 5e-6 * np.array([1, -1])
+    return with_parts(schedule, {k: carried + more for k, carried in schedule.rail_bytes.items()})
+
+
 def start_before_input(schedule: Schedule) -> Schedule:
-    waits = next(s for s in range(1, 4) if schedule.start[s] == schedule.ready[s - 1])
+    waits = next(s for s in range(1, 16) if s % 4 and schedule.start[s] == schedule.ready[s - 1])
     return shifted(schedule, waits, -1, "start", "end", "ready")
 
 
@@ -146,6 +152,7 @@ CORRUPTIONS: tuple[tuple[str, str, Callable[[Schedule], Schedule]], ...] = (
         "all bytes on one rail",
         lambda s: with_parts(s, {k: carried * [2, 0] for k, carried in s.rail_bytes.items()}),
     ),
+    ("rails", "a little more on one rail", a_little_more_on_one_rail),
     ("lag", "result too early", lambda s: shifted(s, 3, -1, "ready")),
     ("release", "start before release", lambda s: shifted(s, int(np.argmin(s.start)), -1, "start", "end", "ready")),
     ("precedence", "start before input", start_before_input),

@@ -294,3 +294,19 @@ def test_a_lost_ctrl_c_ends_the_search(
     reference = policy.solve(hetero.overridden(chunks=12))
     validate(reference.schedule)
     assert reference.status == "interrupted"
+
+
+@pytest.mark.parametrize(("deterministic", "given"), [(True, None), (False, 300.0)])
+def test_a_start_takes_half_of_the_time_at_most(
+    figure_5: Instance, deterministic: bool, given: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float | None] = []
+
+    def noted(instance: Instance, seconds: float | None, **options: Any) -> Schedule:
+        asked.append(seconds)
+        return usual_schedule(instance)
+
+    monkeypatch.setattr(exact, "starting_schedule", noted)
+    policy = Exact(seconds=600.0, workers=1, deterministic=deterministic)
+    policy.solve(figure_5, steps=[Idle()])
+    assert asked == [given if given is None else pytest.approx(given, rel=0.1)]

@@ -1,7 +1,10 @@
 """The step that searches each group of launches as a separate collective."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from layered_iterations import layers, scheduled
 
@@ -56,3 +59,35 @@ def test_groups_share_the_time() -> None:
 @pytest.mark.parametrize(("launching", "apart"), [("fused", True), ("priority", False)])
 def test_groups_meet_where_communication_takes_longer_than_compute(launching: str, apart: bool) -> None:
     assert are_apart(scheduled(layers(3, size=2**24), launching)) == apart
+
+
+@pytest.mark.parametrize(
+    ("windows", "apart"),
+    [
+        ([], True),
+        ([("a", 10, 20), ("a", 15, 30), ("b", 30, 40)], True),
+        ([("a", 10, 20), ("a", 15, 31), ("b", 30, 40)], False),
+        ([("a", 15, 31), ("a", 10, 20), ("b", 30, 40)], False),
+        ([("b", 31, 40), ("b", 29, 35), ("a", 10, 30)], False),
+        ([("b", 29, 40), ("b", 31, 35), ("a", 10, 30)], False),
+        ([("a", 10, 20), ("b", 30, 110)], True),
+        ([("a", 10, 20), ("b", 30, 111)], False),
+    ],
+)
+def test_groups_are_apart_where_one_ends_before_the_next_begins(
+    windows: list[tuple[str, int, int]], apart: bool
+) -> None:
+    """Two chunks of each launch in the middle one of three periods of 100, and the first group again in the next."""
+    begins = [time for _, begin, _ in windows for time in (begin + 1, begin)]
+    ends, none = [end for _, _, end in windows], [0] * len(windows)
+    launches = [SimpleNamespace(after=name, after_launches=()) for name, _, _ in windows]
+    chunks = [(np.array([2 * number, 2 * number + 1]), None) for number in range(len(windows))]
+    schedule: Any = SimpleNamespace(
+        num_iterations=3,
+        makespan=100,
+        plan=SimpleNamespace(launches=launches, ends_of_chunks=chunks),
+        period=SimpleNamespace(
+            stage_start=np.array([none * 2, begins, none * 2]), launch_ready=np.array([none, ends, none])
+        ),
+    )
+    assert are_apart(schedule) == apart

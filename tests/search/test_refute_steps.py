@@ -14,6 +14,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
+from themis_opt.search.orders import MAX_ORDERED_STAGES
 from themis_opt.search.refute_counts import RefuteCounts, usual_oracles
 from themis_opt.search.refute_ends import RefuteEnds
 from themis_opt.search.start import starting_schedule
@@ -147,6 +148,9 @@ def applies(step: Step, instance: Instance, free_sizes: bool) -> bool:
         (RefuteEnds(), problem(chunks=10), True, False),
         (RefuteEnds(), problem(chunks=100), False, False),
         (RefuteEnds(), problem(chunks=10).replace(collectives=problem().collectives * 2), False, False),
+        (RefuteEnds(), problem(chunks=MAX_ORDERED_STAGES // 8), False, True),
+        (RefuteEnds(), problem(chunks=MAX_ORDERED_STAGES // 8 + 1), False, False),
+        (RefuteEnds(), problem(dimensions=1, chunks=10), False, False),
         (RefuteEnds(), problem(dimensions=6), False, True),
     ],
 )

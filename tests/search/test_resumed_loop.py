@@ -29,8 +29,10 @@ def test_what_is_served_again_is_served_as_in_a_whole_simulation(start: Schedule
     def checked(
         operations: Any, space: Any, known: Any, since: int, remaining: Any, tail: Any, limit: float, arriving: Any
     ) -> int:
-        makespan = resumed_loop.makespan_within(operations, space, known, since, remaining, tail, limit, arriving)
         whole, begins = from_the_begin(operations)
+        left = remaining.copy()  # which is changed; no limit that the plan just keeps cuts it off
+        assert resumed_loop.makespan_within(operations, space, known, since, left, tail, whole, arriving) == whole
+        makespan = resumed_loop.makespan_within(operations, space, known, since, remaining, tail, limit, arriving)
         is_same = makespan == whole and np.array_equal(space.start, begins)
         assert is_same or (makespan == NEVER and whole > limit)
         return makespan

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sharded_iterations import random_step
-from small_iterations import iteration, tensor
+from small_iterations import PAIR, iteration, tensor
 
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -146,6 +146,29 @@ def in_network(seed: int) -> Instance:
     return Instance.model_validate(document)
 
 
+def mixed(seed: int) -> Instance:
+    """The same where an all-to-all makes one resource of both directions, but not in all windows."""
+    document = in_network(seed).model_dump(mode="json", exclude_unset=True)
+    document["iteration"]["tensors"].append(tensor("y", 5, "t0", "t0", kind="all_to_all"))
+    return Instance.model_validate(document)
+
+
+def waiting(seed: int) -> Instance:
+    """Two stages, whose tasks and tensors wait for each other."""
+    generator = random.Random(seed)
+    tasks = {f"t{n}": generator.choice([3, 10, 25]) for n in range(6)}
+    tensors = [
+        tensor(f"x{n}", generator.randint(1, 60), f"t{n}", f"t{(n + generator.randint(1, 4)) % 6}", kind="all_gather")
+        for n in range(6)
+    ]
+    tensors[4]["after"] = ["x3"]
+    network = {"dimensions": [PAIR | {"latency": "1 us"}]}
+    document = iteration(tasks, tensors, network=network).model_dump(mode="json", exclude_unset=True)
+    for number, task in enumerate(document["iteration"]["tasks"]):
+        task["stage"] = number % 2
+    return Instance.model_validate(document)
+
+
 NAMES = ("communication", "ideal", "critical_path", "pieces", "cut")
 FIGURES = {
     random_iteration: (9, (759951388.9, 785291666.7, 840321969.7, 767071969.7, 739750000.0)),
@@ -153,6 +176,8 @@ FIGURES = {
     limited: (6, (346750000.0, 1011407331.9, 1027407331.9, 913901265.6, 962260342.0)),
     pipelined: (6, (442787500.0, 403892361.1, 434734924.7, 203000000.0, 425450000.0)),
     in_network: (6, (400034387.9, 411973492.8, 497182990.7, 279000000.0, 407625000.0)),
+    mixed: (6, (460948967.2, 385315998.3, 482499104.5, 279000000.0, 418875000.0)),
+    waiting: (8, (458000000.0, 727500000.0, 747500000.0, 363000000.0, 467000000.0)),
 }
 """Of so many seeds the sums of these bounds, in picoseconds."""
 

@@ -36,6 +36,7 @@ SUM_AT = HEADER.size - 4  # where the CRC stands: the bytes before it identify t
 PACER_BURST = 0.001
 """Seconds that a link may make up for when a rank wakes late, as the burst of a token bucket (12 KB at 100 Mb/s)."""
 
+PRIMES = 1009, 1013  # of the seeds of data
 BULK = 0.75  # share of the rest of a step that the next message carries: its sums are done while the rest is on its way
 Corrupt = Callable[[Frame], None]
 
@@ -279,7 +280,7 @@ class Mover:
 
 
 def _data_seed(seed: int, iteration: int, launch: int) -> int:
-    return (seed * 1009 + iteration) * 1013 + launch
+    return (seed * PRIMES[0] + iteration) * PRIMES[1] + launch
 
 
 def _index(blocks: tuple[int, ...]) -> Any:

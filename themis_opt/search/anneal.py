@@ -31,6 +31,8 @@ HOT, COOLING = 1e-2, 300
 """Temperature at which an annealing begins, as a fraction of the makespan, and by how much colder it ends."""
 
 COSTLY = 0.01  # share of the makespan that the fixed costs of all chunks take, from which their number is searched
+START_SIXTHS = (4, 6, 9, 12)  # numbers of chunks from which annealings start, in sixths of the best one
+SLICES_PER_SECOND = 10  # after which an annealing may be told to stop
 COARSE_CHUNKS = 64  # chunks per collective that stand for more: their schedules are within a per mille of the bounds
 Stop = Callable[[float], bool]  # told the best makespan of a thread, in picoseconds, says whether to stop
 Task = Callable[[float, Stop], tuple[Schedule, float]]
@@ -148,7 +150,7 @@ def free_counts(best: Schedule) -> list[int]:
     if overhead < COSTLY * best.makespan:
         return [min(limit, COARSE_CHUNKS)]
     chunks = max(len(launch.sizes) for launch in best.plan.chunks)
-    return sorted({min(-(-chunks * share // 6), limit) for share in (4, 6, 9, 12)})
+    return sorted({min(-(-chunks * share // 6), limit) for share in START_SIXTHS})
 
 
 def _free_waves(incumbent: Incumbent) -> Iterator[list[Task]]:
@@ -182,7 +184,7 @@ def _anneal(
     """
     annealing = Annealing(start, seed, resizes=resizes)
     work = work if most_work > 2 * work else most_work
-    num_slices = max(1, round(10 * work / WORK_PER_SECOND))  # a tenth of a second each
+    num_slices = max(1, round(SLICES_PER_SECOND * work / WORK_PER_SECOND))
     steps = max(1, int(work / num_slices / annealing.step_work))
     temperatures = np.geomspace(hot, hot / COOLING, num_slices + 1)
     for number in range(num_slices):

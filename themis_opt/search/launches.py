@@ -20,8 +20,8 @@ from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.solving.lowering import chunk_overhead
 
-# Stages that a core simulates in a second, roughly; it fuses as many tensors, and plans a tenth of that
-SIMULATED_PER_SECOND = 40_000
+SIMULATED_PER_SECOND = 40_000  # stages that a core simulates in a second, roughly; it fuses as many tensors
+PLANNING = 10  # how often as long it takes to plan them
 # Tensors that are fused; together all fusible ones, those of one kind and span in the order they become ready
 Buckets = tuple[Bucket, ...]
 
@@ -105,7 +105,7 @@ class Trials:
         """How long it takes to plan and simulate launches, roughly; equal ones are planned once."""
         stages = {content(exchange): num_stages(exchange) for exchange in launched}
         planned = sum(count for kind, count in stages.items() if kind not in self._planned)
-        return (10 * planned + sum(map(num_stages, launched))) / SIMULATED_PER_SECOND
+        return (PLANNING * planned + sum(map(num_stages, launched))) / SIMULATED_PER_SECOND
 
     def _simulated(self, candidate: Candidate) -> Schedule | None:
         """The schedule of a candidate; None if it is illegal, as launches of others may be, or does not fit."""

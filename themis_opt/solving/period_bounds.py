@@ -40,6 +40,7 @@ from themis_opt.solving.piece_classes import Waiting, window_time
 MAX_WINDOW_EVENTS = 1000
 """Tasks that may begin or end a window of several tensors, for time and memory: of more some are left out."""
 
+MAX_PATHS = 80  # longest paths that are looked at, should they never end
 FEW_WINDOWS, MANY_WINDOWS = 32, 1000
 """Windows up to which all are looked at with heads, tails and latency, on the longest path or not; and above which one
 is left out that gains no more than another one inside it, though its contents could."""
@@ -152,7 +153,7 @@ def _searched_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -
     if len(path) > FEW_WINDOWS:
         gained, path = _longest_path(windows)
     has_loads = False
-    for _ in range(80):  # should they never end
+    for _ in range(MAX_PATHS):
         rough = [window for window in path if not is_precise[window]]
         for window in rough:
             held = tuple(windows.held[window].tolist())

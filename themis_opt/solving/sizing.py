@@ -19,6 +19,7 @@ from themis_opt.schedules.refinement import refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
+MAX_SIZED_STAGES = 4_000  # of plans of iterations whose chunk sizes are chosen, which takes a second
 SizeWait = tuple[int, int, int, int]  # events i and j, the height, and 1 if j waits for the result of i
 
 
@@ -43,7 +44,7 @@ def resized(schedule: Schedule) -> Schedule:
 def _has_free_sizes(schedule: Schedule) -> bool:
     """Whether sizes of the launches of a period can be chosen one by one, and in seconds."""
     whole = all(launch.part == "whole" for launch in schedule.plan.launches)
-    return whole and schedule.period.is_steady and schedule.plan.num_stages <= 4_000
+    return whole and schedule.period.is_steady and schedule.plan.num_stages <= MAX_SIZED_STAGES
 
 
 def granule(instance: Instance, exchange: Exchange) -> int:
