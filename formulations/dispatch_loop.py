@@ -3,6 +3,7 @@
 from formulations.dispatch_tree import MAX_ROWS, SHARE_SLACK, DispatchTree, TreeSearch
 
 REFUTED, FITS, UNDECIDED = 0, 1, 2  # what is known of the horizon
+ABSENT = -1  # no stage, side, row or job
 TREE_ROUNDS = 60  # linear programmes of a node until it stands undecided; hardly one takes ten
 FIRST_ROUNDS = 4
 """Linear programmes whose rows all children of a node begin with; half and twice as many take as long in all."""
@@ -99,9 +100,9 @@ def stands(tree: DispatchTree, search: TreeSearch, level: int, side: int) -> boo
         rows_level, rounds, chained = level, TREE_ROUNDS, side
         if attempt == 1:
             start_anew(search, level + 1)
-            rows_level, rounds, chained = level + 1, FIRST_ROUNDS, -1
+            rows_level, rounds, chained = level + 1, FIRST_ROUNDS, ABSENT
         num_rows = relax(tree, search, level + 1, rows_level, rounds, chained)
-        if num_rows < 0:
+        if num_rows == ABSENT:
             return False
     search.num_rows[level + 1] = num_rows
     search.memo[slot, 0], search.memo[slot, 1] = first, second
@@ -109,7 +110,7 @@ def stands(tree: DispatchTree, search: TreeSearch, level: int, side: int) -> boo
 
 
 def relax(tree: DispatchTree, search: TreeSearch, level: int, rows_level: int, rounds: int, chained: int) -> int:
-    """Look for shares that fulfil all constraints; how many rows there are then, -1 if there are no such shares."""
+    """Look for shares that fulfil all constraints; how many rows there are then, or that there are none such."""
     num_rows: int = search.num_rows[rows_level]
     for _ in range(rounds):
         place(tree, search, level, chained)
@@ -122,7 +123,7 @@ def relax(tree: DispatchTree, search: TreeSearch, level: int, rows_level: int, r
         ):
             return num_rows
         if is_refuted(search, level, rows_level):
-            return -1
+            return ABSENT
         take_shares(search, level)
     return num_rows
 
@@ -131,10 +132,10 @@ def place(tree: DispatchTree, search: TreeSearch, level: int, chained: int) -> N
     """(4) under the shares of a level; on the side `chained` the last stage begins no earlier than the others."""
     for side in range(2):
         for job in range(search.ready.shape[1]):
-            search.ready[side, job], search.last_of[side, job] = 0.0, -1
+            search.ready[side, job], search.last_of[side, job] = 0.0, ABSENT
         for machine in range(search.free.shape[1]):
-            search.free[side, machine], search.last_on[side, machine] = 0.0, -1
-        search.latest[side], search.latest_begin[side] = -1, 0.0
+            search.free[side, machine], search.last_on[side, machine] = 0.0, ABSENT
+        search.latest[side], search.latest_begin[side] = ABSENT, 0.0
         for i in range(search.placed[side]):
             place_stage(tree, search, level, side, i, chained == side and i == search.placed[side] - 1)
 
@@ -312,14 +313,14 @@ def solve(search: TreeSearch, level: int, rows_level: int, num_rows: int) -> boo
                 search.point[level, i] += (
                     search.inverse[level, i, j] * search.limits[rows_level, search.active[level, j]]
                 )
-        enters, worst = -1, 1e-11
+        enters, worst = ABSENT, 1e-11
         for row in range(num_rows):
             excess = -search.limits[rows_level, row]
             for i in range(size):
                 excess += search.rows[rows_level, row, i] * search.point[level, i]
             if excess > worst:
                 enters, worst = row, excess
-        if enters < 0:
+        if enters == ABSENT:
             return True
         if not pivot(search, level, rows_level, enters):
             return False
@@ -328,14 +329,14 @@ def solve(search: TreeSearch, level: int, rows_level: int, num_rows: int) -> boo
 
 def pivot(search: TreeSearch, level: int, rows_level: int, enters: int) -> bool:
     """Make a row active in the place of that whose multiplier is the first to be 0; whether there is one."""
-    size, leaves, ratio = search.share.shape[1], -1, 1e300
+    size, leaves, ratio = search.share.shape[1], ABSENT, 1e300
     for j in range(size):
         search.step[j] = 0.0
         for i in range(size):
             search.step[j] += search.rows[rows_level, enters, i] * search.inverse[level, i, j]
         if search.step[j] > 1e-9 and search.multiplier[level, j] < ratio * search.step[j]:
             leaves, ratio = j, search.multiplier[level, j] / search.step[j]
-    if leaves < 0:
+    if leaves == ABSENT:
         return False
     for j in range(size):
         if j != leaves:
@@ -378,13 +379,13 @@ def key_of(search: TreeSearch) -> tuple[int, int]:
     """Two numbers, which tell nodes apart: what each machine serves, jobs numbered as they come."""
     first, second, num_jobs = *SEEDS, 0
     for job in range(len(search.label)):
-        search.label[job] = -1
+        search.label[job] = ABSENT
     for side in range(2):
         for machine in range(len(search.left)):
             for i in range(search.placed[side]):
                 if search.machine[side, i] == machine:
                     job = search.job[side, i]
-                    if search.label[job] < 0:
+                    if search.label[job] == ABSENT:
                         search.label[job], num_jobs = num_jobs, num_jobs + 1
                     word = (search.label[job] + 1) * MOST_STATES + search.origin[side, i] + 1
                     first, second = mixed(first, word, FACTORS[0]), mixed(second, word, FACTORS[1])

@@ -417,7 +417,7 @@ def main() -> None:
                     append_mutant_row(options.output, row)
                     print(*astuple(row), flush=True)
         rows = list(last_rows(options.output).values())
-        unfit = failing_tests(sorted({row.test for row in rows if row.outcome == "killed"} - {ENDLESS}), copy)
+        unfit = failing_tests(sorted({row.test for row in rows if row.outcome == "killed"} - {ENDLESS, ""}), copy)
     rows = [replace(row, outcome="undecided") if row.test in unfit else row for row in rows]
     counts = Counter(row.outcome for row in rows)
     judged = counts["killed"] + counts["survived"]

@@ -24,7 +24,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search import annealing_loop
 from themis_opt.search.annealing import Annealing, can_anneal
-from themis_opt.search.annealing_state import CURRENT, USUAL_MOVES, MoveParams, State
+from themis_opt.search.annealing_state import CURRENT, USUAL_MOVES, MoveParams, State, duration_of
 from themis_opt.solving.makespan_bounds import fluid
 from themis_opt.solving.sizing import granule
 
@@ -206,6 +206,26 @@ def test_sizes_that_change_stay_whole(hetero: Instance, run: Run) -> None:
     assert (sizes % granule(hetero, exchange) == 0).all()
     assert sizes.sum() == exchange.size
     assert len(np.unique(sizes)) > 1
+
+
+def test_stages_take_what_they_cost_and_nothing_without_bytes(every_kind: Instance, run: Run) -> None:
+    network = every_kind.network.with_costs(
+        {"launch_overhead": 2_000_000, "latency": 1_000_000, "packet": Packet(payload=4096, header=30)}
+    )
+    start = run(every_kind.replace(network=network, latency="occupy").overridden(chunks=3), "themis+scf")
+    problem = Annealing(start, 0, resizes=True)._problem
+    durations = start.end - start.start
+    for number, (launch, exchange) in enumerate(zip(start.plan.chunks, start.launched, strict=True)):
+        for chunk, (size, path) in enumerate(zip(launch.sizes.tolist(), launch.paths.tolist(), strict=True)):
+            place, visited = start.plan.offsets[number] + chunk * len(path), 0
+            for step, k in enumerate(path):
+                phase, local = step // len(exchange.span), exchange.span.index(k)
+                visited = visited if step % len(exchange.span) else 0
+                first = sum(len(one.sizes) for one in start.plan.chunks[:number])
+                what = problem, first + chunk, phase, visited, local
+                assert duration_of(*what, size) == pytest.approx(durations[place + step], abs=1)
+                assert duration_of(*what, 0.0) == 0
+                visited |= 1 << local
 
 
 def test_phases_that_are_exchanged_stay_what_they_are(run: Run) -> None:
