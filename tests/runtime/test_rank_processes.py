@@ -20,11 +20,12 @@ from programs import program, schedule
 
 from themis_opt.base.version import __version__
 from themis_opt.runtime import coordinator as coordinating
+from themis_opt.runtime import execution
 from themis_opt.runtime.control import TOKEN_VARIABLE, ControlLine
 from themis_opt.runtime.coordinator import Coordinator, Host, local, on_hosts
 from themis_opt.runtime.execution import execute
 from themis_opt.runtime.links import RankFailure
-from themis_opt.runtime.program import RunOptions
+from themis_opt.runtime.program import RunOptions, compile_program
 from themis_opt.runtime.transports.tcp import TcpEndpoint, receive_exactly
 from themis_opt.runtime.worker import FAULT_VARIABLE, LOST, boot_id
 
@@ -297,6 +298,14 @@ def test_neighbours_may_take_as_long_as_a_link_of_high_latency():
 
     threading.Thread(target=call, daemon=True).start()
     assert endpoint.connect({(0, 0): (0, 1)}, [endpoint.address] * 2, 5.0).keys() == {(0, 0)}
+
+
+def test_links_that_nobody_paces_may_be_much_slower_than_the_model():
+    """40 MB at 1 GB/s, or at 20 MB/s before a stage is said to hang."""
+    made = schedule("s2", "all_gather", size=80_000_000, chunks=1)
+    unpaced, paced = (compile_program(made, RunOptions(paced=is_paced)) for is_paced in (False, True))
+    assert execution._longest(paced, made) == pytest.approx(0.04)
+    assert execution._longest(unpaced, made) == pytest.approx(0.04 + 2.0)
 
 
 def test_a_slow_sender_meets_the_deadline():
