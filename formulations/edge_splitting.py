@@ -196,12 +196,10 @@ class _Splitter:
         """
         count = len(self._after)
         shifts = dict.fromkeys((self._shift, *(count >> k for k in range(1, count.bit_length())), *range(count)))
-        lost: list[Pair] = []
         for shift in shifts:
-            pairs = [(tail, self._after[(place + shift) % count]) for place, tail in enumerate(self._before)]
-            lost += [pair for pair in pairs if pair[0] == pair[1]]
+            pairs = ((tail, self._after[(place + shift) % count]) for place, tail in enumerate(self._before))
             yield [pair for pair in pairs if pair[0] != pair[1]]
-        yield lost
+        yield [(node, node) for node in self._before if node in self._after]
 
     def _split_tested(self, pairs: list[Pair]) -> None:
         """Split pairs off together if flows allow it, else each half of them, a single one as much as cuts allow."""

@@ -341,10 +341,9 @@ def _longest_path(windows: _Windows) -> tuple[float, list[int]]:
     """
     tasks, origins = windows.num_tasks, _origins(windows)
     events = np.unique(np.concatenate([origins, origins + tasks, windows.start, windows.start + tasks]))
-    number = np.tile(np.arange(len(windows.start)), 2)
     end, start = (np.concatenate([tasks_of, tasks_of + tasks]) for tasks_of in (windows.end, windows.start))
     order = np.argsort(start, kind="stable")
-    number, end, start = number[order], np.searchsorted(events, end[order], side="right") - 1, start[order]
+    number, end, start = order % len(windows.start), np.searchsorted(events, end[order], side="right") - 1, start[order]
     bounds = np.searchsorted(start, np.append(events, events[-1] + 1)).tolist()
     gained = np.full((len(events) + 1, len(origins)), -np.inf)  # the last row is that before all events
     for event, task in enumerate(events.tolist()):

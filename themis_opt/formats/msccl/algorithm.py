@@ -5,6 +5,7 @@ https://github.com/Azure/msccl-executor-nccl (``azure``) and https://github.com/
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -168,12 +169,10 @@ def _measures(algorithm: MscclAlgorithm, limits: Dialect) -> Iterator[tuple[str,
 
 
 def _peers(blocks: Iterable[ThreadBlock]) -> int:
-    ends: dict[tuple[str, int], int] = {("send", -1): 0}
-    for block in blocks:
-        for way, peer in (("send", block.send), ("recv", block.recv)):
-            if peer >= 0:
-                ends[way, block.chan] = ends.get((way, block.chan), 0) + 1
-    return max(ends.values())
+    ends = Counter(
+        (way, block.chan) for block in blocks for way, peer in (("send", block.send), ("recv", block.recv)) if peer >= 0
+    )
+    return max(ends.values(), default=0)
 
 
 def to_xml(algorithm: MscclAlgorithm) -> str:
