@@ -9,6 +9,7 @@ import pytest
 from small_iterations import FOUR_TASKS, PAIR, iteration, run, tensor
 
 from themis_opt.base.errors import InvalidSchedule
+from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
@@ -239,6 +240,22 @@ def test_a_gather_of_other_chunks_than_its_scatter_does_not_mirror_it(valid: Sch
 def test_every_rule_is_broken_by_a_test() -> None:
     # Those of whole all-reduces and of rails are broken among collectives, memory in test_memory.
     assert {*(rule for rule, _, _ in BROKEN), "no_overlap", "ag_order", "rails", "memory"} == set(VALIDATION_RULES)
+
+
+def test_a_task_waits_for_those_of_other_stages() -> None:
+    """Each picosecond before the end of the other task counts, in the iteration where it is."""
+    document = iteration({"first": 10, "second": 10, "third": 10}, [tensor("x", 4, "third", "first")]).model_dump(
+        mode="json", exclude_unset=True
+    )
+    document["iteration"]["tasks"][1] |= {"stage": 1, "after": ["first"]}
+    schedule = run(Instance.model_validate(document), "fused/baseline")
+    starts = schedule.task_start.copy()
+    starts[1, 1] = schedule.period.task_end[1, 0]
+    assert VALIDATION_RULES["serial_compute"](replace(schedule, task_start=starts)) is None
+    starts[1, 1] -= 1
+    assert VALIDATION_RULES["serial_compute"](replace(schedule, task_start=starts)) == (
+        "iteration 1: task second starts before first ends"
+    )
 
 
 def test_launches_are_described_in_words(valid: Schedule) -> None:
