@@ -3,6 +3,7 @@
 import re
 import zlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from themis_opt.formats.msccl.algorithm import DIALECTS, Gpu, MscclStep, ThreadB
 from themis_opt.formats.msccl.exporter import Msccl
 from themis_opt.formats.msccl.interpreter import interpret
 from themis_opt.formats.msccl.plus import MscclPlus
+from themis_opt.formats.msccl.threadblocks import least_needs
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -175,6 +177,17 @@ def test_as_many_blocks_as_are_followed_are_not_refused(monkeypatch):
 )
 def test_chunks_have_one_unit_where_they_differ_by_an_element_at_most(sizes, units):
     assert transfers.share_units(np.array(sizes), 2, 40).tolist() == units
+
+
+def test_least_needs_are_those_of_the_busiest_gpu():
+    """Three chunks of two units from GPU 0 to 1, in threadblocks of two steps of a unit, and one of one unit to 2."""
+    messages = [
+        SimpleNamespace(source=0, target=1, chunk=0, units=2),
+        SimpleNamespace(source=0, target=2, chunk=1, units=1),
+    ]
+    few = replace(DIALECTS["msccl"], max_steps=2, max_count=1)
+    needs = least_needs(SimpleNamespace(transfers=messages), few, {0: 3, 1: 1})
+    assert [need for _, need, _ in needs] == [6 + 1, 3 + 1, 3]
 
 
 def test_more_chunks_than_threadblocks_hold_are_refused_by_one_of_each_path():
