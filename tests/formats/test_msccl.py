@@ -173,10 +173,17 @@ def test_as_many_blocks_as_are_followed_are_not_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "units"), [([10, 10, 12], [1, 1, 1]), ([10, 10, 13], [10, 10, 13]), ([30, 10, 20], [3, 1, 2])]
+    ("sizes", "most", "units"),
+    [
+        ([10, 10, 12], 40, [1, 1, 1]),
+        ([10, 10, 13], 40, [10, 10, 13]),
+        ([30, 10, 20], 40, [3, 1, 2]),
+        ([30, 10, 20], 6, [3, 1, 2]),
+        ([30, 10, 20], 5, [2, 1, 2]),
+    ],
 )
-def test_chunks_have_one_unit_where_they_differ_by_an_element_at_most(sizes, units):
-    assert transfers.share_units(np.array(sizes), 2, 40).tolist() == units
+def test_chunks_have_one_unit_where_they_differ_by_an_element_at_most(sizes, most, units):
+    assert transfers.share_units(np.array(sizes), 2, most).tolist() == units
 
 
 def test_least_needs_are_those_of_the_busiest_gpu():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from iteration_strategies import iteration_instances, specifications
 from small_iterations import iteration, tensor
 from strategies import schedules
+from test_elements import RAILS
 
 import themis_opt
 from themis_opt.policies.registry import make_policy
@@ -208,8 +209,13 @@ def test_sizes_that_change_stay_whole(hetero: Instance, run: Run) -> None:
     assert len(np.unique(sizes)) > 1
 
 
-def test_stages_take_what_they_cost_and_nothing_without_bytes(every_kind: Instance, run: Run) -> None:
-    network = every_kind.network.with_costs(
+@pytest.mark.parametrize("rails", [[], RAILS])
+def test_stages_take_what_they_cost_and_nothing_without_bytes(
+    every_kind: Instance, run: Run, rails: list[dict[str, str]]
+) -> None:
+    first, *others = every_kind.network.dimensions
+    first = first.replace(rails=rails, bandwidth="3 GB/s") if rails else first
+    network = every_kind.network.replace(dimensions=(first, *others)).with_costs(
         {"launch_overhead": 2_000_000, "latency": 1_000_000, "packet": Packet(payload=4096, header=30)}
     )
     start = run(every_kind.replace(network=network, latency="occupy").overridden(chunks=3), "themis+scf")

@@ -76,6 +76,19 @@ def test_what_an_oracle_learns_beside_the_question_counts(start: Schedule) -> No
     assert known.bound == pytest.approx(0.9 * start.makespan)
 
 
+def test_cells_that_took_long_come_first(start: Schedule) -> None:
+    """The work of a cell is the most that an answer about it took."""
+    known, cells, work = incumbent(start, seconds=1000.0), list[str](), {"a": 0.1, "b": 0.3, "c": 0.2}
+
+    def tells(cell: str, horizon: float, limits: Limits, stop: Event) -> Answer[str]:
+        cells.append(cell)
+        took = work[cell] / (1 if len(cells) <= 3 else 100)
+        return Answer({cell: horizon}, None, took)
+
+    Refuter(known, named("a", "b", "c"), [tells], precision=0.01 * start.makespan).run()
+    assert cells[:9] == [*"abc", *"bca", *"bca"]
+
+
 def test_cells_that_cannot_be_listed_prove_nothing(start: Schedule) -> None:
     known = incumbent(start)
     Refuter(known, lambda horizon: None, [Knowing({})], precision=1.0).run()

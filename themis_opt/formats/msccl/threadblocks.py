@@ -55,7 +55,7 @@ def algorithm_of(program: MscclProgram, dialect: Dialect, head: MscclAlgorithm) 
         algorithm = _assembled(program, dialect, messages, head)
         if algorithm.longest <= dialect.max_steps:
             return algorithm
-        messages = min(messages - 1, messages * dialect.max_steps // algorithm.longest)
+        messages = messages * dialect.max_steps // algorithm.longest  # which are fewer
     raise InputError(f"a message needs more than the {dialect.max_steps} steps of a threadblock", field="msccl")
 
 
