@@ -1,5 +1,7 @@
 """The chunk-order model against brute force, and on whole instances."""
 
+from dataclasses import replace
+
 import pytest
 from brute_force import along, brute_force, recomputed_makespan
 from hypothesis import given, settings
@@ -169,6 +171,17 @@ def test_hint_of_a_simulated_schedule_is_accepted(hetero: Instance, ag_order: st
     data = chunk_order_data(instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
     model = ChunkOrder(data.jobs, horizon=-(-schedule.makespan // tick))
     model.hint(job_plans(data, schedule))
+    assert hint_is_feasible(model)
+
+
+@pytest.mark.parametrize("path", [(0, 1), (1, 0)])
+def test_a_hint_tells_on_which_machines_no_job_begins_or_ends(path: tuple[int, ...]) -> None:
+    """Two jobs that go the same way, given in the other order, or one job after a later release."""
+    phase = JobPhase(dict.fromkeys(arcs(TWO_MACHINES), 3), dict.fromkeys(TWO_MACHINES, 1))
+    job = JobClass(TWO_MACHINES, (phase,), count=2)
+    model = ChunkOrder([job, replace(job, count=1, release=8)], horizon=30)
+    times = [JobTimes((path,), ((start, start + 4),)) for start in (3, 0, 8)]
+    model.hint([times[:2], times[2:]])
     assert hint_is_feasible(model)
 
 
