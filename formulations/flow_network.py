@@ -9,8 +9,8 @@ import numpy as np
 ArcCapacities = Mapping[tuple[int, int], int]
 """Capacity of each arc, from a node to a node."""
 
-UNLIMITED, AMPLE = 2**60, 2**58
-"""More than any sum of capacities that a flow may reach, and the same for some arcs of many, whose sum it is not."""
+UNLIMITED = 2**60  # more than any sum of capacities that a flow may reach
+AMPLE = 2**58  # the same for arcs of which some are summed: the sum stays within 64 bits
 
 
 @dataclass(frozen=True)

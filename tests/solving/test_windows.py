@@ -15,7 +15,7 @@ from themis_opt.solving import period_bounds
 SEEDS = range(40)
 
 
-def random_windows(seed: int) -> "period_bounds._Windows":
+def random_windows(seed: int) -> period_bounds._Windows:
     """Windows of three to eight tasks, some of which lose something."""
     chance = random.Random(seed)
     tasks, count = chance.randint(3, 8), chance.randint(1, 12)
@@ -27,7 +27,7 @@ def random_windows(seed: int) -> "period_bounds._Windows":
     return period_bounds._Windows(tasks, [], end, start, np.zeros((count, 0), np.int64), 0 * gain, gain, 0 * gain)
 
 
-def most_gained(windows: "period_bounds._Windows") -> float:
+def most_gained(windows: period_bounds._Windows) -> float:
     """By paths from every task, one by one."""
     tasks, most = windows.num_tasks, 0.0
     rows = [*zip(windows.end.tolist(), windows.start.tolist(), windows.gain.tolist(), strict=True)]
@@ -182,7 +182,7 @@ def test_the_least_loads_are_those_of_the_best_places_on_paths() -> None:
     assert (least * 8000)[0].tolist() == pytest.approx([6_000_000.0, 500_000.0])
 
 
-def gains(windows: "period_bounds._Windows") -> dict[tuple[int, int], float]:
+def gains(windows: period_bounds._Windows) -> dict[tuple[int, int], float]:
     """What each window gains by its bytes or by its loads, whichever is more."""
     most = np.maximum(windows.gain, windows.load_gain)
     return dict(zip(zip(windows.end.tolist(), windows.start.tolist(), strict=True), most.tolist(), strict=True))
