@@ -285,7 +285,9 @@ def _own_tests(path: str) -> list[str]:
 
 
 def judge(mutant: Mutant, copy: Path, tests: Sequence[str]) -> MutantRow:
-    """Run tests of a mutant in a copy of the tree, which is as before afterwards."""
+    """Run tests of a mutant in a copy of the tree, which is as before afterwards; without tests it survives."""
+    if not tests:
+        return MutantRow(mutant.path, mutant.line, mutant.change, "survived", "", 0.0)
     file, start = copy / mutant.path, time.monotonic()
     before = file.read_bytes()
     _replace(file, mutant.text.encode())
