@@ -50,3 +50,13 @@ def test_fine_and_equal_chunks_stay() -> None:
     for instance, free_sizes in ((fine, True), (COARSE, False)):
         incumbent = Incumbent(Limits(1), usual_schedule(instance), free_sizes=free_sizes)
         assert not MoveElements().applies(incumbent)
+
+
+def test_elements_of_one_collective_move_at_a_time() -> None:
+    one = COARSE.collectives[0]
+    both = COARSE.replace(collectives=(one.replace(name="first"), one.replace(name="second", size=9_000_000)))
+    schedule = usual_schedule(both)
+    before = [chunks.sizes for chunks in schedule.plan.chunks]
+    moves = list(moves_of_elements(schedule))
+    assert {sum(not (a == b).all() for a, b in zip(before, after, strict=True)) for after in moves} == {1}
+    assert all([sizes.sum() for sizes in after] == [8_000_000, 9_000_000] for after in moves)
