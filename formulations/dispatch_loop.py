@@ -3,7 +3,7 @@
 from formulations.dispatch_tree import MAX_ROWS, SHARE_SLACK, DispatchTree, TreeSearch
 
 REFUTED, FITS, UNDECIDED = 0, 1, 2  # what is known of the horizon
-ABSENT = -1  # no stage, side, row or job
+ABSENT = -1  # no stage, side, row, job or shares
 TREE_ROUNDS = 60  # linear programmes of a node until it stands undecided; hardly one takes ten
 FIRST_ROUNDS = 4
 """Linear programmes whose rows all children of a node begin with; half and twice as many take as long in all."""
@@ -110,7 +110,7 @@ def stands(tree: DispatchTree, search: TreeSearch, level: int, side: int) -> boo
 
 
 def relax(tree: DispatchTree, search: TreeSearch, level: int, rows_level: int, rounds: int, chained: int) -> int:
-    """Look for shares that fulfil all constraints; how many rows there are then, or that there are none such."""
+    """Look for shares that fulfil all constraints; how many rows there are then, `ABSENT` if no shares do."""
     num_rows: int = search.num_rows[rows_level]
     for _ in range(rounds):
         place(tree, search, level, chained)

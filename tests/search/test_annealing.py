@@ -227,10 +227,10 @@ def test_stages_take_what_they_cost_and_nothing_without_bytes(
             for step, k in enumerate(path):
                 phase, local = step // len(exchange.span), exchange.span.index(k)
                 visited = visited if step % len(exchange.span) else 0
-                first = sum(len(one.sizes) for one in start.plan.chunks[:number])
-                what = problem, first + chunk, phase, visited, local
-                assert duration_of(*what, size) == pytest.approx(durations[place + step], abs=1)
-                assert duration_of(*what, 0.0) == 0
+                chunks_before = sum(len(one.sizes) for one in start.plan.chunks[:number])
+                stage = problem, chunks_before + chunk, phase, visited, local
+                assert duration_of(*stage, size) == pytest.approx(durations[place + step], abs=1)
+                assert duration_of(*stage, 0.0) == 0
                 visited |= 1 << local
 
 

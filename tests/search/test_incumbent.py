@@ -114,9 +114,8 @@ def waves(
 
     def wave(known: Incumbent, tasks: list[anneal.Task], most_work: float) -> float:
         most.append(most_work)
-        for schedule in offered:
+        if (schedule := next(offered, None)) is not None:
             known.offer(schedule)
-            break
         return work
 
     monkeypatch.setattr(anneal, "run_wave", wave)

@@ -11,8 +11,9 @@ from themis_opt.solving import certificates
 @pytest.fixture
 def instance() -> Instance:
     """Three tensors, two of which are one collective."""
-    tensors = [tensor(f"x{n}", n, "a", "a", kind=kind) for n, kind in enumerate(("all_reduce", "all_gather") * 2, 1)]
-    return iteration({"a": 10.0}, tensors[:3], dimensions=2)
+    kinds = ("all_reduce", "all_gather", "all_reduce")
+    tensors = [tensor(f"x{n}", n, "a", "a", kind=kind) for n, kind in enumerate(kinds, start=1)]
+    return iteration({"a": 10.0}, tensors, dimensions=2)
 
 
 def test_tensors_of_a_kind_are_one_collective_of_all_their_bytes(instance: Instance) -> None:

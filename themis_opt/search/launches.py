@@ -21,7 +21,7 @@ from themis_opt.search.incumbent import Incumbent
 from themis_opt.solving.lowering import chunk_overhead
 
 SIMULATED_PER_SECOND = 40_000  # stages that a core simulates in a second, roughly; it fuses as many tensors
-PLANNING = 10  # how often as long it takes to plan them
+PLANNING = 10  # planning a stage takes so many times as long as simulating it
 # Tensors that are fused; together all fusible ones, those of one kind and span in the order they become ready
 Buckets = tuple[Bucket, ...]
 

@@ -35,7 +35,6 @@ ADVANCE = Compilable(advance, nogil=True)  # always compiled; other threads run 
 SLICE = 20_000  # nodes between two looks at the clock: a tenth of a second
 WORK_PER_NODE = 5e-7  # seconds of work for a node and job
 ENTRIES = 1 << 20  # nodes that are remembered, in 16 MiB
-ANY_JOB = JobClass((0,), (JobPhase({(0, 0): 1.0}, {0: 0.0}),))  # with which the loop is compiled
 
 
 @dataclass(frozen=True)
@@ -107,8 +106,9 @@ class LoadsOracle:
 
 def _compile() -> None:
     """Refute a horizon."""
-    states = JobStates(ANY_JOB, ANY_JOB, [1.0])
-    ADVANCE.compiled(states.tree(1.0), states.search(ANY_JOB.count, ANY_JOB.count), ANY_JOB.count)
+    job = JobClass((0,), (JobPhase({(0, 0): 1.0}, {0: 0.0}),))
+    states = JobStates(job, job, [1.0])
+    ADVANCE.compiled(states.tree(1.0), states.search(1, 1), 1)
 
 
 is_ready = FirstUse(_compile).is_over  # whether the search can begin within some seconds (None: however long it takes)

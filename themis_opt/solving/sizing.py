@@ -19,7 +19,7 @@ from themis_opt.schedules.refinement import refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
-MAX_SIZED_STAGES = 4_000  # of plans of iterations whose chunk sizes are chosen, which takes a second
+MAX_SIZED_STAGES = 4_000  # stages of an iteration up to which the sizes of its chunks are chosen
 SizeWait = tuple[int, int, int, int]  # events i and j, the height, and 1 if j waits for the result of i
 
 
