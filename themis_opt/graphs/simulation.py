@@ -3,23 +3,14 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain, starmap
-from typing import Any
+from itertools import chain
 
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.base.compiled import Compilable
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.graphs import link_loop
-from themis_opt.graphs.link_loop import HopRow, HopTable, LinkSpace
 from themis_opt.graphs.plan import GraphPlan
-
-LINK_LOOP = Compilable(link_loop.serve_links, patience=100_000)
-"""The event loop; compiling pays as in :mod:`themis_opt.schedules.kernel`."""
-
-HOP_ROW = np.dtype([(name, np.int64) for name in HopRow._fields])
-"""`HopRow` in arrays."""
+from themis_opt.schedules.kernel import Operations, start_times
 
 MAX_HOPS = 3_000_000
 """Most hops of all chunks in one simulation: about a second."""
@@ -167,16 +158,24 @@ def _picoseconds(size: int, rate: Fraction) -> int:
     return -(-size * PICOSECONDS_PER_SECOND * rate.denominator // rate.numerator)
 
 
-def simulate_graph(plan: GraphPlan, chunks: int = 1, hops: Hops | None = None) -> GraphSchedule:
-    """Time every hop of a plan in chunks; a link serves the earliest chunk first, of it hops as `Hops.order` says."""
+def lower(plan: GraphPlan, chunks: int = 1, hops: Hops | None = None) -> Operations:
+    """The plan as the clock sees it: chunk by chunk, an operation for each hop, whose resource is a link direction.
+
+    A link serves the earliest chunk first, and its hops in the order of `Hops.order`.
+    """
     hops = hops or Hops(plan)
     (small, large), larger = hops.durations(chunks)
-    table = _table(hops, hops.order, hops.edges, (small, large), larger)
-    start = _run(table, len(plan.instance.network.arcs), chunks).reshape(chunks, -1)
-    end = start + small
-    for chunk in range(int(larger.max(initial=0))):
-        end[chunk] += np.where(chunk < larger, large - small, 0)
-    return GraphSchedule(plan, chunks, start, end, int((end.max(axis=0) + hops.lag).max()))
+    is_large = np.arange(chunks)[:, None] < larger
+    return _operations(hops, hops.order, hops.edges, np.where(is_large, large, small))
+
+
+def simulate_graph(plan: GraphPlan, chunks: int = 1, hops: Hops | None = None) -> GraphSchedule:
+    """Time every hop of a plan in chunks."""
+    operations = lower(plan, chunks, hops)
+    start = start_times(operations)
+    end = start + operations.duration
+    makespan = int((end + operations.lag).max())
+    return GraphSchedule(plan, chunks, start.reshape(chunks, -1), end.reshape(chunks, -1), makespan)
 
 
 def serve_pieces(hops: Hops, order: IntArray, waits: tuple[IntArray, IntArray], duration: IntArray) -> IntArray:
@@ -184,52 +183,32 @@ def serve_pieces(hops: Hops, order: IntArray, waits: tuple[IntArray, IntArray], 
 
     `waits`: hops, and those that wait for them.
     """
-    table = _table(hops, order, waits, (duration, duration), np.zeros_like(duration))
-    return _run(table, len(hops.links), 1)
+    return start_times(_operations(hops, order, waits, duration[None]))
 
 
-def _table(
-    hops: Hops,
-    order: IntArray,
-    waits: tuple[IntArray, IntArray],
-    durations: tuple[IntArray, IntArray],
-    larger: IntArray,
-) -> HopTable:
-    """The hops in order, and what waits for what."""
-    count = len(order)
+def _operations(hops: Hops, order: IntArray, waits: tuple[IntArray, IntArray], duration: IntArray) -> Operations:
+    """Operations of all chunks, whose durations have the shape (chunks, hops)."""
+    chunks, count = duration.shape
+    first = count * np.arange(chunks)[:, None]
     rank = np.empty_like(order)
     rank[order] = np.arange(count)
-    tails, heads = (rank[side] for side in waits)
-    edges = np.concatenate(([0], np.cumsum(np.bincount(tails, minlength=count))))
-    rows: Any = np.empty(count, dtype=HOP_ROW)
-    columns = (
-        order,
-        hops.link[order],
-        hops.lag[order],
-        *(times[order] for times in durations),
-        larger[order],
-        edges[:-1],
-        edges[1:],
+    tails, heads = waits
+    by_tail = np.argsort(tails, kind="stable")
+    ends = np.cumsum(np.tile(np.bincount(tails, minlength=count), chunks))
+    zeros = np.zeros(chunks * count, dtype=np.int64)
+    return Operations(
+        resource=np.tile(hops.link, chunks),
+        duration=duration.ravel(),
+        lag=np.tile(hops.lag, chunks),
+        release=zeros,
+        successor_start=np.concatenate(([0], ends)),
+        successor=(first + heads[by_tail]).ravel(),
+        num_predecessors=np.tile(np.bincount(heads, minlength=count), chunks),
+        major=(first + rank).ravel().astype(np.float64),
+        minor=zeros,
+        time_sign=zeros,
+        enforced=np.zeros(len(hops.links), dtype=np.bool_),
     )
-    for name, column in zip(HopRow._fields, columns, strict=True):
-        rows[name] = column
-    successor = heads[np.argsort(tails, kind="stable")]
-    return HopTable(rows, successor, rows["link"][successor], np.bincount(heads, minlength=count))
-
-
-def _run(table: HopTable, num_links: int, chunks: int) -> IntArray:
-    """The start of every operation."""
-    total = len(table.rows) * chunks
-    lengths = [total] * 4 + [num_links + 1] + [num_links] * 8
-    space = LinkSpace._make(np.empty(length, dtype=np.int64) for length in lengths)
-    if not LINK_LOOP.interprets(total):
-        LINK_LOOP.compiled(table, space)
-        return space.start
-    lists: Any = LinkSpace(*(array.tolist() for array in space))
-    columns: Any = table
-    rows, *others = (array.tolist() for array in columns)
-    link_loop.serve_links(HopTable(list(starmap(HopRow, rows)), *others), lists)
-    return np.array(lists.start, dtype=np.int64)
 
 
 def in_best_chunks(plan: GraphPlan, enough: float = 0.0) -> GraphSchedule:

@@ -1,7 +1,7 @@
 """The kernel of the simulator: operations in, start times out.
 
-It knows neither chunks nor collectives.  The same event loop serves both worlds: interpreted on lists, which starts at
-once, and compiled on arrays, which pays for long simulations.
+The kernel knows neither chunks nor collectives.  An interpreter runs the event loop on lists, which starts at once;
+compiled code runs it on arrays, which pays for long simulations.
 """
 
 from typing import Any
