@@ -1,13 +1,16 @@
 """When the actions of a plan run, and whether a schedule obeys the rules of its pipeline."""
 
-from collections import deque
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
+
+import numpy as np
 
 from themis_opt.base.errors import CyclicPlan, InvalidSchedule
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
+from themis_opt.schedules.kernel import Operations, start_times
 
 Times = dict[Action, int]
 BACKWARD_HALVES = (ActionKind.INPUTS, ActionKind.WEIGHTS)
@@ -65,40 +68,79 @@ class PipelineSchedule:
         return during
 
 
+def lower(pipeline: Pipeline, orders: StageOrders) -> tuple[list[Action], Operations]:
+    """The plan as the clock sees it: the actions of each stage, and a message for each result that another stage needs.
+
+    Stages and, in each direction, links are resources that serve in an enforced order: messages leave in the order
+    of the stage that sends them.
+
+    Returns
+    -------
+    list of Action
+        The actions of the first operations; messages follow.
+    Operations
+    """
+    actions = list(chain.from_iterable(orders))
+    resource = [stage for stage, order in enumerate(orders) for _ in order]
+    duration = [pipeline.duration(action.kind, action.part) for action in actions]
+    turns = [turn for order in orders for turn in range(len(order))]
+    source = {half: number for number, action in enumerate(actions) for half in (action, *halves(action))}
+    links = {link: pipeline.stages + number for number, link in enumerate(sorted(pipeline.links()))}
+    sent, message_of = Counter[int](), dict[int, int]()
+    for number, action in enumerate(actions):
+        to = _receiver(pipeline, action)
+        if to is not None and to != resource[number]:
+            link = links[resource[number], to]
+            message_of[number] = len(resource)
+            resource.append(link)
+            duration.append(pipeline.message)
+            turns.append(sent[link])
+            sent[link] += 1
+    edges = list(message_of.items())
+    for number, action in enumerate(actions):
+        need = pipeline.before(action)
+        if need is not None:
+            giver = source.get(need, number)  # an action whose input nobody makes waits for itself for ever
+            stays = action.kind is ActionKind.WEIGHTS
+            edges.append((giver if stays else message_of.get(giver, giver), number))
+    return actions, _operations(resource, duration, turns, edges, pipeline.stages + len(links))
+
+
+def _operations(
+    resource: list[int], duration: list[int], turns: list[int], edges: list[tuple[int, int]], num_resources: int
+) -> Operations:
+    """Operations in enforced turns, of which the second of each pair waits for the first."""
+    count = len(resource)
+    zeros = np.zeros(count, dtype=np.int64)
+    tails, heads = np.array(sorted(edges), dtype=np.int64).reshape(-1, 2).T
+    return Operations(
+        resource=np.array(resource, dtype=np.int64),
+        duration=np.array(duration, dtype=np.int64),
+        lag=zeros,
+        release=zeros,
+        successor_start=np.searchsorted(tails, np.arange(count + 1)),
+        successor=np.ascontiguousarray(heads),
+        num_predecessors=np.bincount(heads, minlength=count),
+        major=np.array(turns, dtype=np.float64),
+        minor=zeros,
+        time_sign=zeros,
+        enforced=np.ones(num_resources, dtype=np.bool_),
+    )
+
+
 def simulate(pipeline: Pipeline, orders: StageOrders) -> PipelineSchedule:
-    """Run every action as soon as its order and its input allow; messages of a link leave in the order of the stage.
+    """Run every action as soon as its order and its input allow.
 
     Raises
     ------
     CyclicPlan
         If actions wait for each other.
     """
-    start: Times = {}
-    arrival: Times = {}
-    free = [0] * pipeline.stages
-    link_free = dict.fromkeys(pipeline.links(), 0)
-    waiting = [deque(order) for order in orders]
-    idle: deque[int] = deque(range(pipeline.stages))
-    while idle:
-        stage = idle.popleft()
-        queue = waiting[stage]
-        while queue and ((need := pipeline.before(queue[0])) is None or need in arrival):
-            action = queue.popleft()
-            begin = free[stage]
-            if need is not None and action.kind is not ActionKind.WEIGHTS:  # whose input stays on the stage
-                begin = max(begin, arrival[need])
-            start[action], free[stage] = begin, begin + pipeline.duration(action.kind, action.part)
-            to = _receiver(pipeline, action)
-            if to is None or to == stage:
-                arrived = free[stage]
-            else:
-                link_free[stage, to] = max(link_free[stage, to], free[stage]) + pipeline.message
-                arrived = link_free[stage, to]
-                idle.append(to)
-            arrival |= dict.fromkeys((action, *halves(action)), arrived)
-    if any(waiting):
-        stuck = next(queue[0] for queue in waiting if queue)
-        raise CyclicPlan(f"actions wait for each other: {_name(stuck)} never runs")
+    actions, operations = lower(pipeline, orders)
+    start = dict(zip(actions, start_times(operations).tolist(), strict=False))
+    stuck = [action for action, time in start.items() if time < 0]
+    if stuck:
+        raise CyclicPlan(f"actions wait for each other: {_name(stuck[0])} never runs")
     return PipelineSchedule(pipeline, orders, start)
 
 
