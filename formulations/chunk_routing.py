@@ -22,7 +22,8 @@ Constraints
     3. *links*: what goes over an arc does not overlap;
     4. *objective*: :math:`T \ge A_{kv}` for :math:`v \in W_k`;
     5. *distance*: :math:`A_{kv}` is at least the distance from the source under :math:`d_e + a_e`;
-    6. *loads*: what goes over an arc e takes at most :math:`T - a_e` minus the least distance of a source to it;
+    6. *loads*: what goes over an arc e that is used takes at most :math:`T - a_e` minus the least distance of a source
+       to it; :math:`u_e \in \{0, 1\}` is at least every :math:`x_{kr}` of a route over e;
     7. *bounds*: :math:`L \le T \le H`.
 
 The solver's bound holds for all schedules with chunks of this size that are received whole before they are passed on;
@@ -211,4 +212,6 @@ class ChunkRouting:
             self.model.add_no_overlap([interval for _, interval in uses])
             first = min(self._reach[source][arc[0]] for source in sources)
             load = sum(used for used, _ in uses) * self.problem.hold[arc]
-            self.model.add(load + first + self.problem.latency[arc] <= self.makespan)
+            is_used = self.model.new_bool_var(f"arc {arc[0]} > {arc[1]} is used")
+            self.model.add_max_equality(is_used, [used for used, _ in uses])
+            self.model.add(load + (first + self.problem.latency[arc]) * is_used <= self.makespan)

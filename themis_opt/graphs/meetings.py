@@ -149,11 +149,14 @@ def random_meeting(
     is_pair = trees and meeting.divide_at_a_link(everything)
     if is_pair or meeting.divide_by_matchings(everything):
         meeting.join(everything, npus)
-    return meeting.transfers
+    return meeting.transfers if meeting.is_whole else []
 
 
 class _Meeting:
-    """The transfers while they grow: which arrivals make up what each node has, none where that is its own alone."""
+    """The transfers while they grow: which arrivals make up what each node has, none where that is its own alone.
+
+    `is_whole`: whether links led to every node that wants the sum; one-way links may not.
+    """
 
     def __init__(
         self,
@@ -168,11 +171,18 @@ class _Meeting:
         self.arrivals: dict[int, tuple[int, ...]] = dict.fromkeys(sorted(nodes), ())
         self.halves: GroupHalves = {}
         self.only: tuple[int, int] | None = None
+        self.is_whole = True
         self.thin = max(chance.uniform(-0.5, 0.5), 0.0)  # share of borders of one node, none in half of the meetings
 
     def divide_at_a_link(self, nodes: NodeGroup) -> bool:
-        """Two groups around the ends of a random link, each of those nearer to it; whether both are connected."""
-        first, second = self.only = self.chance.choice(sorted(self.lengths))
+        """Two groups around the ends of a random link, each of those nearer to it; whether both are connected.
+
+        Both groups send over the link, so the link carries both ways.
+        """
+        both_ways = sorted(pair for pair in self.lengths if pair[::-1] in self.lengths)
+        if not both_ways:
+            return False
+        first, second = self.only = self.chance.choice(both_ways)
         before = nearest(nodes, (first, second), self.lengths, self.chance)
         side = {first: first, second: second}
         for node, previous in before.items():
@@ -251,7 +261,8 @@ class _Meeting:
         direct = [node for node in linked if node in wanting]
         if not direct:
             before = nearest(near, wanting, self.lengths, self.chance, turned=True)
-            direct = [next(node for node in before if node in linked)]
+            direct = [node for node in before if node in linked][:1]
+            self.is_whole &= bool(direct)
         elif self.chance.random() < self.thin:
             direct = [self.chance.choice(direct)]
         for node in direct:
@@ -273,7 +284,8 @@ class _Meeting:
         if not informed or wanting <= informed:
             return
         before, needed = nearest(group, informed, self.lengths, self.chance), set[int]()
-        for node in wanting:
+        self.is_whole &= wanting <= before.keys()
+        for node in wanting & before.keys():
             step: int | None = node
             while step is not None and step not in needed and step not in informed:
                 needed.add(step)

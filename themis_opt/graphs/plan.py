@@ -87,9 +87,15 @@ class PlanBuilder:
             arrival[route[-1]] = (self.send(piece, route, arrival[route[0]]),)
 
     def collect(self, piece: int, routes: Sequence[Route]) -> tuple[int, ...]:
-        """Sums against an out-tree, from its leaves to its root; returns the transfers that arrive there."""
+        """Sums against an out-tree, from its leaves to its root; returns the transfers that arrive there.
+
+        A switch behind which no NPU lies has nothing to send.
+        """
         arrivals: dict[int, list[int]] = {}
+        npus = set(self.instance.network.capacities.terminals)
         for route in reversed(routes):
+            if route[-1] not in npus and route[-1] not in arrivals:
+                continue
             number = self.send(piece, route[::-1], arrivals.get(route[-1], ()), adds=True)
             arrivals.setdefault(route[0], []).append(number)
         return tuple(arrivals.get(routes[0][0], ())) if routes else ()
