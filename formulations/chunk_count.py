@@ -55,7 +55,7 @@ ClassPhase = tuple[int, int]  # class and phase
 
 
 @dataclass(frozen=True)
-class Family:
+class LoadFamily:
     """One constraint of (2): stages on a machine, and what goes before the first and after the last of them.
 
     `head`, `tail`: h and t of the family, whatever happens.
@@ -150,32 +150,32 @@ class ChunkCount:
         """The most jobs of each class whose chains are no shorter than a makespan."""
         return tuple(count - 1 for count in self._fewest(makespan, (1,) * len(self.jobs)))
 
-    def proof(self, counts: JobCounts) -> dict[Family, float]:
+    def proof(self, counts: JobCounts) -> dict[LoadFamily, float]:
         """The weights of (2), without (3), for at least so many jobs."""
         return dict(zip(self.families, self._weights(counts, False), strict=True))
 
     @cached_property
-    def families(self) -> tuple[Family, ...]:
+    def families(self) -> tuple[LoadFamily, ...]:
         """The constraints (2)."""
-        families: list[Family] = []
+        families: list[LoadFamily] = []
         for threshold in sorted({job.release for job in self.jobs}):
             users = [j for j, job in enumerate(self.jobs) if job.release >= threshold]
             for k in sorted({k for j in users for k in self.jobs[j].machines}):
                 families += self._on_machine(threshold, k, [j for j in users if k in self.jobs[j].machines])
         return tuple(families)
 
-    def _on_machine(self, threshold: float, k: int, users: Sequence[int]) -> list[Family]:
+    def _on_machine(self, threshold: float, k: int, users: Sequence[int]) -> list[LoadFamily]:
         least = self.least
         every = tuple((j, q) for j in users for q in range(len(least[j].phases)))
         lag = min(least[j].phases[-1].lag[k] for j in users)
         waiting, following = (min(self._elsewhere(j, phase, k) for j in users) for phase in (0, -1))
-        families = [Family(threshold, k, every, 0.0, lag, True, waiting, following)]
+        families = [LoadFamily(threshold, k, every, 0.0, lag, True, waiting, following)]
         twice = [j for j in users if len(least[j].phases) > 1]
         if twice:
             after = min(least[j].phases[0].lag[k] + self._whole(j, 1) for j in twice)
-            families.append(Family(threshold, k, tuple((j, 0) for j in twice), 0.0, after))
+            families.append(LoadFamily(threshold, k, tuple((j, 0) for j in twice), 0.0, after))
             before, lag = min(self._whole(j, 0) for j in twice), min(least[j].phases[1].lag[k] for j in twice)
-            families.append(Family(threshold, k, tuple((j, 1) for j in twice), before, lag))
+            families.append(LoadFamily(threshold, k, tuple((j, 1) for j in twice), before, lag))
         return families
 
     def _elsewhere(self, number: int, phase: int, k: int) -> float:
@@ -188,7 +188,7 @@ class ChunkCount:
         job = self.least[number]
         return sum(job.passage(phase, (0, k)) for k in job.machines)
 
-    def _constant(self, family: Family, counts: JobCounts) -> float:
+    def _constant(self, family: LoadFamily, counts: JobCounts) -> float:
         """What does not depend on variables in (2)."""
         fixed = sum(counts[j] * self.least[j].phases[q].duration[0, family.machine] for j, q in family.stages)
         return family.threshold + family.head + fixed + family.tail
@@ -234,7 +234,7 @@ class ChunkCount:
 class _CountProgramme:
     """The linear programme (1) to (3) for given numbers of jobs."""
 
-    def __init__(self, jobs: Sequence[JobClass], families: Sequence[Family]) -> None:
+    def __init__(self, jobs: Sequence[JobClass], families: Sequence[LoadFamily]) -> None:
         self._jobs = jobs
         self._scale = max(d for job in jobs for phase in job.phases for d in phase.duration.values()) or 1.0
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
@@ -243,7 +243,7 @@ class _CountProgramme:
         self._flow = [[add_unit_flow(self._solver, job, "flow") for _ in job.layers(job.load)] for job in jobs]
         self._ends: dict[tuple[float, str], list[pywraplp.Variable]] = {}
 
-    def add_load(self, family: Family, constant: float) -> pywraplp.Constraint:
+    def add_load(self, family: LoadFamily, constant: float) -> pywraplp.Constraint:
         """(2)."""
         row = self._solver.Constraint(constant / self._scale, self._solver.infinity())
         row.SetCoefficient(self._makespan, 1)

@@ -11,7 +11,8 @@ P4 = "p4_m8"
 def test_solve_writes_a_proven_schedule(succeed, tmp_path):
     said = succeed("solve", P4, "-o", str(tmp_path), "--time-limit", "5")
     assert said.startswith("an iteration takes 25.00 ms by zb2p, proven optimal; 33.00 ms by 1f1b")
-    assert {path.name for path in tmp_path.iterdir()} == {"schedule.json", "schedule.svg", "torch-pipeline.csv"}
+    common = {"schedule.json", "comparison.json", "comparison.csv", "trace.json", "schedule.svg", "schedule.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {*common, "torch-pipeline.csv"}
 
 
 def test_compare_as_json(succeed):

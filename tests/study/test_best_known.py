@@ -15,7 +15,7 @@ from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, library_instances, read_instance, shipped
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.study.best_known import AnySchedule, BestKnown, Library, beside_best_known, certificate_of, shares
+from themis_opt.study.best_known import BestKnown, Library, LibrarySchedule, beside_best_known, certificate_of, shares
 
 FILE = "instances/hetero.json"
 GRAPH = "instances/pods.json"
@@ -42,7 +42,7 @@ def library(shelf: Library, tmp_path: Path) -> Library:
     return Library(Path(shutil.copytree(shelf.folder, tmp_path / "library")))
 
 
-def store(library: Library, file: str, schedule: AnySchedule) -> None:
+def store(library: Library, file: str, schedule: LibrarySchedule) -> None:
     instance = schedule.instance if isinstance(schedule, Schedule) else schedule.plan.instance
     library.store(file, schedule, certificate_of(instance), "free", "open", "today's order", 0.5)
 

@@ -9,7 +9,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.cli import graph_schedules, options
 
 if TYPE_CHECKING:
-    from themis_opt.study.best_known import AnySchedule, BestKnown, Library
+    from themis_opt.study.best_known import BestKnown, Library, LibrarySchedule
 
 
 def best_known(
@@ -57,7 +57,7 @@ def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> No
         say(f"{row.name}, chunk sizes {row.sizes}: {news}, gap {gap}")
 
 
-def _load(path: Path) -> "AnySchedule":
+def _load(path: Path) -> "LibrarySchedule":
     """The schedule of a file, on dimensions or on a graph."""
     if graph_schedules.is_graph_schedule(path):
         from themis_opt.graphs.schedule_file import read_graph_schedule

@@ -255,7 +255,7 @@ def compare(
 def _print_results(compared: "GraphComparison", *, as_json: bool) -> None:
     from themis_opt.cli.printing import tell_note
 
-    instance, bound = compared.instance, compared.best.bound
+    instance, bound = compared.instance, compared.best.proof
     shown: dict[str, tuple[str, Form]] = {
         "policy": ("policy", "text"),
         "makespan_ns": ("makespan", "time"),
@@ -274,12 +274,15 @@ def _write(folder: Path, compared: "GraphComparison") -> None:
     """Write the best schedule."""
     from themis_opt.base.documents import make_folder, write_atomically
     from themis_opt.cli.printing import tell_files
+    from themis_opt.formats.operation_files import write_operations
     from themis_opt.graphs.schedule_file import schedule_text
 
     make_folder(folder)
     path = folder / "schedule.json"
-    write_atomically(path, schedule_text(compared.best.schedule))
-    tell_files([path])
+    best = compared.best.schedule
+    write_atomically(path, schedule_text(best))
+    rows = [result.row() for result in compared.results]
+    tell_files([path, *write_operations(folder, compared.instance.name, best.timed, compared.verdict, rows)])
 
 
 def draw(network: "GraphNetwork", path: Path | None) -> None:

@@ -1,6 +1,6 @@
 """Commands on pipelines of microbatches, where an instance could be."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ TORCH = "torch-pipeline"
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
-    from themis_opt.pipelines.reference import PipelineResult
+    from themis_opt.pipelines.reference import PipelineComparison
 
 
 def is_pipeline(source: str) -> bool:
@@ -46,7 +46,6 @@ def compare(
     from themis_opt.cli.progress import best_so_far
     from themis_opt.pipelines import reference
     from themis_opt.pipelines.files import read_pipeline
-    from themis_opt.pipelines.verdict import verdict
 
     pipeline = read_pipeline(source)
     names = _chosen(policies)
@@ -55,10 +54,10 @@ def compare(
     limits = Limits(seconds, **{name: value for name, value in settings.items() if name != "sizes"})
     with best_so_far("iteration", seconds) as report:
         compared = reference.compare(pipeline, names, limits, report)
-    sentences = verdict(compared)
+    sentences = compared.verdict
     with undisturbed():
-        files = [] if folder is None else _write(folder, compared.best, sentences)
-    rows = [row(result) for result in compared.results]
+        files = [] if folder is None else _write(folder, compared)
+    rows = [result.row() for result in compared.results]
     if as_json:
         print_json(rows)
     else:
@@ -72,30 +71,12 @@ def compare(
 
 SHOWN: "ShownColumns" = {
     "policy": ("policy", "text"),
-    "time_ns": ("iteration", "time"),
+    "makespan_ns": ("iteration", "time"),
     "bubble": ("waiting", "share"),
     "kept": ("kept", "text"),
     "gap": ("gap", "share"),
     "status": ("status", "text"),
 }
-
-
-def row(result: "PipelineResult") -> dict[str, Any]:
-    """What a result says of itself."""
-    from themis_opt.base.units import nanoseconds
-
-    schedule = result.schedule
-    return {
-        "policy": result.policy,
-        "time_ns": nanoseconds(schedule.value),
-        "makespan_ns": nanoseconds(schedule.makespan),
-        "period_ns": nanoseconds(schedule.period),
-        "bound_ns": nanoseconds(result.bound),
-        "gap": result.gap,
-        "bubble": schedule.bubble(),
-        "kept": max(schedule.peaks()),
-        "status": result.status,
-    }
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -119,18 +100,22 @@ def _chosen(policies: str | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _write(folder: Path, best: "PipelineResult", sentences: Sequence[str]) -> list[Path]:
-    """Write the best schedule, its picture and what PyTorch runs."""
+def _write(folder: Path, compared: "PipelineComparison") -> list[Path]:
+    """Write the comparison, the best schedule, its picture and the file that PyTorch runs."""
     from themis_opt.base.documents import make_folder
+    from themis_opt.formats.operation_files import write_operations
     from themis_opt.pipelines.files import write_schedule, write_torch_csv
     from themis_opt.pipelines.picture import draw
 
     make_folder(folder)
-    paths = [folder / name for name in ("schedule.json", "torch-pipeline.csv", "schedule.svg")]
-    write_schedule(paths[0], best.schedule, {"policy": best.policy, "bound_ns": row(best)["bound_ns"]})
+    best, verdict = compared.best, compared.verdict
+    paths = [folder / name for name in ("schedule.json", "torch-pipeline.csv")]
+    write_schedule(paths[0], best.schedule, {"policy": best.policy, "bound_ns": best.row()["bound_ns"]})
     write_torch_csv(paths[1], best.schedule)
-    draw(paths[2], best.schedule, "\n".join(sentences))
-    return paths
+    rows = [result.row() for result in compared.results]
+    files = write_operations(folder, compared.problem.name, best.schedule.timed, verdict, rows)
+    draw(folder / "schedule.svg", best.schedule, "\n".join(verdict))
+    return [*paths, *files]
 
 
 def bound(source: str, *, as_json: bool) -> None:
@@ -156,7 +141,7 @@ def validate(path: Path, *, as_json: bool) -> None:
     schedule = read_schedule(path)
     kept = max(schedule.peaks())
     if as_json:
-        print_json({"valid": True, "time_ns": nanoseconds(schedule.value), "kept": kept})
+        print_json({"valid": True, "makespan_ns": nanoseconds(schedule.value), "kept": kept})
     else:
         time, size = format_duration(schedule.value), format_short_size(kept)
         say(f"valid: an iteration takes {time}; a stage keeps {size} at most.")
@@ -198,10 +183,10 @@ def sweep(source: str, over: str, *, as_json: bool) -> None:
     if name != "memory" or not values:
         raise InputError("must be memory=SIZE,SIZE,.. for a pipeline", field="--over", value=over)
     results = curve(read_pipeline(source), [parse_size(value) for value in values.split(",")])
-    rows = [{"memory": limit, **row(result)} for limit, result in results]
+    rows = [{"memory": limit, **result.row()} for limit, result in results]
     if as_json:
         print_json(rows)
         return
-    columns = {name: SHOWN[name] for name in ("time_ns", "bubble", "kept", "gap")}
+    columns = {name: SHOWN[name] for name in ("makespan_ns", "bubble", "kept", "gap")}
     shown: ShownColumns = {"memory": ("memory", "text"), **columns}
     print_rows("what memory buys", _shown(rows), shown)

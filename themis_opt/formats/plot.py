@@ -12,6 +12,7 @@ from themis_opt.formats.drawing import BAR_HEIGHT, PICTURED_MICRO, draw_bars
 from themis_opt.formats.palette import INK, LINE, plain_text
 from themis_opt.formats.timeline import pictured
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.timed import TimedOperations
 
 PAPER_WIDTH = 3.3  # inches: a column of a page with two
 PAPER_ROW, PAPER_MARGINS = 0.17, 0.42  # inches of a row, and of the axis of time with its label
@@ -60,6 +61,24 @@ def plot(
     if bound is not None:
         axes.axvline(bound / scale, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
     _label(axes, rows, length / scale, unit)
+    return axes
+
+
+def plot_operations(timed: TimedOperations, ax: Axes | None = None, *, bound: float | None = None) -> Axes:
+    """Draw timed operations, one row for each resource that is used; arguments as of :func:`plot`."""
+    used = sorted(set(timed.operations.resource.tolist()))
+    length = int(timed.end.max())
+    axes = _new_axes(len(used)) if ax is None else ax
+    unit, scale = time_unit(length, micro=PICTURED_MICRO)
+    for row, number in enumerate(used):
+        held = timed.operations.resource == number
+        spans = list(zip(timed.start[held] / scale, timed.operations.duration[held] / scale, strict=True))
+        axes.broken_barh(
+            spans, (row - BAR_HEIGHT / 2, BAR_HEIGHT), facecolors="#467bb3", edgecolor="white", linewidth=0.3
+        )
+    if bound is not None:
+        axes.axvline(bound / scale, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
+    _label(axes, [plain_text(timed.resources[number]) for number in used], length / scale, unit)
     return axes
 
 

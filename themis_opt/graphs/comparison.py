@@ -12,9 +12,10 @@ from typing import NamedTuple
 from formulations.concurrent_flow import node_classes
 from formulations.limits import Limits
 from themis_opt.base.clock import SEARCH_CLOCK
-from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.errors import InputError, InvalidSchedule, suggestion
+from themis_opt.base.registries import Functions
 from themis_opt.base.units import format_duration, format_percent, format_rate, nanoseconds
-from themis_opt.graphs.bounds import GraphBound, best_bound, throughput
+from themis_opt.graphs.bounds import GraphBound, best_bound, graph_bounds, throughput
 from themis_opt.graphs.climbing import climbed_schedule, is_for_climbs
 from themis_opt.graphs.conversion import as_graph
 from themis_opt.graphs.mirroring import is_for_mirrors, mirrored_schedule
@@ -29,8 +30,10 @@ from themis_opt.graphs.trees import tree_plan
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.status import status_of
 
-GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = MappingProxyType(
+GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = Functions(
+    "themis_opt.graph_policies",
     {
         "trees": tree_plan,
         "trees=1": partial(tree_plan, count=1),
@@ -39,9 +42,9 @@ GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = MappingProx
         "double_tree": double_tree_plan,
         "direct": direct_plan,
         "greedy": greedy_plan,
-    }
+    },
 )
-"""The plans that are compared, trees first."""
+"""The plans that are compared, trees first; other packages add to them by entry points."""
 
 
 class GraphSearch(NamedTuple):
@@ -75,21 +78,38 @@ class GraphResult:
 
     policy: str
     schedule: GraphSchedule
-    bound: GraphBound
+    proof: GraphBound
     class_bound: GraphBound | None = None
 
     @property
+    def makespan(self) -> int:
+        """Picoseconds until the last byte has arrived."""
+        return self.schedule.makespan
+
+    @property
+    def bound(self) -> float:
+        """Picoseconds that any algorithm needs."""
+        return float(self.proof.picoseconds)
+
+    @property
     def gap(self) -> float:
-        """Part of the bound on any algorithm by which it takes longer."""
-        return self.schedule.makespan / float(self.bound.picoseconds) - 1
+        """Makespan over the bound, minus 1."""
+        return self.makespan / self.bound - 1
+
+    @property
+    def status(self) -> str:
+        """``optimal``, ``near-optimal`` or ``feasible``, by the gap."""
+        return status_of(self.gap)
 
     def row(self) -> dict[str, object]:
         """Plain values of a row of the table."""
         plan = self.schedule.plan
         return {
             "policy": self.policy,
-            "makespan_ns": nanoseconds(self.schedule.makespan),
+            "makespan_ns": nanoseconds(self.makespan),
+            "bound_ns": nanoseconds(self.bound),
             "gap": self.gap,
+            "status": self.status,
             "algorithm_bandwidth": self.schedule.algorithm_bandwidth,
             "pieces": sum(piece.elements > 0 for piece in plan.pieces),
             "chunks": self.schedule.chunks,
@@ -109,6 +129,17 @@ class GraphComparison:
     interrupted: bool = False
 
     @property
+    def problem(self) -> GraphInstance:
+        """The instance."""
+        return self.instance
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """Bounds on any algorithm in picoseconds, by name."""
+        bounds = graph_bounds(self.instance).items()
+        return {name: float(one.picoseconds) for name, one in bounds if one.holds == "any algorithm"}
+
+    @property
     def best(self) -> GraphResult:
         """The fastest."""
         return self.results[0]
@@ -116,7 +147,7 @@ class GraphComparison:
     @property
     def verdict(self) -> tuple[str, ...]:
         """What to know before the table."""
-        best, bound = self.best, self.best.bound
+        best, bound = self.best, self.best.proof
         trees = best_bound(self.instance, trees=True)
         first = (
             f"{best.policy} takes {format_duration(best.schedule.makespan)} for {self.instance.kinds}, "
@@ -128,7 +159,7 @@ class GraphComparison:
             lines.append(f"It is {format_percent(gap)} above what any trees need ({trees.meaning}).")
         if best.class_bound is not None:
             gap = best.schedule.makespan / float(best.class_bound.picoseconds) - 1
-            lines.append(f"It is {format_percent(max(gap, 0.0))} above what {best.class_bound.meaning} need.")
+            lines.append(f"It is {format_percent(gap)} above what {best.class_bound.meaning} need.")
         rival = next((result for result in self.results if not result.policy.startswith("trees")), None)
         if rival is not None and rival is not best:
             ratio = rival.schedule.makespan / best.schedule.makespan
@@ -177,30 +208,32 @@ def compare_graph(
                 refused[name] = error.rule
                 continue
             schedule = in_best_chunks(plan, ENOUGH * float(bound.picoseconds))
-            validate_graph(schedule)
-            results[name] = GraphResult(name, schedule, bound)
-        _search(instance, searches, results, bound, limits or Limits(), only_if_worth=policies is None)
+            _add_valid(GraphResult(name, schedule, bound), results, refused)
+        _search(instance, searches, results, refused, bound, limits or Limits(), only_if_worth=policies is None)
     except KeyboardInterrupt:
         if not results:
             raise
         interrupted = True
     if not results:
-        raise InputError("is for graphs with few nodes and chunks", field="--policies", value=", ".join(names))
+        reasons = "; ".join(refused.values()) or "searches take fewer nodes and chunks than this graph has"
+        raise InputError(f"no policy has a plan: {reasons}", field="--policies", value=", ".join(names))
     ranked = sorted(results.values(), key=lambda result: result.schedule.makespan)
     return GraphComparison(instance, tuple(ranked), refused, interrupted)
 
 
 def _plan(name: str, instance: GraphInstance) -> GraphPlan:
-    """The plan of a policy; of several collectives those of each, at once."""
-    if len(instance.collectives) == 1:
-        return GRAPH_POLICIES[name](instance)
-    return merged_plan(instance, [GRAPH_POLICIES[name](single) for single in instance.singles])
+    """The plan of a policy; of several collectives those of each, at once. Raises InputError if it sends nothing."""
+    plans = [GRAPH_POLICIES[name](single) for single in instance.singles]
+    if not all(plan.transfers for plan in plans):
+        raise InputError(f"{name} has no routes on this graph", field="--policies", value=name)
+    return plans[0] if len(plans) == 1 else merged_plan(instance, plans)
 
 
 def _search(
     instance: GraphInstance,
     names: Sequence[str],
     results: dict[str, GraphResult],
+    refused: dict[str, str],
     bound: GraphBound,
     limits: Limits,
     *,
@@ -218,8 +251,17 @@ def _search(
             return
         result = _searched(name, instance, share, bound, enough, upper)
         if result is not None:
-            validate_graph(result.schedule)
-            results[name] = result
+            _add_valid(result, results, refused)
+
+
+def _add_valid(result: GraphResult, results: dict[str, GraphResult], refused: dict[str, str]) -> None:
+    """Add a result to the others, or to those refused if its schedule breaks a rule."""
+    try:
+        validate_graph(result.schedule)
+    except InvalidSchedule as error:
+        refused[result.policy] = str(error)
+    else:
+        results[result.policy] = result
 
 
 def _is_for(name: str, instance: GraphInstance) -> bool:

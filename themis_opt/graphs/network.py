@@ -12,7 +12,7 @@ import networkx as nx
 from pydantic import Field, StrictBool, ValidationError, model_validator
 
 from formulations.flow_network import CapacityGraph
-from themis_opt.base.documents import schema_text
+from themis_opt.base.documents import digest, schema_text
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, BytesPerSecond, Picoseconds, format_bandwidth
 from themis_opt.problem.catalog import read_model
@@ -267,6 +267,16 @@ class GraphInstance(Model):
     description: str = ""
     network: GraphNetwork
     collectives: Annotated[tuple[Collective, ...], Field(min_length=1, max_length=MAX_AT_ONCE)]
+
+    @property
+    def family(self) -> str:
+        """The kind of problem: a graph."""
+        return "graph"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the network and the collectives."""
+        return digest([INSTANCE_FORMAT, "graph", self.model_dump(mode="json", exclude={"name", "description"})])
 
     @property
     def collective(self) -> Collective:

@@ -9,8 +9,10 @@ import numpy as np
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPlan
 from themis_opt.schedules.kernel import Operations, start_times
+from themis_opt.schedules.timed import TimedOperations
 
 MAX_HOPS = 3_000_000
 """Most hops of all chunks in one simulation: about a second."""
@@ -36,6 +38,20 @@ class GraphSchedule:
     start: IntArray
     end: IntArray
     makespan: int
+
+    @property
+    def problem(self) -> GraphInstance:
+        """The instance."""
+        return self.plan.instance
+
+    @cached_property
+    def timed(self) -> TimedOperations:
+        """The hops of all chunks as operations of links."""
+        hops = Hops(self.plan)
+        nodes, pieces = self.problem.network.nodes, hops.piece.tolist()
+        labels = [f"piece {piece}, chunk {chunk}" for chunk in range(self.chunks) for piece in pieces]
+        names = [f"{nodes[tail].name} > {nodes[head].name}" for tail, head in hops.links]
+        return TimedOperations(lower(self.plan, self.chunks, hops), self.start.ravel(), labels, names)
 
     @property
     def algorithm_bandwidth(self) -> float:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 
 from themis_opt.base.errors import InputError
+from themis_opt.base.registries import Functions
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 from themis_opt.workloads.microbatch_orders import in_turn, passes_by_stage
 
@@ -221,11 +222,15 @@ class _GreedyStage:
             self._entries += not self._left[action.microbatch]
 
 
-PIPELINE_POLICIES: Mapping[str, PipelinePolicy] = {
-    "gpipe": gpipe,
-    "1f1b": one_forward_one_backward,
-    "interleaved": interleaved,
-    "zb1p": zb1p,
-    "zb2p": zb2p,
-    "zbv": zbv,
-}
+PIPELINE_POLICIES: Mapping[str, PipelinePolicy] = Functions(
+    "themis_opt.pipeline_policies",
+    {
+        "gpipe": gpipe,
+        "1f1b": one_forward_one_backward,
+        "interleaved": interleaved,
+        "zb1p": zb1p,
+        "zb2p": zb2p,
+        "zbv": zbv,
+    },
+)
+"""The orders that are compared; other packages add to them by entry points."""

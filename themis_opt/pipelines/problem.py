@@ -8,6 +8,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, StrictBool, model_validator
 
+from themis_opt.base.documents import digest
 from themis_opt.base.units import Bytes, Picoseconds
 from themis_opt.problem.fields import MAX_BYTES, Count, FieldError, Model
 
@@ -107,6 +108,16 @@ class Pipeline(Model):
             rule = f"must be at least {self.parts * self.activation} bytes, what a microbatch keeps on a stage"
             raise FieldError(rule, "memory")
         return self
+
+    @property
+    def family(self) -> str:
+        """The kind of problem: a pipeline."""
+        return "pipeline"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of everything that decides which schedules are legal, and how long they take."""
+        return digest(self.model_dump(mode="json", exclude={"name", "description"}))
 
     @property
     def num_parts(self) -> int:

@@ -4,17 +4,19 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from formulations.limits import Limits
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.base.units import nanoseconds
 from themis_opt.pipelines.bounds import bound
 from themis_opt.pipelines.order_search import anneal
 from themis_opt.pipelines.policies import PIPELINE_POLICIES, by_kind, by_way_to_go, greedy, put_off
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate, validate
 from themis_opt.policies.registry import REFERENCE
+from themis_opt.schedules.status import status_of
 
 if TYPE_CHECKING:
     from formulations.microbatch_order import MicrobatchProblem
@@ -39,21 +41,60 @@ class PipelineResult:
     policy: str
     schedule: PipelineSchedule
     bound: int
-    status: str = ""
+    outcome: str = ""
+    """What the solver said, for the reference."""
+
+    @property
+    def makespan(self) -> int:
+        """The value of the objective: the makespan, or the length of the period."""
+        return self.schedule.value
 
     @property
     def gap(self) -> float:
-        """How far the schedule may be from an optimal one, as a fraction."""
-        return self.schedule.value / self.bound - 1
+        """Makespan over the bound, minus 1."""
+        return self.makespan / self.bound - 1
+
+    @property
+    def status(self) -> str:
+        """``optimal``, ``near-optimal`` or ``feasible``, by the gap."""
+        return status_of(self.gap)
+
+    def row(self) -> dict[str, Any]:
+        """Plain values of a row of the table; times in nanoseconds."""
+        schedule = self.schedule
+        return {
+            "policy": self.policy,
+            "makespan_ns": nanoseconds(self.makespan),
+            "period_ns": nanoseconds(schedule.period),
+            "all_stages_ns": nanoseconds(schedule.makespan),
+            "bound_ns": nanoseconds(self.bound),
+            "gap": self.gap,
+            "bubble": schedule.bubble(),
+            "kept": max(schedule.peaks()),
+            "status": self.status,
+        }
 
 
 @dataclass(frozen=True)
 class PipelineComparison:
     """Results of policies, for each that does not apply the rule it breaks, and whether Ctrl-C ended the search."""
 
+    problem: Pipeline
     results: tuple[PipelineResult, ...]
     refused: Mapping[str, str]
     interrupted: bool = False
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """The best bound in picoseconds, by name."""
+        return {"pipeline": float(self.best.bound)}
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What the comparison comes to, in sentences."""
+        from themis_opt.pipelines.verdict import verdict  # which knows comparisons
+
+        return tuple(verdict(self))
 
     @property
     def best(self) -> PipelineResult:
@@ -92,8 +133,8 @@ def compare(
     if not results:
         raise InputError(f"no policy applies: {'; '.join(refused.values())}", field="policies")
     best = max(result.bound for result in results)
-    interrupted = interrupted or any(result.status == "interrupted" for result in results)
-    return PipelineComparison(tuple(replace(result, bound=best) for result in results), refused, interrupted)
+    interrupted = interrupted or any(result.outcome == "interrupted" for result in results)
+    return PipelineComparison(pipeline, tuple(replace(result, bound=best) for result in results), refused, interrupted)
 
 
 def run(pipeline: Pipeline, policy: str) -> PipelineResult:

@@ -11,6 +11,7 @@ import numpy as np
 from themis_opt.base.errors import CyclicPlan, InvalidSchedule
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 from themis_opt.schedules.kernel import Operations, start_times
+from themis_opt.schedules.timed import TimedOperations
 
 Times = dict[Action, int]
 BACKWARD_HALVES = (ActionKind.INPUTS, ActionKind.WEIGHTS)
@@ -23,6 +24,30 @@ class PipelineSchedule:
     pipeline: Pipeline
     orders: StageOrders
     start: Times
+
+    @property
+    def problem(self) -> Pipeline:
+        """The pipeline."""
+        return self.pipeline
+
+    @cached_property
+    def timed(self) -> TimedOperations:
+        """The operations of the schedule, messages after actions: these leave as soon as their link is free."""
+        actions, operations = lower(self.pipeline, self.orders)
+        start = [self.start[action] for action in actions]
+        giver = {
+            int(successor): number
+            for number in range(len(actions))
+            for successor in operations.successor[slice(*operations.successor_start[number : number + 2])]
+        }
+        free = Counter[int]()
+        labels = [_name(action) for action in actions]
+        for number in range(len(actions), len(operations.resource)):
+            link = int(operations.resource[number])
+            start.append(max(free[link], self.end(actions[giver[number]])))
+            free[link] = start[-1] + self.pipeline.message
+            labels.append(f"message of {labels[giver[number]]}")
+        return TimedOperations(operations, np.array(start, dtype=np.int64), labels, resource_names(self.pipeline))
 
     def end(self, action: Action) -> int:
         """When an action has ended."""
@@ -104,6 +129,12 @@ def lower(pipeline: Pipeline, orders: StageOrders) -> tuple[list[Action], Operat
             stays = action.kind is ActionKind.WEIGHTS
             edges.append((giver if stays else message_of.get(giver, giver), number))
     return actions, _operations(resource, duration, turns, edges, pipeline.stages + len(links))
+
+
+def resource_names(pipeline: Pipeline) -> list[str]:
+    """Names of the stages, and of the links behind them."""
+    links = [f"stage {one} > stage {other}" for one, other in sorted(pipeline.links())]
+    return [*(f"stage {number}" for number in range(pipeline.stages)), *links]
 
 
 def _operations(

@@ -277,6 +277,11 @@ class Instance(Model):
             )
         )
 
+    @property
+    def family(self) -> str:
+        """The kind of problem: collectives on a product of dimensions."""
+        return "product"
+
     @cached_property
     def fingerprint(self) -> str:
         """Hash of everything that decides which schedules are legal, how long they take and what policies do."""

@@ -67,6 +67,11 @@ class Schedule:
         rows = [(name, format_percent(share)) for name, share in self.busy.items()]
         return page([repr(self)[1:-1]], ["dimension", "busy"], rows)
 
+    @property
+    def problem(self) -> Instance:
+        """The instance."""
+        return self.instance
+
     def stage_rows(self) -> list[dict[str, Any]]:
         """One row per stage, by collective, chunk and position along the path of the chunk.
 

@@ -23,7 +23,15 @@ from themis_opt.schedules.plan import Chunks, Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import build_operations, simulate
 from themis_opt.search.annealing_loop import ANNEAL
-from themis_opt.search.annealing_state import BEST, MAX_TOUCHED, USUAL_MOVES, ChunkLayout, MoveParams, Problem, State
+from themis_opt.search.annealing_state import (
+    BEST,
+    MAX_TOUCHED,
+    USUAL_MOVES,
+    AnnealingProblem,
+    ChunkLayout,
+    MoveParams,
+    State,
+)
 from themis_opt.solving.lowering import OccupancyParts, occupancies, occupancy_parts
 from themis_opt.solving.sizing import granule, rounded, with_sizes
 
@@ -114,7 +122,7 @@ def can_anneal(schedule: Schedule) -> bool:
     return begins and schedule.period.is_steady and schedule.num_iterations <= FEW
 
 
-def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> Problem:
+def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> AnnealingProblem:
     instance, launched, reverses = start.instance, start.launched, start.instance.ag_order == "reverse"
     num_chunks = [len(launch.sizes) for launch in start.plan.chunks]
     launch = np.repeat(np.arange(len(num_chunks)), num_chunks)
@@ -123,7 +131,7 @@ def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> Problem:
     num_stages = (num_phases * num_dimensions)[launch]
     size_class, duration = _durations(start)
     columns = zip(*(occupancy_parts(instance, exchange) for exchange in launched), strict=True)
-    return Problem(
+    return AnnealingProblem(
         iterations=start.num_iterations,
         num_tasks=len(instance.tasks),
         num_operations=len(instance.tasks) + start.plan.num_stages,
@@ -166,7 +174,7 @@ def _durations(start: Schedule) -> tuple[IntArray, IntArray]:
     return np.concatenate(classes), _stacked(tables)
 
 
-def _state(start: Schedule, operations: Operations, problem: Problem) -> State:
+def _state(start: Schedule, operations: Operations, problem: AnnealingProblem) -> State:
     """The start as the current and the best plan; the kernel's view of it is laid out at the first step."""
     path, key = _paths_and_keys(start)
     sizes = np.concatenate([launch.sizes for launch in start.plan.chunks]).astype(np.float64)

@@ -9,11 +9,11 @@ from themis_opt.schedules import event_loop
 from themis_opt.schedules.event_loop import NEVER, serve_all
 from themis_opt.search import annealing_moves, annealing_state, resumed_loop
 from themis_opt.search.annealing_moves import change_one, retrace
-from themis_opt.search.annealing_state import BEST, CURRENT, ChunkLayout, Problem, State, duration_of
+from themis_opt.search.annealing_state import BEST, CURRENT, AnnealingProblem, ChunkLayout, State, duration_of
 from themis_opt.search.resumed_loop import makespan_within
 
 
-def anneal(problem: Problem, state: State, steps: int, hot: float, cold: float, seed: int) -> None:
+def anneal(problem: AnnealingProblem, state: State, steps: int, hot: float, cold: float, seed: int) -> None:
     """Take `steps` steps while the temperature falls from `hot` to `cold` picoseconds.
 
     A candidate is accepted if its makespan exceeds the current one by no more than an exponentially distributed
@@ -41,7 +41,7 @@ def anneal(problem: Problem, state: State, steps: int, hot: float, cold: float, 
             restore(problem, state, num_touched)
 
 
-def time_of(problem: Problem, state: State, since: int, limit: float) -> int:
+def time_of(problem: AnnealingProblem, state: State, since: int, limit: float) -> int:
     """Simulate the candidate; returns its makespan or, where iterations are repeated, the time of one of them.
 
     It is served as the current plan before `since`, and given up where it exceeds the limit.
@@ -63,7 +63,7 @@ def time_of(problem: Problem, state: State, since: int, limit: float) -> int:
     return period
 
 
-def first_difference(problem: Problem, state: State, num_touched: int) -> int:
+def first_difference(problem: AnnealingProblem, state: State, num_touched: int) -> int:
     """Picoseconds before which the candidate is served as the current plan, whose priorities are its start times.
 
     A stage that is served earlier or later makes a difference at the earlier of both times, if it waits by then; one on
@@ -89,7 +89,7 @@ def first_difference(problem: Problem, state: State, num_touched: int) -> int:
     return since
 
 
-def drained(problem: Problem, state: State) -> int:
+def drained(problem: AnnealingProblem, state: State) -> int:
     """Picoseconds from the first start in the last whole iteration until all of it is done and has arrived.
 
     A plan in the order of that iteration repeats in no more: the next one may begin then.  A mean over several unequal
@@ -113,7 +113,7 @@ def is_overloaded(state: State, limit: float) -> bool:
     return overloaded
 
 
-def place(problem: Problem, state: State, chunk: int) -> None:
+def place(problem: AnnealingProblem, state: State, chunk: int) -> None:
     """Tell the kernel's arrays the path and the priorities of a chunk, in all iterations."""
     size, first, operations = problem.num_dimensions[chunk], problem.first_stage[chunk], state.operations
     launch = problem.launch[chunk]
@@ -140,7 +140,7 @@ def place(problem: Problem, state: State, chunk: int) -> None:
         measure_tails(problem, state, chunk)
 
 
-def measure_tails(problem: Problem, state: State, chunk: int) -> None:
+def measure_tails(problem: AnnealingProblem, state: State, chunk: int) -> None:
     """Note what comes after each stage of a chunk."""
     operations, after = state.operations, 0
     first = problem.num_tasks + problem.first_stage[chunk]
@@ -150,7 +150,7 @@ def measure_tails(problem: Problem, state: State, chunk: int) -> None:
         after += operations.duration[i]
 
 
-def keep(problem: Problem, state: State, num_touched: int) -> None:
+def keep(problem: AnnealingProblem, state: State, num_touched: int) -> None:
     """Make the candidate the current plan, and the best one if it is; its priorities become its start times."""
     for i in range(num_touched):
         copy_chunk(problem, state.candidate, state.current, state.touched[i])
@@ -178,14 +178,14 @@ def keep(problem: Problem, state: State, num_touched: int) -> None:
         state.makespans[BEST] = state.makespans[CURRENT]
 
 
-def restore(problem: Problem, state: State, num_touched: int) -> None:
+def restore(problem: AnnealingProblem, state: State, num_touched: int) -> None:
     """Go back to the current plan."""
     for i in range(num_touched):
         copy_chunk(problem, state.current, state.candidate, state.touched[i])
         place(problem, state, state.touched[i])
 
 
-def copy_chunk(problem: Problem, origin: ChunkLayout, target: ChunkLayout, chunk: int) -> None:
+def copy_chunk(problem: AnnealingProblem, origin: ChunkLayout, target: ChunkLayout, chunk: int) -> None:
     """Make a chunk in one plan what it is in another one."""
     first = problem.first_stage[chunk]
     target.size[chunk] = origin.size[chunk]

@@ -6,10 +6,10 @@ import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.schedules.event_loop import NEVER
-from themis_opt.search.annealing_state import Problem, State
+from themis_opt.search.annealing_state import AnnealingProblem, State
 
 
-def change_one(problem: Problem, state: State, num_touched: int) -> int:
+def change_one(problem: AnnealingProblem, state: State, num_touched: int) -> int:
     """Change a path, priorities or the size of a random chunk; returns the number of chunks touched so far."""
     chunk = np.random.randint(len(problem.first_stage))
     # Not for one makespan alone: there each stage counts more than the order of launches.
@@ -32,7 +32,7 @@ def change_one(problem: Problem, state: State, num_touched: int) -> int:
     return num_touched + change_priority(problem, state, chunk, phase, other)
 
 
-def move_launch(problem: Problem, state: State, chunk: int) -> int:
+def move_launch(problem: AnnealingProblem, state: State, chunk: int) -> int:
     """Serve the launch of a chunk earlier or later, a stage of it just before or after a stage of another chunk.
 
     Returns how many chunks are touched.
@@ -52,7 +52,7 @@ def move_launch(problem: Problem, state: State, chunk: int) -> int:
     return num_touched
 
 
-def move_bytes(problem: Problem, state: State, chunk: int, num_touched: int) -> int:
+def move_bytes(problem: AnnealingProblem, state: State, chunk: int, num_touched: int) -> int:
     """Move a part of the bytes of a chunk to another one of its launch, small parts more often.
 
     Parts are whole multiples, for rounding at the end would cost what the last steps gained.  Returns how many chunks
@@ -71,7 +71,7 @@ def move_bytes(problem: Problem, state: State, chunk: int, num_touched: int) -> 
     return 2
 
 
-def retrace(problem: Problem, state: State, num_touched: int) -> None:
+def retrace(problem: AnnealingProblem, state: State, num_touched: int) -> None:
     """Let chunks that must gather along their path backwards do so."""
     for number in range(num_touched):
         chunk = state.touched[number]
@@ -81,7 +81,7 @@ def retrace(problem: Problem, state: State, num_touched: int) -> None:
                 state.candidate.path[first + size + i] = state.candidate.path[first + size - 1 - i]
 
 
-def change_path(problem: Problem, state: State, chunk: int, phase: int) -> None:
+def change_path(problem: AnnealingProblem, state: State, chunk: int, phase: int) -> None:
     """Take the path of another chunk, or swap two dimensions of a path, as often each."""
     size = problem.num_dimensions[chunk]
     first = problem.first_stage[chunk] + phase * size
@@ -110,7 +110,7 @@ def swap(values: IntArray | FloatArray, one: int, two: int) -> None:
     values[two] = kept
 
 
-def exchange(problem: Problem, state: State, chunk: int, phase: int, num_touched: int) -> int:
+def exchange(problem: AnnealingProblem, state: State, chunk: int, phase: int, num_touched: int) -> int:
     """Let two chunks of a launch exchange a phase, its path and its places; returns how many are touched."""
     other = np.random.randint(len(problem.first_stage))
     size = problem.num_dimensions[chunk]
@@ -125,7 +125,7 @@ def exchange(problem: Problem, state: State, chunk: int, phase: int, num_touched
     return 2
 
 
-def change_priority(problem: Problem, state: State, chunk: int, phase: int, other: int) -> int:
+def change_priority(problem: AnnealingProblem, state: State, chunk: int, phase: int, other: int) -> int:
     """Swap the places of two chunks, or serve a stage just before or after one of the other chunk on its resource.
 
     Returns how many chunks are touched, both or the first or none: a stage that is served as before is left alone.
@@ -153,7 +153,7 @@ def change_priority(problem: Problem, state: State, chunk: int, phase: int, othe
     return 0
 
 
-def matters(problem: Problem, state: State, chunk: int, phase: int, local: int, key: float) -> bool:
+def matters(problem: AnnealingProblem, state: State, chunk: int, phase: int, local: int, key: float) -> bool:
     """Whether a stage of the current plan, on its local dimension `local`, would be served at another time.
 
     One that goes earlier has to overtake a stage that is served while it waits; one that goes later has to let one pass

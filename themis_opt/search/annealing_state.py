@@ -28,7 +28,7 @@ class MoveParams(NamedTuple):
 USUAL_MOVES = MoveParams()
 
 
-class Problem(NamedTuple):
+class AnnealingProblem(NamedTuple):
     """What does not change during the search.
 
     `iterations`: how many are simulated in a row, all alike; one where nothing is repeated.
@@ -120,7 +120,7 @@ class State(NamedTuple):
     arriving: IntArray
 
 
-def duration_of(problem: Problem, chunk: int, phase: int, visited: int, local: int, size: float) -> int:
+def duration_of(problem: AnnealingProblem, chunk: int, phase: int, visited: int, local: int, size: float) -> int:
     """Picoseconds for which a stage of a chunk of so many bytes holds its dimension.
 
     `visited`: mask of the local dimensions visited in the phase before it.

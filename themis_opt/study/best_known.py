@@ -40,7 +40,7 @@ SizesOfRow = Literal["equal", "free"]
 ProofClass = Literal["rule", "10 s", "10 min", "open"]
 Positive = Annotated[int, Field(gt=0)]
 ListedInstance = Instance | GraphInstance
-AnySchedule = Schedule | GraphSchedule
+LibrarySchedule = Schedule | GraphSchedule
 
 
 class BestKnown(Model):
@@ -128,7 +128,7 @@ class Library:
         spec.loader.exec_module(module)
         return module
 
-    def submit(self, schedule: AnySchedule, solver: str, seconds: float = 0.0) -> tuple[BestKnown, ...]:
+    def submit(self, schedule: LibrarySchedule, solver: str, seconds: float = 0.0) -> tuple[BestKnown, ...]:
         """Check a schedule, and store it in every row that it improves, which are returned.
 
         Raises InputError if there is no row for its instance, it is no better than what is known, or the checker
@@ -161,7 +161,7 @@ class Library:
     def store(
         self,
         file: str,
-        schedule: AnySchedule,
+        schedule: LibrarySchedule,
         proof: dict[str, Any],
         sizes: SizesOfRow,
         proven_in: ProofClass,
@@ -270,7 +270,7 @@ def shares(rows: Sequence[BestKnown]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _instance_of(schedule: AnySchedule) -> ListedInstance:
+def _instance_of(schedule: LibrarySchedule) -> ListedInstance:
     return schedule.instance if isinstance(schedule, Schedule) else schedule.plan.instance
 
 
@@ -279,7 +279,7 @@ def fingerprint_of(instance: ListedInstance) -> str:
     return graph_fingerprint(instance) if isinstance(instance, GraphInstance) else instance.fingerprint
 
 
-def solution_of(schedule: AnySchedule) -> dict[str, Any]:
+def solution_of(schedule: LibrarySchedule) -> dict[str, Any]:
     """The file of a solution: an order table, or the transfers on a graph and the order of each link."""
     return order_table(schedule) if isinstance(schedule, Schedule) else graph_order(schedule)
 

@@ -29,6 +29,7 @@ from themis_opt.problem.cost import check_memory, count_stages
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.status import status_of
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Reference
 from themis_opt.solving.bounds import bounds_of
@@ -45,7 +46,6 @@ Sizes = Literal["equal", "free"]
 SIZES: tuple[Sizes, ...] = ("equal", "free")
 
 CONTENT_GAP = 0.01  # gap up to which a recalled schedule is not searched again, if its search had as much time
-NEAR_OPTIMAL = 0.01  # gap up to which a schedule is called so: less than a change of the runtime is worth
 SECONDS_PER_STAGE: Mapping[str, float] = {"baseline": 1e-6, "themis": 3e-6}
 """What policies take to plan and simulate on a slow core, by name; others take :data:`SLOWEST`."""
 
@@ -117,6 +117,11 @@ class Comparison:
     refused: Mapping[str, ThemisError] = field(default_factory=dict)
 
     @property
+    def problem(self) -> Instance:
+        """The instance."""
+        return self.instance
+
+    @property
     def best(self) -> Result:
         """The result that is preferred, else the one with the least makespan."""
         return min(self.results, key=lambda result: (result.policy != self.preferred, result.makespan))
@@ -156,13 +161,6 @@ class Comparison:
 
 OPTIMAL_ORDER = "optimal order"
 """The status of the best schedule along lines and grids."""
-
-
-def status_of(gap: float) -> str:
-    """What a gap is called."""
-    if gap <= PROVEN_GAP:
-        return "optimal"
-    return "near-optimal" if gap <= NEAR_OPTIMAL else "feasible"
 
 
 def checked_sizes(text: str) -> Sizes:

@@ -13,8 +13,9 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.explanation import Explanation, ResourceTime, resource_time
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.status import NEAR_OPTIMAL
 from themis_opt.solving.bounds import bounds
-from themis_opt.study.comparison import NEAR_OPTIMAL, Comparison, Result
+from themis_opt.study.comparison import Comparison, Result
 from themis_opt.study.robust import QUANTILE, RobustChoice
 from themis_opt.study.robustness import LossDistribution
 from themis_opt.study.sweep import best_by_value, in_words, knee_of, time_of

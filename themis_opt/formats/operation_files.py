@@ -1,0 +1,86 @@
+"""Files of timed operations: a trace for viewers, a picture and a page, the same for every family that has these."""
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from themis_opt.base.documents import write_atomically
+from themis_opt.base.html import page
+from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
+from themis_opt.formats.gantt import save_figure
+from themis_opt.formats.plot import plot_operations
+from themis_opt.formats.tables import to_csv
+from themis_opt.formats.trace import MAX_TRACED_STAGES
+from themis_opt.schedules.timed import TimedOperations
+
+MOST_PAGE_ROWS = 64
+"""Resources that the picture shows, the busiest: more rows cannot be read."""
+
+
+def operations_trace(timed: TimedOperations, name: str) -> dict[str, Any]:
+    """The operations as a trace in the Chrome JSON format, one track for each resource; times in microseconds."""
+    tracks = [
+        {"ph": "M", "pid": 1, "tid": number, "name": "thread_name", "args": {"name": resource}}
+        for number, resource in enumerate(timed.resources)
+    ]
+    columns = (timed.labels, timed.operations.resource.tolist(), timed.start.tolist())
+    durations = timed.operations.duration.tolist()
+    slices = [
+        {
+            "ph": "X",
+            "pid": 1,
+            "tid": resource,
+            "name": label,
+            "ts": start / PICOSECONDS_PER_MICROSECOND,
+            "dur": duration / PICOSECONDS_PER_MICROSECOND,
+        }
+        for label, resource, start, duration in zip(*columns, durations, strict=True)
+    ]
+    return {"traceEvents": [*tracks, *slices], "displayTimeUnit": "ns", "otherData": {"problem": name}}
+
+
+def write_operations(
+    folder: Path, name: str, timed: TimedOperations, verdict: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> list[Path]:
+    """Write comparison.json and comparison.csv, and of the best schedule trace.json, schedule.svg and schedule.html.
+
+    Schedules of more than :data:`~themis_opt.formats.trace.MAX_TRACED_STAGES` operations have no trace, since viewers
+    do not load it.
+    """
+    write_atomically(folder / "comparison.json", json.dumps(rows, indent=2) + "\n")
+    write_atomically(folder / "comparison.csv", to_csv(rows))
+    names = ["comparison.json", "comparison.csv", "schedule.svg", "schedule.html"]
+    if len(timed.labels) <= MAX_TRACED_STAGES:
+        write_atomically(folder / "trace.json", json.dumps(operations_trace(timed, name)) + "\n")
+        names.append("trace.json")
+    axes = plot_operations(_busiest(timed))
+    save_figure(axes.figure, folder / "schedule.svg")  # type: ignore[arg-type] # pyplot's subfigures are not used
+    picture = (folder / "schedule.svg").read_text(encoding="utf-8").partition("<svg")[2]
+    headings = list(rows[0])
+    table = page(verdict, headings, [[_cell(row[heading]) for heading in headings] for row in rows])
+    document = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(name)}</title>'
+        f"<body><h1>{escape(name)}</h1>{table}<svg{picture}</body></html>\n"
+    )
+    write_atomically(folder / "schedule.html", document)
+    return [folder / one for one in names]
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _busiest(timed: TimedOperations) -> TimedOperations:
+    """The operations of the busiest resources."""
+    held = np.bincount(timed.operations.resource, timed.operations.duration, len(timed.resources))
+    if np.count_nonzero(held) <= MOST_PAGE_ROWS:
+        return timed
+    kept = np.isin(timed.operations.resource, np.argsort(-held, kind="stable")[:MOST_PAGE_ROWS])
+    operations = timed.operations._replace(
+        resource=timed.operations.resource[kept], duration=timed.operations.duration[kept]
+    )
+    return TimedOperations(operations, timed.start[kept], [], timed.resources)

@@ -1,0 +1,105 @@
+"""Timed operations: what every kind of schedule comes to on the clock, and why it takes as long as it does."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from themis_opt.base.arrays import IntArray
+from themis_opt.schedules.event_loop import Operations
+from themis_opt.schedules.explanation import CriticalStep, Explanation, ResourceTime
+
+
+@dataclass(frozen=True, eq=False)
+class TimedOperations:
+    """Operations with their start times and the words of people.
+
+    Attributes
+    ----------
+    operations : Operations
+    start : int64 array, shape (operations,)
+        Picoseconds.
+    labels : sequence of str
+        A name for each operation.
+    resources : sequence of str
+        A name for each resource.
+    """
+
+    operations: Operations
+    start: IntArray
+    labels: Sequence[str]
+    resources: Sequence[str]
+
+    @property
+    def end(self) -> IntArray:
+        """When each operation gives back its resource."""
+        return self.start + self.operations.duration
+
+    @property
+    def result(self) -> IntArray:
+        """When the result of each operation is there."""
+        return self.end + self.operations.lag
+
+    @property
+    def makespan(self) -> int:
+        """When the last result is there."""
+        return int(self.result.max())
+
+    @property
+    def busy(self) -> dict[str, float]:
+        """The share of the makespan in which each resource is held."""
+        held = np.bincount(self.operations.resource, self.operations.duration, len(self.resources))
+        return dict(zip(self.resources, (held / self.makespan).tolist(), strict=True))
+
+    def explain(self) -> Explanation:
+        """The critical path and the time of each resource, the busiest first."""
+        held = np.bincount(self.operations.resource, self.operations.duration, len(self.resources)).astype(np.int64)
+        times = [
+            ResourceTime(name, busy, 0, self.makespan - busy)
+            for name, busy in zip(self.resources, held.tolist(), strict=True)
+        ]
+        return Explanation(self.critical_path(), tuple(sorted(times, key=lambda time: (-time.busy, time.name))))
+
+    def critical_path(self) -> tuple[CriticalStep, ...]:
+        """Operations from the first start to the last result: each waits for data, for its resource or for its turn.
+
+        Where an operation begins later than anything asks for, the path goes on with what ended last before it.
+        """
+        before, on_resource = self._predecessors(), self._previous_on_resource()
+        operation, path = int(self.result.argmax()), list[CriticalStep]()
+        while True:
+            start = int(self.start[operation])
+            data = max(before[operation], key=lambda one: int(self.result[one]), default=None)
+            previous = on_resource[operation]
+            at_data = -1 if data is None else int(self.result[data])
+            at_resource = -1 if previous is None else int(self.end[previous])
+            waited_for = "release" if max(at_data, at_resource) <= 0 else "data"
+            if at_resource > max(at_data, 0):
+                data, waited_for = previous, "resource"
+            path.append(self._step(operation, start, waited_for))
+            if data is None or waited_for == "release":
+                return tuple(reversed(path))
+            operation = data
+
+    def _step(self, operation: int, start: int, waited_for: str) -> CriticalStep:
+        busy, lag = (int(times[operation]) for times in (self.operations.duration, self.operations.lag))
+        where = self.resources[int(self.operations.resource[operation])]
+        return CriticalStep(f"{self.labels[operation]} on {where}", 0, None, start, busy, lag, waited_for)
+
+    def _predecessors(self) -> list[list[int]]:
+        """The operations that each one waits for."""
+        before: list[list[int]] = [[] for _ in self.labels]
+        bounds, successors = self.operations.successor_start.tolist(), self.operations.successor.tolist()
+        for operation in range(len(before)):
+            for successor in successors[bounds[operation] : bounds[operation + 1]]:
+                before[successor].append(operation)
+        return before
+
+    def _previous_on_resource(self) -> list[int | None]:
+        """The operation that each resource serves before each one."""
+        previous: list[int | None] = [None] * len(self.labels)
+        last: list[int | None] = [None] * len(self.resources)
+        resource = self.operations.resource.tolist()
+        for operation in np.lexsort((self.end, self.start)).tolist():
+            previous[operation], last[resource[operation]] = last[resource[operation]], operation
+        return previous
