@@ -20,24 +20,31 @@ if TYPE_CHECKING:
     from themis_opt.batches.experiment_run import run_experiment
     from themis_opt.designing.design import Design, design, pareto
     from themis_opt.designing.problem import DesignProblem
-    from themis_opt.formats.plot import plot
-    from themis_opt.formats.readers.registry import load
-    from themis_opt.policies.registry import make_policy
+    from themis_opt.families.door import (
+        bounds,
+        compare,
+        explain,
+        load,
+        make_policy,
+        plot,
+        robustness,
+        simulate,
+        solve,
+        sweep,
+        validate,
+    )
+    from themis_opt.graphs.network import GraphInstance
+    from themis_opt.pipelines.problem import Pipeline
     from themis_opt.problem.exchanges import Collective, Exchange, Tensor
     from themis_opt.problem.instance import Instance
     from themis_opt.problem.iteration import ComputeTask, Iteration, Split
     from themis_opt.problem.network import Dimension, Network, Packet, Rail
     from themis_opt.reports import make_report
-    from themis_opt.schedules.explanation import explain
     from themis_opt.schedules.plan import Chunks, Launch, Plan, TaskOf
     from themis_opt.schedules.schedule import Schedule
-    from themis_opt.schedules.simulator import simulate
-    from themis_opt.schedules.validation import validate
     from themis_opt.schedules.verification import verify
-    from themis_opt.solving.bounds import bounds
-    from themis_opt.study.comparison import Comparison, Result, compare, solve
+    from themis_opt.study.comparison import Comparison, Result
     from themis_opt.study.robustness import Execution, executions, loss_distributions
-    from themis_opt.study.sweep import sweep
     from themis_opt.tuning import tune
 
 
@@ -51,11 +58,13 @@ _HOME = {
     "Dimension": "problem.network",
     "Exchange": "problem.exchanges",
     "Execution": "study.robustness",
+    "GraphInstance": "graphs.network",
     "Instance": "problem.instance",
     "Iteration": "problem.iteration",
     "Launch": "schedules.plan",
     "Network": "problem.network",
     "Packet": "problem.network",
+    "Pipeline": "pipelines.problem",
     "Plan": "schedules.plan",
     "Rail": "problem.network",
     "Result": "study.comparison",
@@ -63,23 +72,24 @@ _HOME = {
     "Split": "problem.iteration",
     "TaskOf": "schedules.plan",
     "Tensor": "problem.exchanges",
-    "bounds": "solving.bounds",
-    "compare": "study.comparison",
+    "bounds": "families.door",
+    "compare": "families.door",
     "design": "designing.design",
     "executions": "study.robustness",
-    "explain": "schedules.explanation",
-    "load": "formats.readers.registry",
+    "explain": "families.door",
+    "load": "families.door",
     "loss_distributions": "study.robustness",
-    "make_policy": "policies.registry",
+    "make_policy": "families.door",
     "make_report": "reports",
     "pareto": "designing.design",
-    "plot": "formats.plot",
+    "plot": "families.door",
     "run_experiment": "batches.experiment_run",
-    "simulate": "schedules.simulator",
-    "solve": "study.comparison",
-    "sweep": "study.sweep",
+    "simulate": "families.door",
+    "solve": "families.door",
+    "sweep": "families.door",
+    "robustness": "families.door",
     "tune": "tuning",
-    "validate": "schedules.validation",
+    "validate": "families.door",
     "verify": "schedules.verification",
 }
 
@@ -93,11 +103,13 @@ __all__ = [
     "Dimension",
     "Exchange",
     "Execution",
+    "GraphInstance",
     "Instance",
     "Iteration",
     "Launch",
     "Network",
     "Packet",
+    "Pipeline",
     "Plan",
     "Rail",
     "Result",
@@ -116,6 +128,7 @@ __all__ = [
     "make_report",
     "pareto",
     "plot",
+    "robustness",
     "run_experiment",
     "simulate",
     "solve",

@@ -12,7 +12,30 @@ from themis_opt.base.errors import InputError
 OWN = "themis_opt"
 
 
-class Registry(Mapping[str, str]):
+class Functions(Mapping[str, Any]):
+    """Functions by name: those that come with the package, then those of other packages by entry points of a group.
+
+    An entry point cannot replace what comes with the package.
+    """
+
+    def __init__(self, group: str, shipped: Mapping[str, Any]) -> None:
+        self.group, self._shipped = group, dict(shipped)
+
+    @cached_property
+    def _others(self) -> dict[str, EntryPoint]:
+        return {entry.name: entry for entry in entry_points(group=self.group) if entry.name not in self._shipped}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._shipped[name] if name in self._shipped else self._others[name].load()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._shipped, *sorted(self._others)))
+
+    def __len__(self) -> int:
+        return len(self._shipped) + len(self._others)
+
+
+class Registry(Functions):
     """Import paths such as ``package.module:name`` by name.
 
     Other packages add to it by entry points of the group, which are looked for only when a name is not a shipped one;
@@ -22,21 +45,8 @@ class Registry(Mapping[str, str]):
     `shipped`: import paths of what comes with the package.
     """
 
-    def __init__(self, group: str, shipped: Mapping[str, str]) -> None:
-        self.group, self._shipped = group, dict(shipped)
-
-    @cached_property
-    def _others(self) -> dict[str, EntryPoint]:
-        return {entry.name: entry for entry in entry_points(group=self.group) if entry.name not in self._shipped}
-
     def __getitem__(self, name: str) -> str:
         return self._shipped[name] if name in self._shipped else self._others[name].value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((*self._shipped, *sorted(self._others)))
-
-    def __len__(self) -> int:
-        return len(self._shipped) + len(self._others)
 
     def origin(self, name: str) -> str:
         """The distribution that an entry comes from, with its version where it is another package."""

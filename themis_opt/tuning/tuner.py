@@ -8,6 +8,7 @@ from typing import Any
 
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError
+from themis_opt.families.door import family_of
 from themis_opt.problem.instance import Instance
 from themis_opt.tuning.history import OBJECTIVES, Objective, Trial, best_of
 from themis_opt.tuning.options import make_space
@@ -64,10 +65,13 @@ def tune(
     Raises
     ------
     InputError
-        If an argument breaks a rule, the study is about something else, or no choice could be simulated.
+        If the problem has no chunks, an argument breaks a rule, the study is about something else, or no choice could
+        be simulated.
     StorageError
         If the storage fails; :class:`StorageLost` with the outcomes so far, if that happens during the search.
     """
+    if not isinstance(instance, Instance):
+        family_of(instance).tune(instance)
     allowance = Allowance(time_limit)
     return tune_in(make_space(instance, **options), allowance, trials, seed, objective, storage, study, progress)
 

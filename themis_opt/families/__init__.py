@@ -1,0 +1,1 @@
+"""Families of problems: products of dimensions, graphs and pipelines, behind one door."""

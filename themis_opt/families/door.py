@@ -1,0 +1,162 @@
+"""The door: every question takes every problem, and the family of the problem answers."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from themis_opt.base.documents import read_json
+from themis_opt.base.errors import InputError
+from themis_opt.families.family import AnyComparison, AnySchedule, Family, Problem
+from themis_opt.problem import catalog
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from themis_opt.graphs.network import GraphInstance
+    from themis_opt.pipelines.problem import Pipeline
+    from themis_opt.problem.instance import Instance
+    from themis_opt.schedules.explanation import Explanation
+
+FAMILIES: Mapping[str, str] = {
+    "product": "themis_opt.families.products:ProductFamily",
+    "graph": "themis_opt.families.graphs:GraphFamily",
+    "pipeline": "themis_opt.families.pipelines:PipelineFamily",
+}
+"""Import paths of the families, by the `family` of their problems; a new family is one entry."""
+
+
+def family_of(problem: Problem) -> Family:
+    """The family of a problem. Raises InputError if the object is no problem."""
+    return family_named(getattr(problem, "family", ""), type(problem).__name__)
+
+
+def family_named(name: str, value: str = "") -> Family:
+    """The family of a name. Raises InputError if there is none."""
+    if name not in FAMILIES:
+        raise InputError(f"must be a problem of one of {', '.join(FAMILIES)}", value=value or name)
+    module, _, attribute = FAMILIES[name].partition(":")
+    return cast(Family, getattr(import_module(module), attribute)())
+
+
+def family_in_file(path: Path) -> str:
+    """The family of the problem that a file holds: the format and the network of a JSON document decide."""
+    if path.suffix != ".json":
+        return "product"
+    try:
+        document = read_json(path)
+    except InputError:
+        return "product"  # whose readers say what is wrong with the file
+    if str(document.get("format", "")).startswith("themis-opt/pipeline/"):
+        return "pipeline"
+    return "graph" if catalog.is_graph(document) else "product"
+
+
+def load(source: str | Path) -> "Instance | GraphInstance | Pipeline":
+    """Read a problem from a file, or a shipped one by its name, or make the random one of ``random:SEED``.
+
+    Returns
+    -------
+    Instance, GraphInstance or Pipeline
+        Collectives on a product of dimensions, collectives on a graph, or a pipeline of microbatches.
+
+    Raises
+    ------
+    InputError
+        If there is no such problem, or it breaks a rule; the message names file, field, value and rule.
+
+    Examples
+    --------
+    >>> load("fig5.all_reduce.256MB").family, load("dgx1.all_gather.1GB").family
+    ('product', 'graph')
+    """
+    from themis_opt.formats.readers import registry
+
+    if catalog.is_random(source):
+        return catalog.load(source)
+    pipelines = catalog.shipped_pipelines()
+    path = pipelines.get(str(source)) or catalog.locate(source)
+    match family_in_file(path):
+        case "pipeline":
+            from themis_opt.pipelines.files import read_pipeline
+
+            return read_pipeline(path)
+        case "graph":
+            from themis_opt.graphs.network import load_graph
+
+            return load_graph(path)
+    return registry.load(source)
+
+
+def solve(problem: Problem, **options: Any) -> AnyComparison:
+    """Compare the usual policies with the reference.
+
+    Parameters
+    ----------
+    problem : Instance, GraphInstance or Pipeline
+    **options
+        ``time_limit`` in seconds and the other fields of :class:`formulations.limits.Limits`; those of
+        :func:`themis_opt.study.comparison.solve` for instances on dimensions.
+
+    Returns
+    -------
+    Comparison
+        With ``results`` of ``policy``, ``schedule``, ``makespan``, ``bound``, ``gap`` and ``status``.
+    """
+    return family_of(problem).solve(problem, **options)
+
+
+def compare(problem: Problem, policies: Sequence[Any], **options: Any) -> AnyComparison:
+    """Run policies, specifications or functions from a problem to a plan; options as of :func:`solve`."""
+    return family_of(problem).compare(problem, policies, **options)
+
+
+def bounds(problem: Problem, **options: Any) -> Mapping[str, float]:
+    """Lower bounds on the value of the objective in picoseconds, by name."""
+    return family_of(problem).bounds(problem, **options)
+
+
+def make_policy(specification: str, family: str = "product", **knobs: Any) -> Any:
+    """A function from a problem to a plan.
+
+    Parameters
+    ----------
+    specification : str
+        Such as ``themis+scf``, ``trees`` or ``zb1p``.
+    family : {"product", "graph", "pipeline"}
+    **knobs
+        Fields of the policy.
+    """
+    return family_named(family).make_policy(specification, **knobs)
+
+
+def simulate(problem: Problem, plan: Any, **options: Any) -> Any:
+    """The schedule of a plan, on a clock of integer picoseconds."""
+    return family_of(problem).simulate(problem, plan, **options)
+
+
+def validate(schedule: AnySchedule) -> None:
+    """Check a schedule from the rules of its family alone. Raises InvalidSchedule if it breaks one."""
+    family_of(schedule.problem).validate(schedule)
+
+
+def explain(schedule: AnySchedule) -> "Explanation":
+    """Why a schedule takes as long as it does: the critical path, and what each resource does."""
+    return family_of(schedule.problem).explain(schedule)
+
+
+def plot(schedule: AnySchedule, ax: "Axes | None" = None, **options: Any) -> "Axes":
+    """Draw a schedule, one row for each resource, on axes of a new figure if none are given."""
+    return family_of(schedule.problem).plot(schedule, ax, **options)
+
+
+def sweep(
+    problem: Problem, over: Mapping[str, Sequence[Any]], policies: Sequence[str] | None = None, **limits: Any
+) -> list[dict[str, Any]]:
+    """Run policies over every combination of varied values; a row for each combination and policy."""
+    return cast("list[dict[str, Any]]", family_of(problem).sweep(problem, over, policies, **limits))
+
+
+def robustness(problem: Problem, policies: Sequence[str], **options: Any) -> Any:
+    """Run the plans of policies in many disturbed copies of a problem; a distribution of losses for each plan."""
+    return family_of(problem).robustness(problem, policies, **options)

@@ -1,0 +1,165 @@
+"""What every family of problems offers, and the sentence that says what a family does not offer."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
+
+from themis_opt.base.errors import InputError, suggestion
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from themis_opt.schedules.explanation import Explanation
+
+
+class Problem(Protocol):
+    """What is scheduled: an instance on dimensions, an instance on a graph, or a pipeline."""
+
+    @property
+    def name(self) -> str:
+        """The name in tables."""
+
+    @property
+    def family(self) -> str:
+        """A key of :data:`themis_opt.families.door.FAMILIES`."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that decides which schedules are legal, and how long they take."""
+
+
+class AnySchedule(Protocol):
+    """A plan with its times."""
+
+    @property
+    def problem(self) -> Problem:
+        """What is scheduled."""
+
+    @property
+    def makespan(self) -> int:
+        """Picoseconds until everything is done."""
+
+
+class AnyResult(Protocol):
+    """The schedule of a policy beside the bound of its problem."""
+
+    @property
+    def policy(self) -> str:
+        """The specification of the policy."""
+
+    @property
+    def schedule(self) -> Any:
+        """The schedule, simulated and validated."""
+
+    @property
+    def makespan(self) -> int:
+        """The value of the objective in picoseconds; of a period its length."""
+
+    @property
+    def bound(self) -> float:
+        """The best proven lower bound in picoseconds."""
+
+    @property
+    def gap(self) -> float:
+        """Makespan over the bound, minus 1."""
+
+    @property
+    def status(self) -> str:
+        """``optimal``, ``near-optimal`` or ``feasible``, by the gap."""
+
+    def row(self) -> Mapping[str, Any]:
+        """Plain values; times in nanoseconds."""
+
+
+class AnyComparison(Protocol):
+    """The results of policies on one problem."""
+
+    @property
+    def problem(self) -> Any:
+        """What is scheduled."""
+
+    @property
+    def results(self) -> Sequence[AnyResult]:
+        """One result for each policy that has a legal plan."""
+
+    @property
+    def best(self) -> AnyResult:
+        """The result with the least makespan."""
+
+    @property
+    def bounds(self) -> Mapping[str, float]:
+        """Lower bounds in picoseconds, by name."""
+
+    @property
+    def verdict(self) -> Sequence[str]:
+        """The outcome in sentences."""
+
+
+class Family:
+    """One kind of problem.  A method that a family lacks raises InputError, and says what to do instead.
+
+    Attributes
+    ----------
+    name : str
+        The family in sentences, in the plural.
+    instead : mapping
+        For each missing question a sentence with what to do.
+    """
+
+    name: ClassVar[str] = ""
+    instead: ClassVar[Mapping[str, str]] = {}
+
+    def solve(self, problem: Any, **options: Any) -> AnyComparison:
+        """Compare the usual policies with the reference."""
+        self._refuse("solve")
+
+    def compare(self, problem: Any, policies: Sequence[Any], **options: Any) -> AnyComparison:
+        """Run policies."""
+        self._refuse("compare")
+
+    def bounds(self, problem: Any, **options: Any) -> Mapping[str, float]:
+        """Lower bounds in picoseconds, by name."""
+        self._refuse("bounds")
+
+    def make_policy(self, specification: str, **knobs: Any) -> Any:
+        """A function from a problem to a plan."""
+        self._refuse("make_policy")
+
+    def simulate(self, problem: Any, plan: Any, **options: Any) -> Any:
+        """The schedule of a plan."""
+        self._refuse("simulate")
+
+    def validate(self, schedule: Any) -> None:
+        """Check a schedule from the rules alone."""
+        self._refuse("validate")
+
+    def explain(self, schedule: Any) -> "Explanation":
+        """The critical path, and what each resource does."""
+        self._refuse("explain")
+
+    def plot(self, schedule: Any, ax: "Axes | None" = None, **options: Any) -> "Axes":
+        """Draw the schedule on axes."""
+        self._refuse("plot")
+
+    def sweep(self, problem: Any, over: Mapping[str, Sequence[Any]], policies: Any = None, **limits: Any) -> Any:
+        """Run policies over varied values."""
+        self._refuse("sweep")
+
+    def tune(self, problem: Any, **options: Any) -> Any:
+        """Search for the chunks and the policy that are fastest."""
+        self._refuse("tune")
+
+    def robustness(self, problem: Any, policies: Sequence[str], **options: Any) -> Any:
+        """Run plans in disturbed copies of the problem."""
+        self._refuse("robustness")
+
+    def _refuse(self, question: str) -> NoReturn:
+        sentence = self.instead.get(question, "use 'compare' with changed problems")
+        raise InputError(f"is not for {self.name}: {sentence}", field=question)
+
+
+def chosen_policy(policies: Mapping[str, Any], specification: str) -> Any:
+    """The policy of a name. Raises InputError if there is none."""
+    if specification not in policies:
+        rule = f"must be one of {', '.join(policies)}{suggestion(specification, policies)}"
+        raise InputError(rule, field="policy", value=specification)
+    return policies[specification]

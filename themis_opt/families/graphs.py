@@ -1,0 +1,88 @@
+"""Collectives on graphs of NPUs, switches and links."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from formulations.limits import Limits
+from themis_opt.base.errors import InputError
+from themis_opt.families.family import Family, chosen_policy
+from themis_opt.graphs.bounds import graph_bounds
+from themis_opt.graphs.comparison import GRAPH_POLICIES, GraphComparison, compare_graph
+from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.plan import GraphPlan
+from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
+from themis_opt.graphs.validation import validate_graph
+from themis_opt.schedules.explanation import Explanation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class GraphFamily(Family):
+    """Trees, rings, matchings and searches."""
+
+    name = "graphs"
+    instead: ClassVar = {
+        "tune": "every policy takes the best number of chunks by itself, so call 'compare'",
+        "robustness": "call 'compare' on a network with slower links, 'instance.network.slowed({link: 0.5})'",
+    }
+
+    def solve(self, problem: GraphInstance, *, time_limit: float = Limits.seconds, **limits: Any) -> GraphComparison:
+        """All policies, and all searches as long as these leave a gap."""
+        return compare_graph(problem, None, Limits(seconds=time_limit, **limits))
+
+    def compare(
+        self, problem: GraphInstance, policies: Sequence[Any], *, time_limit: float = Limits.seconds, **limits: Any
+    ) -> GraphComparison:
+        """Policies and searches by name."""
+        return compare_graph(problem, policies, Limits(seconds=time_limit, **limits))
+
+    def bounds(self, problem: GraphInstance, **options: Any) -> Mapping[str, float]:
+        """Bounds on any algorithm and on trees."""
+        return {name: float(bound.picoseconds) for name, bound in graph_bounds(problem, **options).items()}
+
+    def make_policy(self, specification: str, **knobs: Any) -> Any:
+        """A policy of :data:`themis_opt.graphs.comparison.GRAPH_POLICIES`."""
+        return partial(chosen_policy(GRAPH_POLICIES, specification), **knobs)
+
+    def simulate(self, problem: GraphInstance, plan: GraphPlan, **options: Any) -> GraphSchedule:
+        """A plan in ``chunks``, by default the best number."""
+        return simulate_graph(plan, **options) if options else in_best_chunks(plan)
+
+    def validate(self, schedule: GraphSchedule) -> None:
+        """As :func:`themis_opt.graphs.validation.validate_graph`."""
+        validate_graph(schedule)
+
+    def explain(self, schedule: GraphSchedule) -> Explanation:
+        """The critical path over links, and how busy these are."""
+        return schedule.timed.explain()
+
+    def plot(self, schedule: GraphSchedule, ax: "Axes | None" = None, **options: Any) -> "Axes":
+        """A row for each direction of a link."""
+        from themis_opt.formats.plot import plot_operations
+
+        return plot_operations(schedule.timed, ax, **options)
+
+    def sweep(
+        self, problem: GraphInstance, over: Mapping[str, Sequence[Any]], policies: Any = None, **limits: Any
+    ) -> list[dict[str, Any]]:
+        """Over ``size``, or ``LINK.bandwidth`` of one link."""
+        rows = []
+        for figure, values in over.items():
+            for value in values:
+                results = self.compare(_varied(problem, figure, value), policies or ("trees", "ring"), **limits).results
+                rows += [{figure: value} | result.row() for result in results]
+        return rows
+
+
+def _varied(problem: GraphInstance, figure: str, value: Any) -> GraphInstance:
+    """The instance with another size, or with another bandwidth of a link."""
+    from themis_opt.base.units import parse_bandwidth
+
+    link, _, what = figure.rpartition(".")
+    if figure == "size":
+        return problem.resized(value)
+    if what != "bandwidth":
+        raise InputError("must be 'size' or 'LINK.bandwidth' for a graph", field="over", value=figure)
+    return problem.on(problem.network.with_bandwidth(link, parse_bandwidth(value)))

@@ -1,0 +1,83 @@
+"""Pipelines of microbatches."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from formulations.limits import Limits
+from themis_opt.base.errors import InputError, suggestion
+from themis_opt.families.family import Family, chosen_policy
+from themis_opt.pipelines import bounds, reference
+from themis_opt.pipelines.policies import PIPELINE_POLICIES
+from themis_opt.pipelines.problem import Pipeline, StageOrders
+from themis_opt.pipelines.reference import PipelineComparison
+from themis_opt.pipelines.schedule import PipelineSchedule, simulate, validate
+from themis_opt.policies.registry import REFERENCE
+from themis_opt.schedules.explanation import Explanation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class PipelineFamily(Family):
+    """Orders of microbatches on stages."""
+
+    name = "pipelines"
+    instead: ClassVar = {
+        "tune": "a pipeline has no chunks, so call 'solve', or 'sweep' over memory",
+        "robustness": "call 'compare' on 'pipeline.replace(message=...)' with slower messages",
+    }
+
+    def solve(self, problem: Pipeline, *, time_limit: float = Limits.seconds, **limits: Any) -> PipelineComparison:
+        """All policies and the reference."""
+        return reference.compare(problem, None, Limits(seconds=time_limit, **limits))
+
+    def compare(
+        self, problem: Pipeline, policies: Sequence[Any], *, time_limit: float = Limits.seconds, **limits: Any
+    ) -> PipelineComparison:
+        """Policies by name."""
+        known = (*PIPELINE_POLICIES, REFERENCE)
+        for name in policies:
+            if name not in known:
+                raise InputError(f"is no policy of pipelines{suggestion(name, known)}", field="policies", value=name)
+        return reference.compare(problem, policies, Limits(seconds=time_limit, **limits))
+
+    def bounds(self, problem: Pipeline, **options: Any) -> Mapping[str, float]:
+        """The bound of filling and draining, in any order of the microbatches."""
+        return {"filling_and_draining": float(bounds.bound(problem, **options))}
+
+    def make_policy(self, specification: str, **knobs: Any) -> Any:
+        """A policy of :data:`themis_opt.pipelines.policies.PIPELINE_POLICIES`."""
+        return partial(chosen_policy(PIPELINE_POLICIES, specification), **knobs)
+
+    def simulate(self, problem: Pipeline, plan: StageOrders, **options: Any) -> PipelineSchedule:
+        """The order of actions of each stage, timed."""
+        return simulate(problem, plan, **options)
+
+    def validate(self, schedule: PipelineSchedule) -> None:
+        """As :func:`themis_opt.pipelines.schedule.validate`."""
+        validate(schedule)
+
+    def explain(self, schedule: PipelineSchedule) -> Explanation:
+        """The critical path over stages and messages, and how busy stages and links are."""
+        return schedule.timed.explain()
+
+    def plot(self, schedule: PipelineSchedule, ax: "Axes | None" = None, **options: Any) -> "Axes":
+        """A row for each stage and link."""
+        from themis_opt.formats.plot import plot_operations
+
+        return plot_operations(schedule.timed, ax, **options)
+
+    def sweep(
+        self, problem: Pipeline, over: Mapping[str, Sequence[Any]], policies: Any = None, **limits: Any
+    ) -> list[dict[str, Any]]:
+        """Over fields of the pipeline, such as ``memory``, ``microbatches`` or ``message``."""
+        rows = []
+        for field, values in over.items():
+            if field not in Pipeline.model_fields:
+                raise InputError("must be a field of the pipeline", field="over", value=field)
+            for value in values:
+                changed = problem.replace(**{field: value})
+                results = self.compare(changed, policies or tuple(PIPELINE_POLICIES), **limits).results
+                rows += [{field: value} | result.row() for result in results]
+        return rows
