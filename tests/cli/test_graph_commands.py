@@ -147,7 +147,7 @@ def test_show_lists_links() -> None:
         (("compare", NETWORK, "--policies", "trees,trees"), "must name one or more policies, each once"),
         (("compare", NETWORK, "--policies", "tres"), "--policies = 'tres': must be one of"),
         (("compare", NETWORK, "--policies", "double_tree"), "double binary trees are for all_reduce"),
-        (("simulate", NETWORK), "is a graph: bound, compare, show and solve take it"),
+        (("tune", NETWORK), "is a graph: bound, compare, show, simulate and solve take it"),
     ],
 )
 def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], message: str) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from themis_opt.cli import graph_schedules, options
+from themis_opt.cli import families, graph_schedules, options, pipelines
 
 if TYPE_CHECKING:
     from themis_opt.schedules.explanation import Explanation
@@ -28,6 +28,9 @@ def explain(
 
     With other costs or chunk sizes, of what the same plan takes then.
     """
+    if pipelines.is_pipeline(str(path)):
+        families.explain(path, "pipeline", steps, as_json=as_json)
+        return
     if graph_schedules.is_graph_schedule(path):
         graph_schedules.refuse_options(**replanning.costs.given(), chunk_sizes=replanning.sizes)
         graph_schedules.explain(path, steps, as_json=as_json)

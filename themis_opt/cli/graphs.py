@@ -263,6 +263,7 @@ def _print_results(compared: "GraphComparison", *, as_json: bool) -> None:
         "algorithm_bandwidth": ("bandwidth", "bandwidth"),
         "pieces": ("pieces", "count"),
         "chunks": ("chunks of each", "count"),
+        "status": ("status", "text"),
     }
     title = f"{instance.name or 'graph'}: {instance.network.num_npus} NPUs, bound of any algorithm: {bound.name}"
     _print(title, [result.row() for result in compared.results], shown, as_json=as_json)

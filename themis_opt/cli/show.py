@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from themis_opt.cli import graphs, options
+from themis_opt.cli import families, graphs, options
 
 FileKind = Literal[
     "instance", "experiment", "schedule", "order", "times", "design", "graph-design", "devices", "pipeline", "graph",
@@ -49,6 +49,10 @@ def show(
         changed = graph.on(network.apply(graph.network))
         graphs.show(changed, as_json=as_json)
         graphs.draw(changed.network, output)
+        return
+    pipeline = families.load_other(source, changes)
+    if pipeline is not None:
+        families.show(pipeline, as_json=as_json)
         return
     instance = options.load_instance(source, changes)
     if output is not None:

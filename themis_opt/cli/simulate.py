@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
-from themis_opt.cli import options
+from themis_opt.base.errors import InputError
+from themis_opt.cli import families, options
 
 
 @options.grouped
@@ -17,6 +18,14 @@ def simulate(
     as_json: options.Json = False,
 ) -> None:
     """Simulate policies and print makespan and utilisation, or what a training iteration takes."""
+    other = families.load_other(source, changes)
+    if other is not None:
+        if output is not None:
+            raise InputError(
+                "is for instances on dimensions: 'solve' writes files", field="--output", value=str(output)
+            )
+        families.simulate(other, policies, as_json=as_json)
+        return
     instance = options.load_instance(source, changes)
 
     from themis_opt.base.documents import file_name

@@ -1,6 +1,7 @@
 """What every family of problems offers, and the sentence that says what a family does not offer."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 from themis_opt.base.errors import InputError, suggestion
@@ -101,11 +102,14 @@ class Family:
     ----------
     name : str
         The family in sentences, in the plural.
+    usual : tuple of str
+        Policies that are simulated where none are named.
     instead : mapping
         For each missing question a sentence with what to do.
     """
 
     name: ClassVar[str] = ""
+    usual: ClassVar[tuple[str, ...]] = ()
     instead: ClassVar[Mapping[str, str]] = {}
 
     def solve(self, problem: Any, **options: Any) -> AnyComparison:
@@ -147,6 +151,14 @@ class Family:
     def tune(self, problem: Any, **options: Any) -> Any:
         """Search for the chunks and the policy that are fastest."""
         self._refuse("tune")
+
+    def describe(self, problem: Any) -> tuple[str, Mapping[str, str]]:
+        """A sentence about a problem, and its figures by name."""
+        self._refuse("describe")
+
+    def read_schedule(self, path: Path) -> Any:
+        """Read a schedule that was written for this family."""
+        self._refuse("read_schedule")
 
     def robustness(self, problem: Any, policies: Sequence[str], **options: Any) -> Any:
         """Run plans in disturbed copies of the problem."""

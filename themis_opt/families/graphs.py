@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from formulations.limits import Limits
@@ -23,6 +24,7 @@ class GraphFamily(Family):
     """Trees, rings, matchings and searches."""
 
     name = "graphs"
+    usual = tuple(GRAPH_POLICIES)
     instead: ClassVar = {
         "tune": "every policy takes the best number of chunks by itself, so call 'compare'",
         "robustness": "call 'compare' on a network with slower links, 'instance.network.slowed({link: 0.5})'",
@@ -57,6 +59,12 @@ class GraphFamily(Family):
     def explain(self, schedule: GraphSchedule) -> Explanation:
         """The critical path over links, and how busy these are."""
         return schedule.timed.explain()
+
+    def read_schedule(self, path: Path) -> GraphSchedule:
+        """As :func:`themis_opt.graphs.schedule_file.read_graph_schedule`."""
+        from themis_opt.graphs.schedule_file import read_graph_schedule
+
+        return read_graph_schedule(path)
 
     def plot(self, schedule: GraphSchedule, ax: "Axes | None" = None, **options: Any) -> "Axes":
         """A row for each direction of a link."""

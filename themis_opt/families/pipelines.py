@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from formulations.limits import Limits
@@ -23,6 +24,7 @@ class PipelineFamily(Family):
     """Orders of microbatches on stages."""
 
     name = "pipelines"
+    usual = tuple(PIPELINE_POLICIES)
     instead: ClassVar = {
         "tune": "a pipeline has no chunks, so call 'solve', or 'sweep' over memory",
         "robustness": "call 'compare' on 'pipeline.replace(message=...)' with slower messages",
@@ -61,6 +63,21 @@ class PipelineFamily(Family):
     def explain(self, schedule: PipelineSchedule) -> Explanation:
         """The critical path over stages and messages, and how busy stages and links are."""
         return schedule.timed.explain()
+
+    def describe(self, problem: Pipeline) -> tuple[str, Mapping[str, str]]:
+        """Stages and microbatches in a sentence, then every field."""
+        sentence = (
+            f"{problem.name or 'pipeline'}: {problem.num_parts} parts of a model on {problem.stages} stages, "
+            f"{problem.microbatches} microbatches; the objective is the {problem.objective}."
+        )
+        fields = problem.model_dump(mode="json", exclude={"format", "name", "description"})
+        return sentence, {name: str(value) for name, value in fields.items() if value is not None}
+
+    def read_schedule(self, path: Path) -> PipelineSchedule:
+        """As :func:`themis_opt.pipelines.files.read_schedule`."""
+        from themis_opt.pipelines.files import read_schedule
+
+        return read_schedule(path)
 
     def plot(self, schedule: PipelineSchedule, ax: "Axes | None" = None, **options: Any) -> "Axes":
         """A row for each stage and link."""

@@ -16,6 +16,7 @@ from themis_opt.schedules.timed import TimedOperations
 
 PAPER_WIDTH = 3.3  # inches: a column of a page with two
 PAPER_ROW, PAPER_MARGINS = 0.17, 0.42  # inches of a row, and of the axis of time with its label
+MOST_EDGED = 60  # bars of a row that are told apart by white edges
 FONT_POINTS = 7.0  # points: a caption in a paper is about as large
 PAPER_STYLE: Any = {
     **dict.fromkeys(("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), FONT_POINTS),
@@ -73,9 +74,9 @@ def plot_operations(timed: TimedOperations, ax: Axes | None = None, *, bound: fl
     for row, number in enumerate(used):
         held = timed.operations.resource == number
         spans = list(zip(timed.start[held] / scale, timed.operations.duration[held] / scale, strict=True))
-        axes.broken_barh(
-            spans, (row - BAR_HEIGHT / 2, BAR_HEIGHT), facecolors="#467bb3", edgecolor="white", linewidth=0.3
-        )
+        edge = 0.3 if len(spans) <= MOST_EDGED else 0.0  # edges of many narrow bars would hide these
+        place = (row - BAR_HEIGHT / 2, BAR_HEIGHT)
+        axes.broken_barh(spans, place, facecolors="#467bb3", edgecolor="white", linewidth=edge)
     if bound is not None:
         axes.axvline(bound / scale, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
     _label(axes, [plain_text(timed.resources[number]) for number in used], length / scale, unit)

@@ -140,7 +140,7 @@ def read_instance(path: Path) -> Instance:
         instance = read_model(path, Instance, INSTANCE_FORMAT)
     except InputError:
         if is_graph(read_json(path)):
-            rule = "is a graph: bound, compare, show and solve take it"
+            rule = "is a graph: bound, compare, show, simulate and solve take it"
             raise InputError(rule, field="network", source=str(path)) from None
         raise
     try:

@@ -1,0 +1,54 @@
+"""Commands that take a problem of any family."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from themis_opt.problem.catalog import INSTANCES
+
+PIPELINE = str(next(INSTANCES.rglob("*.pipeline.json")))
+GRAPH = "dgx1.all_gather.1GB"
+FAMILIES = pytest.mark.parametrize("source", ["fig5.all_reduce.256MB", GRAPH, PIPELINE])
+FILES = {"schedule.json", "comparison.json", "comparison.csv", "trace.json", "schedule.html"}
+
+
+@FAMILIES
+def test_solve_writes_the_same_files_for_every_family(succeed, tmp_path: Path, source: str) -> None:
+    succeed("solve", source, "-o", str(tmp_path), "--time-limit", "1")
+    assert {path.name for path in tmp_path.iterdir()} >= FILES
+    assert list(tmp_path.glob("*.svg"))
+    rows = json.loads((tmp_path / "comparison.json").read_text())
+    assert all({"policy", "makespan_ns", "bound_ns", "gap", "status"} <= row.keys() for row in rows)
+    assert (tmp_path / "comparison.csv").read_text().startswith("policy,")
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+
+
+@FAMILIES
+def test_show_says_what_a_problem_is(succeed, source: str) -> None:
+    assert succeed("show", source).strip()
+
+
+@FAMILIES
+def test_simulate_takes_policies_without_bounds(succeed, source: str) -> None:
+    rows = json.loads(succeed("simulate", source, "--json"))
+    assert len({row["policy"] for row in rows}) == len(rows) >= 3
+    assert all(row["makespan_ns"] > 0 for row in rows)
+
+
+def test_the_busy_time_of_a_pipeline_is_explained(succeed, tmp_path: Path) -> None:
+    succeed("solve", PIPELINE, "-o", str(tmp_path), "--time-limit", "1")
+    explained = json.loads(succeed("explain", str(tmp_path / "schedule.json"), "--json"))
+    steps = explained["steps"]
+    assert steps[0]["start_ns"] == 0
+    assert steps[-1]["start_ns"] + steps[-1]["busy_ns"] == explained["makespan_ns"]
+    assert explained["resources"][0]["busy_ns"] == 8 * 3e6
+
+
+def test_pages_hold_the_verdict_and_escape_names(succeed, tmp_path: Path) -> None:
+    document = json.loads(Path(PIPELINE).read_text()) | {"name": "<b>p</b>"}
+    (tmp_path / "p.json").write_text(json.dumps(document))
+    succeed("solve", str(tmp_path / "p.json"), "-o", str(tmp_path / "out"), "--time-limit", "1")
+    page = (tmp_path / "out" / "schedule.html").read_text()
+    assert "<b>p</b>" not in page
+    assert "proven optimal" in page
