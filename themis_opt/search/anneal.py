@@ -14,7 +14,6 @@ from themis_opt.schedules.refinement import even_counts, refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.search.annealing import Annealing, can_anneal, is_ready
 from themis_opt.search.incumbent import MIN_GAIN, Incumbent
-from themis_opt.search.orders import MAX_ORDERED_STAGES
 from themis_opt.search.start import starting_schedule
 from themis_opt.solving.lowering import chunk_overhead, num_arcs
 from themis_opt.solving.sizing import resized
@@ -82,16 +81,6 @@ class Anneal:
         while True:
             yield [partial(_anneal, incumbent.best, seed, self.hot, work, False) for seed in _seeds(incumbent)]
             work *= GROWTH
-
-
-@dataclass(frozen=True)
-class AnnealAgain(Anneal):
-    """The same at the end of a search that comes to no proof."""
-
-    def applies(self, incumbent: Incumbent) -> bool:
-        """Whether sizes are free or stages many, and the tables of the annealing small enough."""
-        is_large = incumbent.best.plan.num_stages > MAX_ORDERED_STAGES
-        return (incumbent.free_sizes or is_large) and super().applies(incumbent)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Steps of a search that ask CP-SAT: for paths and sequences, sequences alone, moves of elements, and periods."""
+"""Steps of a search that ask CP-SAT: for paths and sequences, moves of elements, and periods."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,19 +7,18 @@ from typing import ClassVar
 from formulations.chunk_order import ChunkOrder
 from formulations.job_plans import PlanOutcome
 from formulations.period import PeriodModel
-from formulations.sequencing import Sequencing
 from themis_opt.base.arrays import IntArray
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.incumbent import MIN_GAIN, Incumbent, ignore
+from themis_opt.search.incumbent import MIN_GAIN, Incumbent
 from themis_opt.solving import period_lowering
 from themis_opt.solving.lowering import RESOLUTION, ChunkOrderData, enforced_plan, in_ticks, job_plans, num_arcs
 from themis_opt.solving.sizing import granule, resized, with_sizes
 
-# Largest plans whose paths and sequences CP-SAT improves, and whose sequences alone, before time is up
-MAX_ORDERED_STAGES, MAX_SEQUENCED_STAGES = 300, 1_500
+# Largest plans whose paths and sequences CP-SAT improves before time is up, and most intervals of a period
+MAX_ORDERED_STAGES, MAX_PERIOD_INTERVALS = 300, 1_500
 # Lattice arcs that the model takes in per second; it is not built where that would take half of the time
 ARCS_PER_SECOND = 20_000
 
@@ -70,27 +69,6 @@ class Orders:
         outcome = model.solve(incumbent.solver_limits(), report)
         report(0.0, float(outcome.bound))
         return better(incumbent, start, data, outcome)
-
-
-@dataclass(frozen=True)
-class Sequences:
-    """CP-SAT on the sequences alone, the paths given (:mod:`formulations.sequencing`)."""
-
-    engine: ClassVar[str] = "cp_sat"
-
-    def applies(self, incumbent: Incumbent) -> bool:
-        """Whether the plan is too large for more, and small enough for this."""
-        return MAX_ORDERED_STAGES < incumbent.best.plan.num_stages <= MAX_SEQUENCED_STAGES
-
-    def run(self, incumbent: Incumbent) -> None:
-        """Search until the turn is over."""
-        start = incumbent.best
-        data = in_ticks(start)
-        plans = job_plans(data, start)
-        paths = [[times.paths for times in jobs] for jobs in plans]
-        model = Sequencing(data.jobs, paths, horizon=-(-start.makespan // data.tick))
-        model.hint(plans)
-        better(incumbent, start, data, model.solve(incumbent.solver_limits(), ignore))
 
 
 def better(incumbent: Incumbent, start: Schedule, data: ChunkOrderData, outcome: PlanOutcome) -> Schedule:
@@ -163,7 +141,7 @@ class Rounds:
     def applies(self, incumbent: Incumbent) -> bool:
         """Whether iterations repeat each other and have few tasks and stages, which may count in two of them."""
         num_intervals = len(incumbent.instance.tasks) + 2 * incumbent.best.plan.num_stages
-        return incumbent.best.period.is_steady and num_intervals <= MAX_SEQUENCED_STAGES
+        return incumbent.best.period.is_steady and num_intervals <= MAX_PERIOD_INTERVALS
 
     def run(self, incumbent: Incumbent) -> None:
         """Search while time is left, and the period is not proven optimal for the best sizes."""

@@ -1,9 +1,8 @@
 """The steps of the reference, in the order in which they take turns."""
 
-from themis_opt.search.anneal import Anneal, AnnealAgain, Coarse
-from themis_opt.search.groups import Groups
+from themis_opt.search.anneal import Anneal, Coarse
 from themis_opt.search.launches import Launches
-from themis_opt.search.orders import MoveElements, Orders, Rounds, Sequences
+from themis_opt.search.orders import MoveElements, Orders, Rounds
 from themis_opt.search.refute_counts import RefuteCounts
 from themis_opt.search.refute_ends import RefuteEnds
 from themis_opt.search.steps import Step
@@ -15,11 +14,9 @@ STEPS: tuple[Step, ...] = (
     RefuteCounts(),
     Orders(),
     RefuteEnds(),
-    Sequences(),
     MoveElements(),
-    AnnealAgain(),
 )
 # Colder than for collectives: an iteration is mostly compute, and only a little of it is at stake
 PERIOD_ANNEAL = Anneal(hot=1e-7)
 # The search for schedules of training iterations
-PERIOD_STEPS: tuple[Step, ...] = (Launches(), Groups(STEPS), PERIOD_ANNEAL, Rounds(), PERIOD_ANNEAL)
+PERIOD_STEPS: tuple[Step, ...] = (Launches(), PERIOD_ANNEAL, Rounds())
