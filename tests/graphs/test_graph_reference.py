@@ -149,3 +149,15 @@ def test_sums_in_switches_come_in_the_order_of_copies_backwards() -> None:
     assert schedule is not None
     validate_graph(schedule)
     assert schedule.makespan <= 1.1 * best_bound(instance).picoseconds
+
+
+def test_slow_links_that_nobody_uses_do_not_raise_the_bound_of_the_class() -> None:
+    fast = [{"ends": list(pair), "bandwidth": "1 GB/s"} for pair in ("ab", "bc", "ca")]
+    slow = {"ends": ["a", "d"], "bandwidth": "1 GB/s", "latency": "100 us"}
+    links = [*fast, {"ends": ["c", "d"], "bandwidth": "1 GB/s"}, slow]
+    nodes = [{"name": name} for name in "abcd"]
+    what = [{"kind": "all_gather", "size": "4 KB"}]
+    graph = GraphInstance.model_validate({"network": {"nodes": nodes, "links": links}, "collectives": what})
+    best = compare_graph(graph, ["exact"], SMALL).best
+    assert best.class_bound is not None
+    assert best.class_bound.picoseconds <= best.makespan < 100_000_000
