@@ -79,7 +79,7 @@ def test_schedules_are_checked_and_drawn(succeed, refuse, tmp_path):
     broken["starts"][0][0] += 1
     schedule.write_text(json.dumps(broken), encoding="utf-8")
     assert "schedule breaks rule 'stage'" in refuse("validate", schedule)
-    assert "is the schedule of a pipeline" in refuse("explain", schedule)
+    assert "schedule breaks rule 'stage'" in refuse("explain", schedule)
     assert "is a pipeline: 'solve'" in refuse("tune", P4)
 
 
