@@ -52,3 +52,30 @@ def test_pages_hold_the_verdict_and_escape_names(succeed, tmp_path: Path) -> Non
     page = (tmp_path / "out" / "schedule.html").read_text()
     assert "<b>p</b>" not in page
     assert "proven optimal" in page
+
+
+def test_a_named_policy_without_a_legal_plan_gives_exit_code_1(invoke) -> None:
+    result = invoke("compare", PIPELINE, "--policies", "gpipe,1f1b")
+    assert result.exit_code == 1
+    assert "1f1b" in result.stdout
+    assert "no legal plan: gpipe" in result.stderr
+
+
+BROKEN_POLICY = """
+from dataclasses import replace
+from themis_opt.policies.baseline import Baseline
+
+def broken(instance):
+    return replace(Baseline()(instance), sequences=(None,))
+"""
+
+
+def test_an_illegal_plan_on_dimensions_gives_exit_code_1(
+    invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_policy.py").write_text(BROKEN_POLICY)
+    monkeypatch.syspath_prepend(tmp_path)
+    result = invoke("compare", "fig5.all_reduce.256MB", "--policies", "themis+scf,broken_policy:broken")
+    assert result.exit_code == 1
+    assert "themis+scf" in result.stdout
+    assert "no legal plan: broken_policy:broken" in result.stderr

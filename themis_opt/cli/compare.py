@@ -176,7 +176,7 @@ def compare_and_write(
             say_all(verdict)
             _print(compared, choice, search.sizes)
         tell_files(files)
-    leave(compared.best.gap, search.gap, interrupted=compared.interrupted)
+    leave(compared.best.gap, search.gap, interrupted=compared.interrupted, left_out=compared.refused)
 
 
 def _seconds_to_search(instance: "Instance", search: options.SearchOptions, folder: Path | None) -> float:

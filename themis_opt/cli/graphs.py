@@ -249,7 +249,8 @@ def compare(
     _print_results(compared, as_json=as_json)
     if folder is not None:
         _write(folder, compared)
-    leave(compared.best.gap, search.gap, interrupted=compared.interrupted)
+    left_out = compared.refused if policies else ()
+    leave(compared.best.gap, search.gap, interrupted=compared.interrupted, left_out=left_out)
 
 
 def _print_results(compared: "GraphComparison", *, as_json: bool) -> None:

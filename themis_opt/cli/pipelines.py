@@ -66,7 +66,8 @@ def compare(
         for name, rule in compared.refused.items() if policies else ():
             tell_note(f"{name} was left out: {rule}")
     tell_files(files)
-    leave(compared.best.gap, search.gap, interrupted=compared.interrupted)
+    left_out = compared.refused if policies else ()
+    leave(compared.best.gap, search.gap, interrupted=compared.interrupted, left_out=left_out)
 
 
 SHOWN: "ShownColumns" = {

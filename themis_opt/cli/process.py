@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, SIGTERM, default_int_handler, getsignal, signal
@@ -14,7 +14,8 @@ from themis_opt.base.clock import SEARCH_CLOCK
 
 PROCESS_START = SEARCH_CLOCK.now()
 
-UNMET = 1  # exit code of a request that was not met: the asked gap was not reached, or runs of a batch failed
+# exit code of a request that was not met: a gap was not reached, a named policy has no plan, or runs of a batch failed
+UNMET = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -24,8 +25,11 @@ def remaining(time_limit: float) -> float:
     return max(time_limit - (SEARCH_CLOCK.now() - PROCESS_START), 0.0)
 
 
-def leave(reached: float, asked: float | None, *, interrupted: bool = False) -> None:
-    """End with the exit code of an interrupted search or of a gap that was not reached, unless all went well."""
+def leave(reached: float, asked: float | None, *, interrupted: bool = False, left_out: Collection[str] = ()) -> None:
+    """End with the exit code of an interrupted search or of a request that was not met, unless all went well.
+
+    `left_out`: policies that the user named, and that have no legal plan.
+    """
     import typer
 
     from themis_opt.base.units import format_percent
@@ -36,6 +40,9 @@ def leave(reached: float, asked: float | None, *, interrupted: bool = False) -> 
         raise typer.Exit(INTERRUPTED)
     if asked is not None and reached > asked:
         tell(f"the gap of {format_percent(asked)} was not reached: {format_percent(reached)}")
+        raise typer.Exit(UNMET)
+    if left_out:
+        tell(f"no legal plan: {', '.join(left_out)}")
         raise typer.Exit(UNMET)
 
 
