@@ -12,7 +12,9 @@ from formulations.shared_roots import partition_bound, partition_throughput, sha
 from formulations.worst_cut import fixed_shares, worst_broadcast, worst_cut, worst_cut_of_shares
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.bounds import best_bound, graph_bounds, throughput
+from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.conversion import as_graph
+from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.problem.catalog import load
 from themis_opt.solving.cut import cut
 
@@ -30,9 +32,29 @@ SEEDS = range(40)
     ],
 )
 def test_all_gathers_have_the_throughput_of_forestcoll(name: str, bandwidth: Fraction) -> None:
-    instance = shipped(name, kind="all_gather")
+    instance = shipped(name, kind="all_gather", size="1008 MB")  # equal shares of 8, 14, 16, 24 and 32 NPUs
     best = best_bound(instance)
     assert best.picoseconds == instance.collective.size * PICOSECONDS_PER_SECOND / (bandwidth * 10**9)
+
+
+@pytest.mark.parametrize("kind", ["reduce_scatter", "all_gather"])
+def test_cuts_count_whole_elements(kind: str) -> None:
+    network = {"nodes": [{"name": "a"}, {"name": "b"}], "links": [{"ends": ["a", "b"], "bandwidth": "1 GB/s"}]}
+    what = [{"kind": kind, "size": "6 B", "chunks": 1}]
+    instance = GraphInstance.model_validate({"network": network, "collectives": what})
+    assert graph_bounds(instance)["cut"].picoseconds in (2000, 4000)  # shares of two elements and of one
+    assert compare_graph(instance, ["trees"]).best.makespan == 4000
+
+
+def test_the_last_byte_of_a_cut_may_take_the_link_of_least_latency() -> None:
+    nodes = [{"name": "a"}, {"name": "b"}, {"name": "s", "kind": "switch"}]
+    latencies = {"ab": "1 us", "as": "9 us", "sb": "9 us"}
+    links = [{"ends": list(pair), "bandwidth": "1 GB/s", "latency": time} for pair, time in latencies.items()]
+    graph = GraphNetwork.model_validate({"nodes": nodes, "links": links})
+    bounds = graph_bounds(instance_of(graph, "all_reduce", "2 MB"))
+    assert bounds["cut"].picoseconds == 10**9 + 10**6
+    assert bounds["partition"].picoseconds == 10**9 + 10**6
+    assert bounds["trees"].picoseconds == pytest.approx(10**9 + 10**6, rel=1e-6)
 
 
 @pytest.mark.parametrize(("name", "units"), [("a100_x2", 13), ("mi250", 3), ("mi250_16_16", 83), ("dgx1", 6)])

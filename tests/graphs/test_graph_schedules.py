@@ -19,7 +19,7 @@ from themis_opt.graphs import comparison
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.comparison import GRAPH_POLICIES, compare_graph
 from themis_opt.graphs.network import GraphInstance, GraphNetwork, load_graph
-from themis_opt.graphs.plan import GraphPlan, demands, divide
+from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
 from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.trees import gather_capacities, tree_plan
 from themis_opt.graphs.validation import validate_graph
@@ -324,3 +324,17 @@ def test_a_policy_with_an_illegal_plan_is_left_out_by_name(monkeypatch: pytest.M
     compared = compare_graph(load_graph(shipped_graphs()["dgx1.all_gather.1GB"]), ["trees", "ring"])
     assert [result.policy for result in compared.results] == ["trees"]
     assert "breaks rule" in compared.refused["ring"]
+
+
+def test_a_switch_that_sums_alone_sends_its_sum_once() -> None:
+    nodes = [{"name": name} for name in "abc"] + [{"name": "s", "kind": "switch", "sums": True}]
+    links = [{"ends": [name, "s"], "bandwidth": "1 GB/s"} for name in "abc"]
+    what = [{"kind": "all_reduce", "size": "6 kB"}]
+    graph = GraphInstance.model_validate({"network": {"nodes": nodes, "links": links}, "collectives": what})
+    builder = PlanBuilder("star", graph)
+    piece = builder.add_piece(3000, None, None)
+    sums = [builder.send(piece, (npu, 3), adds=True) for npu in range(3)]
+    for npu in range(3):
+        builder.send(piece, (3, npu), sums)
+    with pytest.raises(InvalidSchedule, match="s sends a sum twice, and does not copy"):
+        validate_graph(simulate_graph(builder.build()))

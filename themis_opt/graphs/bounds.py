@@ -77,8 +77,8 @@ def _volume_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
     match instance.kind:
         case CollectiveKind.ALL_GATHER | CollectiveKind.REDUCE_SCATTER:
             turned = instance.kind is CollectiveKind.REDUCE_SCATTER
-            cut = _worst_cut(instance.network, turned=turned)
-            yield _cut_bound(instance, cut, cut.ratio * instance.network.num_npus, turned=turned)
+            cut, parts = _worst_cut(instance.network, turned=turned), shares(instance)
+            yield _cut_bound(instance, cut, sum(part for npu, part in parts.items() if npu in cut.nodes), turned=turned)
         case CollectiveKind.BROADCAST | CollectiveKind.REDUCE:
             yield _root_cut(instance, turned=instance.kind is CollectiveKind.REDUCE)
         case CollectiveKind.ALL_TO_ALL:
@@ -96,18 +96,19 @@ def _root_cut(instance: GraphInstance, *, turned: bool) -> GraphBound:
     """All data leave a root, or enter it."""
     graph = instance.network.capacities
     cut = worst_broadcast(graph.reversed if turned else graph, instance.root)
-    return _cut_bound(instance, cut, cut.ratio, turned=turned)
+    return _cut_bound(instance, cut, num_elements(instance), turned=turned)
 
 
-def _cut_bound(instance: GraphInstance, cut: WorstCut, units: Fraction, *, turned: bool) -> GraphBound:
-    """What must leave the nodes of a cut, or enter them, and the least latency of its links after the last byte."""
+def _cut_bound(instance: GraphInstance, cut: WorstCut, elements: int, *, turned: bool) -> GraphBound:
+    """The time of elements that must leave the nodes of a cut, or enter them, and the least latency of its links."""
     network = instance.network
     crossing = [arc for arc in network.arcs if (arc[turned] in cut.nodes) and (arc[not turned] not in cut.nodes)]
     latency = min(network.latencies[arc] for arc in crossing)
-    rate = format_link(float(sum(network.arcs[arc] for arc in crossing)))
-    links = f"{len(crossing)} link{'s' * (len(crossing) > 1)} ({rate})"
+    rate = sum((network.arcs[arc] for arc in crossing), Fraction(0))
+    links = f"{len(crossing)} link{'s' * (len(crossing) > 1)} ({format_link(float(rate))})"
     words = f"{'into' if turned else 'out of'} {words_of(network, cut.nodes)} over {links}"
-    return GraphBound("cut", _picoseconds(instance, units) + latency, "any algorithm", words)
+    time = elements * instance.element_bytes * PICOSECONDS_PER_SECOND / rate
+    return GraphBound("cut", time + latency, "any algorithm", words)
 
 
 def _flow_bound(instance: GraphInstance, graph: CapacityGraph) -> GraphBound:

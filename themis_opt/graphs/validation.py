@@ -111,14 +111,22 @@ def _check_amounts(schedule: GraphSchedule) -> None:
 
 
 def _check_switches(schedule: GraphSchedule) -> None:
-    """Only switches that sum receive what is added, and only those that copy receive what they send on."""
+    """Only switches that sum receive what is added, and only those that copy receive what they send on.
+
+    A switch that sums and does not copy sends each sum once.
+    """
     nodes = schedule.plan.instance.network.nodes
+    sent_on = set[int]()
     for transfer in schedule.plan.transfers:
         sender, receiver = nodes[transfer.route[0]], nodes[transfer.route[-1]]
         may_receive = receiver.kind == "npu" or (receiver.sums if transfer.adds else receiver.multicasts)
         may_send = sender.kind == "npu" or sender.sums or sender.multicasts
         if not (may_receive and may_send):
             raise InvalidSchedule("switches", f"{sender.name} to {receiver.name}: a switch only passes messages on")
+        if sender.kind != "npu" and not sender.multicasts:
+            if not sent_on.isdisjoint(transfer.after):
+                raise InvalidSchedule("switches", f"{sender.name} sends a sum twice, and does not copy")
+            sent_on.update(transfer.after)
 
 
 def _check_data(
