@@ -15,7 +15,7 @@ from formulations.shared_roots import partition_bound, share_roots
 from formulations.worst_cut import WorstCut, worst_broadcast, worst_cut
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_link
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
-from themis_opt.graphs.plan import num_elements, shares
+from themis_opt.graphs.plan import not_on_graphs, num_elements, shares
 from themis_opt.problem.phases import CollectiveKind
 
 Reach = Literal["any algorithm", "trees", "chunks of one size"]
@@ -85,6 +85,8 @@ def _volume_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
             yield _flow_bound(instance, instance.network.capacities)
         case CollectiveKind.ALL_REDUCE:
             yield from _all_reduce_bounds(instance)
+        case _:
+            raise not_on_graphs(instance.kind)
 
 
 def _picoseconds(instance: GraphInstance, units: Fraction) -> Fraction:
@@ -198,7 +200,9 @@ def _arrival_sides(kind: CollectiveKind) -> tuple[bool, ...]:
             return (True,)
         case CollectiveKind.ALL_TO_ALL:
             return (False, True)
-    return (False,)
+        case CollectiveKind.ALL_GATHER | CollectiveKind.BROADCAST | CollectiveKind.ALL_REDUCE:
+            return (False,)
+    raise not_on_graphs(kind)
 
 
 def _meetings(
@@ -273,7 +277,9 @@ def _elements_out(single: GraphInstance, inside: Set[int]) -> int:
             return num_elements(single) * (single.root in inside)
         case CollectiveKind.REDUCE:
             return num_elements(single) * (single.root in outside)
-    return num_elements(single)
+        case CollectiveKind.ALL_REDUCE:
+            return num_elements(single)
+    raise not_on_graphs(single.kind)
 
 
 def words_of(network: GraphNetwork, nodes: Iterable[int]) -> str:

@@ -88,6 +88,8 @@ def _wires(dimension: Dimension, members: list[str], switch: str) -> Iterator[Wi
                 yield members[-1], members[0]
         case Kind.MESH2D:
             yield from _grid_wires(dimension.size, members)
+        case kind:
+            raise InputError("has no wires on graphs", field=f"dimensions.{dimension.name}.kind", value=str(kind))
 
 
 def _grid_wires(size: int, members: list[str]) -> Iterator[Wire]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from formulations.edge_splitting import Route
+from themis_opt.base.errors import InputError
 from themis_opt.graphs.network import GraphInstance
 from themis_opt.problem.phases import CollectiveKind
 
@@ -185,4 +186,11 @@ def demands(instance: GraphInstance) -> dict[tuple[int | None, int | None], int]
             return {(None, root): total}
         case CollectiveKind.ALL_TO_ALL:
             return {(source, target): part for target, part in parts.items() for source in parts if source != target}
-    return {(None, None): total}
+        case CollectiveKind.ALL_REDUCE:
+            return {(None, None): total}
+    raise not_on_graphs(instance.kind)
+
+
+def not_on_graphs(kind: CollectiveKind) -> InputError:
+    """The error of a kind that graphs do not know: no default stands for it."""
+    return InputError("is not for graphs", field="collectives.kind", value=str(kind))

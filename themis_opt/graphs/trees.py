@@ -12,8 +12,13 @@ from formulations.shared_roots import WholeShares, share_roots, whole_shares
 from formulations.tree_packing import OutTree, pack_trees
 from formulations.worst_cut import fixed_shares, scaled, worst_broadcast, worst_cut
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
-from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide, num_elements, shares
+from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide, not_on_graphs, num_elements, shares
 from themis_opt.problem.phases import CollectiveKind
+
+TREE_KINDS = frozenset(
+    {CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.BROADCAST, CollectiveKind.REDUCE}
+)
+"""Kinds whose plans are trees of one direction."""
 
 MOST_UNITS = 96
 """Most units per NPU of exact trees; where more are needed, this many lose a hundredth at most."""
@@ -34,8 +39,10 @@ def tree_plan(instance: GraphInstance, count: int | None = None) -> GraphPlan:
             _add_routes(builder)
         case CollectiveKind.ALL_REDUCE:
             _add_reductions(builder, count)
-        case _:
+        case kind if kind in TREE_KINDS:
             _add_trees(builder, count)
+        case kind:
+            raise not_on_graphs(kind)
     return builder.build()
 
 
