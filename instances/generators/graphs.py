@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from themis_opt.base.documents import write_atomically
-from themis_opt.problem.instance import INSTANCE_FORMAT
+from themis_opt.problem.documents import INSTANCE_FORMAT
 
 Document = dict[str, Any]
 Nodes, Links = list[Document], list[Document]

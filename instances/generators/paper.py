@@ -12,8 +12,9 @@ from types import MappingProxyType
 
 from themis_opt.base.docstrings import docstring
 from themis_opt.problem.catalog import load
+from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Tensor
-from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
+from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import ComputeTask, Iteration, Split
 from themis_opt.problem.network import Network
 from themis_opt.problem.phases import CollectiveKind

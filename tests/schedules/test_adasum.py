@@ -7,8 +7,9 @@ from pydantic import ValidationError
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import steps
+from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
+from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules import adasum

@@ -12,7 +12,8 @@ from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.gantt import gantt
 from themis_opt.formats.trace import chrome_trace
 from themis_opt.policies.registry import make_policy
-from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
+from themis_opt.problem.documents import INSTANCE_FORMAT
+from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.explanation import explain
 from themis_opt.schedules.schedule import Schedule

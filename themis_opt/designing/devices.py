@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from formulations.device_shares import DeviceShares, least_time, share
 from themis_opt.base.documents import schema_text
 from themis_opt.base.units import Bytes, BytesPerSecond
-from themis_opt.problem.catalog import read_model
+from themis_opt.problem.documents import read_model
 from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_BYTES, Count, FieldError, Model
 
 DEVICES_FORMAT: Literal["themis-opt/devices/1"] = "themis-opt/devices/1"

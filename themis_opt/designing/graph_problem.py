@@ -20,7 +20,7 @@ from themis_opt.graphs.network import (
     GraphNode,
     Name,
 )
-from themis_opt.problem.catalog import read_model
+from themis_opt.problem.documents import read_model
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located
 

@@ -17,8 +17,9 @@ from themis_opt.base.documents import read_json, schema_text
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import BytesPerSecond, parse_bandwidth
 from themis_opt.formats.readers.registry import load
-from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, is_graph, locate, read_model
+from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, is_graph, locate
 from themis_opt.problem.cost import check_clock
+from themis_opt.problem.documents import read_model
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_DIMENSIONS, Count, FieldError, Model, located
 from themis_opt.problem.instance import Instance

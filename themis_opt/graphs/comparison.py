@@ -17,7 +17,6 @@ from themis_opt.base.registries import Functions
 from themis_opt.base.units import format_duration, format_percent, format_rate, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, best_bound, graph_bounds, throughput
 from themis_opt.graphs.climbing import climbed_schedule, is_for_climbs
-from themis_opt.graphs.conversion import as_graph
 from themis_opt.graphs.mirroring import is_for_mirrors, mirrored_schedule
 from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
@@ -25,11 +24,9 @@ from themis_opt.graphs.plan import GraphPlan, merged_plan
 from themis_opt.graphs.rarest import is_for_rarest, rarest_schedule
 from themis_opt.graphs.reference import best_routing, takes
 from themis_opt.graphs.rivals import direct_plan, double_tree_plan, greedy_plan, ring_plan
-from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
+from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks
 from themis_opt.graphs.trees import tree_plan
 from themis_opt.graphs.validation import validate_graph
-from themis_opt.problem.instance import Instance
-from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.status import status_of
 
 GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = Functions(
@@ -284,34 +281,6 @@ def _searched(
     words = f"schedules of {reference.chunks} equal chunks of each share"
     class_bound = GraphBound("chunks", Fraction(reference.proven), "chunks of one size", words)
     return GraphResult(name, reference.schedule, bound, class_bound)
-
-
-def has_rival_trees(instance: Instance) -> bool:
-    """Whether it is an all-reduce along lines or grids, which trees may beat."""
-    collective = instance.collectives[0] if len(instance.collectives) == 1 else None
-    if collective is None or collective.kind is not CollectiveKind.ALL_REDUCE or collective.dimensions is not None:
-        return False
-    return not all(dimension.kind.rule.can_reduce for dimension in instance.network.dimensions)
-
-
-def trees_beside(instance: Instance) -> GraphSchedule | None:
-    """A schedule of trees for an all-reduce along lines or grids, where roots with uneven shares may be faster.
-
-    None for other problems, for large ones, and where stages cost more than latency and bandwidth, which graphs have.
-    """
-    dimensions = instance.network.dimensions
-    if not has_rival_trees(instance) or instance.network.num_npus > MOST_BESIDE:
-        return None
-    if any(dimension.model_fields_set & BEYOND_GRAPHS for dimension in dimensions):
-        return None
-    return simulate_graph(tree_plan(as_graph(instance)), CHUNKS_BESIDE)
-
-
-MOST_BESIDE, CHUNKS_BESIDE = 36, 64
-"""NPUs up to which trees are planned beside other policies, and their chunks: less than a second."""
-
-BEYOND_GRAPHS = {"packet", "launch_overhead", "compression", "reduction", "shares", "rails", "in_network"}
-"""Fields of a dimension that a graph does not have."""
 
 
 @dataclass(frozen=True)

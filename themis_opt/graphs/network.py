@@ -15,10 +15,9 @@ from formulations.flow_network import CapacityGraph
 from themis_opt.base.documents import digest, schema_text
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, BytesPerSecond, Picoseconds, format_bandwidth
-from themis_opt.problem.catalog import read_model
+from themis_opt.problem.documents import INSTANCE_FORMAT, read_model
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located
-from themis_opt.problem.instance import INSTANCE_FORMAT
 from themis_opt.problem.network import SLOWEST_LINK
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.workloads.files import laid_out

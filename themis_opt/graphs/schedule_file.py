@@ -14,7 +14,7 @@ from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer
 from themis_opt.graphs.simulation import MAX_HOPS, GraphSchedule, simulate_graph
 from themis_opt.graphs.validation import validate_graph
-from themis_opt.problem.catalog import read_model
+from themis_opt.problem.documents import read_model
 from themis_opt.problem.fields import MAX_BYTES, Model
 
 GRAPH_SCHEDULE_FORMAT: Literal["themis-opt/graph-schedule/1"] = "themis-opt/graph-schedule/1"

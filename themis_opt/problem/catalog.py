@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import ValidationError
+from typing import Any
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.problem.cost import check_clock
-from themis_opt.problem.fields import Model, located
-from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
+from themis_opt.problem.documents import INSTANCE_FORMAT, read_model
+from themis_opt.problem.instance import Instance
 from themis_opt.problem.random_networks import PREFIX, random_instance, seed_of
 
 _PACKAGE = Path(__file__).parents[1]
@@ -80,20 +78,6 @@ def graph_file(source: str) -> Path | None:
         return path if is_graph(read_json(path)) else None
     except InputError:
         return None
-
-
-SomeModel = TypeVar("SomeModel", bound=Model)
-
-
-def read_model(path: Path, model: type[SomeModel], form: str) -> SomeModel:
-    """Read a document of a model. Raises InputError if it is none, or says another ``format`` than `form`."""
-    document = read_json(path)
-    if document.get("format") != form:
-        raise InputError(f"must be '{form}'", field="format", value=document.get("format"), source=str(path))
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        raise located(error).within(str(path)) from None
 
 
 def load(source: str | Path) -> Instance:

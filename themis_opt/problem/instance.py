@@ -15,15 +15,13 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from themis_opt.base.documents import digest
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK, Bytes, format_seconds, format_size
+from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_DIMENSIONS, Count, FieldError, Model
 from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.network import Dimension, Fabric, Network, links_of
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.problem.ports import Ports, ports_of
-
-INSTANCE_FORMAT: Literal["themis-opt/instance/1"] = "themis-opt/instance/1"
-
 
 OF_ITERATIONS = ("chunks", "memory")
 """Fields that collectives alone do not have."""

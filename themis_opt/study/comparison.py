@@ -13,7 +13,6 @@ from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.base.html import page
 from themis_opt.base.units import format_short_time
-from themis_opt.graphs.comparison import has_rival_trees
 from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, seconds_of, within
 from themis_opt.policies.registry import (
     POLICIES,
@@ -35,6 +34,7 @@ from themis_opt.search.incumbent import Reference
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.columns import Value, result_row, result_table
 from themis_opt.study.plan_cache import PlanCache, Recalled
+from themis_opt.study.rival_trees import has_rival_trees
 
 if TYPE_CHECKING:
     import pandas

@@ -5,7 +5,6 @@ from typing import Any
 
 from formulations.limits import PROVEN_GAP
 from themis_opt.base.units import format_duration, format_percent, format_rate, format_short_time
-from themis_opt.graphs.comparison import has_rival_trees, trees_beside
 from themis_opt.policies.launching.common import has_buckets
 from themis_opt.policies.registry import HEURISTICS, make_policy
 from themis_opt.problem.cost import count_stages
@@ -16,6 +15,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.status import NEAR_OPTIMAL
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import Comparison, Result
+from themis_opt.study.rival_trees import has_rival_trees, trees_beside
 from themis_opt.study.robust import QUANTILE, RobustChoice
 from themis_opt.study.robustness import LossDistribution
 from themis_opt.study.sweep import best_by_value, in_words, knee_of, time_of

@@ -5,7 +5,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from themis_opt.base.errors import InputError, suggestion
-from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
+from themis_opt.problem.documents import INSTANCE_FORMAT
+from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import Iteration
 from themis_opt.workloads.adaptive import adapted
 from themis_opt.workloads.convolutional import divided

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.parts import EACH_WHEN_READY, Machine
+from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Collective, Parallelism, Tensor
-from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
+from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, ComputeTask, Iteration, Split
 from themis_opt.problem.phases import CollectiveKind
 

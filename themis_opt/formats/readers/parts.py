@@ -13,9 +13,10 @@ from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.problem.cost import check_clock
+from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import located
-from themis_opt.problem.instance import INSTANCE_FORMAT, Instance
+from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
 
 EACH_WHEN_READY = "wait_free/baseline"

@@ -1,0 +1,25 @@
+"""Documents of problems: their formats, and how a model reads one."""
+
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import ValidationError
+
+from themis_opt.base.documents import read_json
+from themis_opt.base.errors import InputError
+from themis_opt.problem.fields import Model, located
+
+INSTANCE_FORMAT: Literal["themis-opt/instance/1"] = "themis-opt/instance/1"
+
+SomeModel = TypeVar("SomeModel", bound=Model)
+
+
+def read_model(path: Path, model: type[SomeModel], form: str) -> SomeModel:
+    """Read a document of a model. Raises InputError if it is none, or says another ``format`` than `form`."""
+    document = read_json(path)
+    if document.get("format") != form:
+        raise InputError(f"must be '{form}'", field="format", value=document.get("format"), source=str(path))
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise located(error).within(str(path)) from None
