@@ -95,10 +95,13 @@ def explain(path: Path, family: str, steps: int, *, as_json: bool) -> None:
         for step in explanation.steps
     ]
     if as_json:
-        print_json({"makespan_ns": nanoseconds(whole), "resources": resources, "steps": path_rows})
+        value = nanoseconds(getattr(schedule, "value", whole))
+        times = {"makespan_ns": value, "all_stages_ns": nanoseconds(whole)}
+        print_json(times | {"resources": resources, "steps": path_rows})
         return
     busiest = explanation.resources[0]
-    say(f"{format_duration(whole)}; {busiest.name} is busiest, for {format_percent(busiest.busy / whole)} of the time.")
+    share = format_percent(busiest.busy / whole)
+    say(f"All stages end after {format_duration(whole)}; {busiest.name} is busiest, for {share} of the time.")
     columns: dict[str, Any] = {
         "resource": ("resource", "text"),
         "busy_ns": ("busy", "time"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -276,15 +277,15 @@ def _write(folder: Path, compared: "GraphComparison") -> None:
     """Write the best schedule."""
     from themis_opt.base.documents import make_folder, write_atomically
     from themis_opt.cli.printing import tell_files
-    from themis_opt.formats.operation_files import write_operations
+    from themis_opt.families.files import write_operations
+    from themis_opt.formats.graph_pictures import draw_schedule
     from themis_opt.graphs.schedule_file import schedule_text
 
     make_folder(folder)
     path = folder / "schedule.json"
     best = compared.best.schedule
     write_atomically(path, schedule_text(best))
-    rows = [result.row() for result in compared.results]
-    tell_files([path, *write_operations(folder, compared.instance.name, best.timed, compared.verdict, rows)])
+    tell_files([path, *write_operations(folder, compared, partial(draw_schedule, best))])
 
 
 def draw(network: "GraphNetwork", path: Path | None) -> None:

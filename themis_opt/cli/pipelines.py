@@ -104,19 +104,17 @@ def _chosen(policies: str | None) -> tuple[str, ...]:
 def _write(folder: Path, compared: "PipelineComparison") -> list[Path]:
     """Write the comparison, the best schedule, its picture and the file that PyTorch runs."""
     from themis_opt.base.documents import make_folder
-    from themis_opt.formats.operation_files import write_operations
+    from themis_opt.families.files import write_operations
     from themis_opt.pipelines.files import write_schedule, write_torch_csv
     from themis_opt.pipelines.picture import draw
 
     make_folder(folder)
-    best, verdict = compared.best, compared.verdict
+    best = compared.best
     paths = [folder / name for name in ("schedule.json", "torch-pipeline.csv")]
     write_schedule(paths[0], best.schedule, {"policy": best.policy, "bound_ns": best.row()["bound_ns"]})
     write_torch_csv(paths[1], best.schedule)
-    rows = [result.row() for result in compared.results]
-    files = write_operations(folder, compared.problem.name, best.schedule.timed, verdict, rows)
-    draw(folder / "schedule.svg", best.schedule, "\n".join(verdict))
-    return [*paths, *files]
+    title = "\n".join(compared.verdict)
+    return [*paths, *write_operations(folder, compared, lambda path: draw(path, best.schedule, title))]
 
 
 def bound(source: str, *, as_json: bool) -> None:

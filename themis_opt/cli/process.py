@@ -14,7 +14,7 @@ from themis_opt.base.clock import SEARCH_CLOCK
 
 PROCESS_START = SEARCH_CLOCK.now()
 
-# exit code of a request that was not met: a gap was not reached, a named policy has no plan, or runs of a batch failed
+# Exit code of a request that was not met: a gap was not reached, a named policy has no plan, or runs of a batch failed
 UNMET = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -28,7 +28,7 @@ def remaining(time_limit: float) -> float:
 def leave(reached: float, asked: float | None, *, interrupted: bool = False, left_out: Collection[str] = ()) -> None:
     """End with the exit code of an interrupted search or of a request that was not met, unless all went well.
 
-    `left_out`: policies that the user named, and that have no legal plan.
+    `left_out`: policies without a legal plan that were asked for.
     """
     import typer
 

@@ -48,10 +48,14 @@ class GraphSchedule:
     def timed(self) -> TimedOperations:
         """The hops of all chunks as operations of links."""
         hops = Hops(self.plan)
-        nodes, pieces = self.problem.network.nodes, hops.piece.tolist()
-        labels = [f"piece {piece}, chunk {chunk}" for chunk in range(self.chunks) for piece in pieces]
+        nodes = self.problem.network.nodes
+
+        def label(operation: int) -> str:
+            chunk, hop = divmod(operation, len(hops.piece))
+            return f"piece {hops.piece[hop]}, chunk {chunk}"
+
         names = [f"{nodes[tail].name} > {nodes[head].name}" for tail, head in hops.links]
-        return TimedOperations(lower(self.plan, self.chunks, hops), self.start.ravel(), labels, names)
+        return TimedOperations(lower(self.plan, self.chunks, hops), self.start.ravel(), label, names)
 
     @property
     def algorithm_bandwidth(self) -> float:

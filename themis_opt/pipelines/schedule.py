@@ -47,7 +47,9 @@ class PipelineSchedule:
             start.append(max(free[link], self.end(actions[giver[number]])))
             free[link] = start[-1] + self.pipeline.message
             labels.append(f"message of {labels[giver[number]]}")
-        return TimedOperations(operations, np.array(start, dtype=np.int64), labels, resource_names(self.pipeline))
+        return TimedOperations(
+            operations, np.array(start, dtype=np.int64), labels.__getitem__, resource_names(self.pipeline)
+        )
 
     def end(self, action: Action) -> int:
         """When an action has ended."""

@@ -1,6 +1,6 @@
 """Timed operations: what every kind of schedule comes to on the clock, and why it takes as long as it does."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,15 +19,15 @@ class TimedOperations:
     operations : Operations
     start : int64 array, shape (operations,)
         Picoseconds.
-    labels : sequence of str
-        A name for each operation.
+    label : callable
+        From the number of an operation to its name, since millions of names would take longer than the clock.
     resources : sequence of str
         A name for each resource.
     """
 
     operations: Operations
     start: IntArray
-    labels: Sequence[str]
+    label: Callable[[int], str]
     resources: Sequence[str]
 
     @property
@@ -84,11 +84,11 @@ class TimedOperations:
     def _step(self, operation: int, start: int, waited_for: str) -> CriticalStep:
         busy, lag = (int(times[operation]) for times in (self.operations.duration, self.operations.lag))
         where = self.resources[int(self.operations.resource[operation])]
-        return CriticalStep(f"{self.labels[operation]} on {where}", 0, None, start, busy, lag, waited_for)
+        return CriticalStep(f"{self.label(operation)} on {where}", 0, None, start, busy, lag, waited_for)
 
     def _predecessors(self) -> list[list[int]]:
         """The operations that each one waits for."""
-        before: list[list[int]] = [[] for _ in self.labels]
+        before: list[list[int]] = [[] for _ in self.start]
         bounds, successors = self.operations.successor_start.tolist(), self.operations.successor.tolist()
         for operation in range(len(before)):
             for successor in successors[bounds[operation] : bounds[operation + 1]]:
@@ -97,7 +97,7 @@ class TimedOperations:
 
     def _previous_on_resource(self) -> list[int | None]:
         """The operation that each resource serves before each one."""
-        previous: list[int | None] = [None] * len(self.labels)
+        previous: list[int | None] = [None] * len(self.start)
         last: list[int | None] = [None] * len(self.resources)
         resource = self.operations.resource.tolist()
         for operation in np.lexsort((self.end, self.start)).tolist():

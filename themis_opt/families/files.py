@@ -1,24 +1,18 @@
-"""Files of timed operations: a trace for viewers, a picture and a page, the same for every family that has these."""
+"""Files of a comparison that are the same in every family whose schedules are timed operations."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.html import page
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
-from themis_opt.formats.gantt import save_figure
-from themis_opt.formats.plot import plot_operations
+from themis_opt.families.family import AnyComparison
 from themis_opt.formats.tables import to_csv
 from themis_opt.formats.trace import MAX_TRACED_STAGES
 from themis_opt.schedules.timed import TimedOperations
-
-MOST_PAGE_ROWS = 64
-"""Resources that the picture shows, the busiest: more rows cannot be read."""
 
 
 def operations_trace(timed: TimedOperations, name: str) -> dict[str, Any]:
@@ -27,7 +21,7 @@ def operations_trace(timed: TimedOperations, name: str) -> dict[str, Any]:
         {"ph": "M", "pid": 1, "tid": number, "name": "thread_name", "args": {"name": resource}}
         for number, resource in enumerate(timed.resources)
     ]
-    columns = (timed.labels, timed.operations.resource.tolist(), timed.start.tolist())
+    columns = (map(timed.label, range(len(timed.start))), timed.operations.resource.tolist(), timed.start.tolist())
     durations = timed.operations.duration.tolist()
     slices = [
         {
@@ -44,24 +38,33 @@ def operations_trace(timed: TimedOperations, name: str) -> dict[str, Any]:
 
 
 def write_operations(
-    folder: Path, name: str, timed: TimedOperations, verdict: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    folder: Path,
+    compared: AnyComparison,
+    draw: Callable[[Path], None],
 ) -> list[Path]:
     """Write comparison.json and comparison.csv, and of the best schedule trace.json, schedule.svg and schedule.html.
 
     Schedules of more than :data:`~themis_opt.formats.trace.MAX_TRACED_STAGES` operations have no trace, since viewers
     do not load it.
+
+    `draw`: draws the best schedule into a file.
     """
+    name, rows, timed = (
+        compared.problem.name,
+        [result.row() for result in compared.results],
+        compared.best.schedule.timed,
+    )
     write_atomically(folder / "comparison.json", json.dumps(rows, indent=2) + "\n")
     write_atomically(folder / "comparison.csv", to_csv(rows))
     names = ["comparison.json", "comparison.csv", "schedule.svg", "schedule.html"]
-    if len(timed.labels) <= MAX_TRACED_STAGES:
+    (folder / "trace.json").unlink(missing_ok=True)
+    if len(timed.start) <= MAX_TRACED_STAGES:
         write_atomically(folder / "trace.json", json.dumps(operations_trace(timed, name)) + "\n")
         names.append("trace.json")
-    axes = plot_operations(_busiest(timed))
-    save_figure(axes.figure, folder / "schedule.svg")  # type: ignore[arg-type] # pyplot's subfigures are not used
+    draw(folder / "schedule.svg")
     picture = (folder / "schedule.svg").read_text(encoding="utf-8").partition("<svg")[2]
     headings = list(rows[0])
-    table = page(verdict, headings, [[_cell(row[heading]) for heading in headings] for row in rows])
+    table = page(compared.verdict, headings, [[_cell(row[heading]) for heading in headings] for row in rows])
     document = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(name)}</title>'
         f"<body><h1>{escape(name)}</h1>{table}<svg{picture}</body></html>\n"
@@ -72,15 +75,3 @@ def write_operations(
 
 def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _busiest(timed: TimedOperations) -> TimedOperations:
-    """The operations of the busiest resources."""
-    held = np.bincount(timed.operations.resource, timed.operations.duration, len(timed.resources))
-    if np.count_nonzero(held) <= MOST_PAGE_ROWS:
-        return timed
-    kept = np.isin(timed.operations.resource, np.argsort(-held, kind="stable")[:MOST_PAGE_ROWS])
-    operations = timed.operations._replace(
-        resource=timed.operations.resource[kept], duration=timed.operations.duration[kept]
-    )
-    return TimedOperations(operations, timed.start[kept], [], timed.resources)
