@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from themis_opt.cli import graphs
 from themis_opt.cli.main import application
+from themis_opt.families.products import OF_GRAPHS
 from themis_opt.graphs.comparison import GRAPH_POLICIES, SEARCH_POLICIES
+from themis_opt.policies.registry import REFERENCE
 from themis_opt.problem.catalog import shipped_graphs
 
 NETWORK = "dgx1.all_gather.1GB"
@@ -147,7 +148,7 @@ def test_show_lists_links() -> None:
         (("compare", NETWORK, "--policies", "trees,trees"), "must name one or more policies, each once"),
         (("compare", NETWORK, "--policies", "tres"), "--policies = 'tres': must be one of"),
         (("compare", NETWORK, "--policies", "double_tree"), "double binary trees are for all_reduce"),
-        (("tune", NETWORK), "is a graph: bound, compare, show, simulate and solve take it"),
+        (("tune", NETWORK), "is a graph: 'bound', 'compare', 'show'"),
     ],
 )
 def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], message: str) -> None:
@@ -157,19 +158,18 @@ def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], message
 
 
 def test_the_names_of_policies_are_those_that_there_are():
-    assert tuple(GRAPH_POLICIES) == graphs.POLICY_NAMES
-    assert SEARCH_POLICIES == graphs.SEARCH_NAMES
+    assert {*GRAPH_POLICIES, *SEARCH_POLICIES} == OF_GRAPHS | {REFERENCE}
 
 
 def test_options_of_the_search_are_said_to_do_nothing(invoke):
     said = invoke("compare", "dgx1.all_gather.1GB", "--policies", "ring", "--time-limit", 5, "--no-cache").stderr
-    assert "what graphs do not hear of: --no-cache" in " ".join(said.split())
+    assert "graphs do not take --no-cache" in " ".join(said.split())
     assert "search" not in invoke("compare", "dgx1.all_gather.1GB", "--policies", "ring", "--gap", 9).stderr
 
 
 @pytest.mark.parametrize("source", ["dgx1.all_gather.1GB", "p4_m8"])
 def test_robust_plans_are_for_networks_of_dimensions(refuse, source):
-    assert "--robust: is for networks of dimensions" in refuse("solve", source, "--robust")
+    assert "--robust: is not for" in refuse("solve", source, "--robust")
 
 
 def test_commands_on_schedules_take_those_on_graphs(tmp_path: Path) -> None:
@@ -178,12 +178,10 @@ def test_commands_on_schedules_take_those_on_graphs(tmp_path: Path) -> None:
     assert run("validate", path).startswith("valid: 7 rules hold")
     explained = json.loads(run("explain", path, "--json"))
     assert explained["makespan_ns"] == json.loads(run("validate", path, "--json"))["makespan_ns"]
-    assert explained["steps"][0]["waited_for"] == "nothing"
+    assert explained["steps"][0]["waited_for"] == "release"
     run("plot", path, "-o", str(tmp_path / "schedule.png"))
     assert (tmp_path / "schedule.png").stat().st_size > 10_000
-    assert "error: --latency = 'lag': is not for schedules on graphs" in run(
-        "explain", path, "--latency", "lag", code=2
-    )
+    assert "error: --latency = 'lag': is not for graphs" in run("explain", path, "--latency", "lag", code=2)
 
 
 def test_show_draws_networks(tmp_path: Path) -> None:
@@ -201,7 +199,7 @@ def test_run_compares_trees_with_rings() -> None:
     assert [row["policy"] for row in rows] == ["ring", "trees"]
     assert rows[1]["speedup_predicted"] > 1
     refused = run("run", "boxes_5_3.all_reduce.1GB", "--local", "4x2", code=2)
-    assert "error: --local = '4x2': is not for schedules on graphs" in refused
+    assert "error: --local = '4x2': is not for graphs" in refused
 
 
 def test_schedules_are_exported_and_moved_on_data(tmp_path: Path) -> None:
@@ -211,7 +209,7 @@ def test_schedules_are_exported_and_moved_on_data(tmp_path: Path) -> None:
     printed = run("export", path, "--to", "msccl", "--check", "-o", str(tmp_path / "xml"))
     assert "pieces are cut in 4 chunks instead of" in printed
     assert "checked: every GPU ends with its result" in printed
-    assert "is not for schedules on graphs" in run("export", path, "--to", "msccl", "--sizes", "1MB", code=2)
+    assert "is not for graphs" in run("export", path, "--to", "msccl", "--sizes", "1MB", code=2)
 
 
 def test_sweep_varies_the_bandwidth_of_a_link() -> None:
@@ -225,4 +223,4 @@ def test_sweep_varies_the_bandwidth_of_a_link() -> None:
 def test_other_commands_name_those_that_take_schedules_on_graphs(tmp_path: Path) -> None:
     run("solve", NETWORK, "--size", "1 MB", "--policies", "ring", "-o", str(tmp_path))
     refused = run("robustness", str(tmp_path / "schedule.json"), code=2)
-    assert "is a schedule on a graph: 'validate', 'explain', 'plot', 'export' and 'run' take it" in refused
+    assert "is the schedule of a graph: 'validate', 'explain', 'plot' and 'export' take it" in refused

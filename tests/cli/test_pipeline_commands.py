@@ -80,7 +80,7 @@ def test_schedules_are_checked_and_drawn(succeed, refuse, tmp_path):
     schedule.write_text(json.dumps(broken), encoding="utf-8")
     assert "schedule breaks rule 'stage'" in refuse("validate", schedule)
     assert "schedule breaks rule 'stage'" in refuse("explain", schedule)
-    assert "is a pipeline: 'solve'" in refuse("tune", P4)
+    assert "is a pipeline: 'bound', 'compare'" in refuse("tune", P4)
 
 
 def test_an_unmet_gap_is_1_and_other_pictures_are_refused(invoke, refuse, succeed, tmp_path):

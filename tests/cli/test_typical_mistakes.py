@@ -44,7 +44,7 @@ LINES = [
     (("batch", "nowhere.toml"), "nowhere.toml"),
     (("list", "polices"), "polices"),
     (("plan", NAME), "must hold a training iteration"),
-    (("plan", MESH), "network: is a graph"),
+    (("plan", MESH), "is a graph: 'bound'"),
     (("plan", STEP, "--memory", "60Gb"), "--memory = '60Gb': unknown unit 'Gb'; did you mean 'GB'?"),
     (("bound", MESH, "--lost", "0-1"), "must name a node or link of the network, such as 'r0c0-r0c1'"),
     (("bound", MESH, "--lost", "each,r0c0"), "--lost = 'each'"),

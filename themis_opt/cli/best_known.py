@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
-from themis_opt.cli import graph_schedules, options
+from themis_opt.cli import options
 
 if TYPE_CHECKING:
-    from themis_opt.study.best_known import BestKnown, Library, LibrarySchedule
+    from themis_opt.study.best_known import BestKnown, Library
 
 
 def best_known(
@@ -47,7 +47,7 @@ def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> No
 
     before = {row.key: row for row in library.rows}
     is_proof = path.suffix == ".json" and read_json(path).get("format") == CERTIFICATE_FORMAT
-    rows = library.certify(read_json(path)) if is_proof else library.submit(_load(path), solver)
+    rows = library.certify(read_json(path)) if is_proof else library.submit(options.load_solution(path)[0], solver)
     if as_json:
         print_json([row.model_dump(mode="json") for row in rows])
         return
@@ -55,15 +55,6 @@ def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> No
         gain, gap = format_percent(1 - row.makespan_ps / before[row.key].makespan_ps), format_percent(row.gap)
         news = f"bound {format_duration(row.bound_ps)}" if is_proof else f"{gain} shorter than what was known"
         say(f"{row.name}, chunk sizes {row.sizes}: {news}, gap {gap}")
-
-
-def _load(path: Path) -> "LibrarySchedule":
-    """The schedule of a file, on dimensions or on a graph."""
-    if graph_schedules.is_graph_schedule(path):
-        from themis_opt.graphs.schedule_file import read_graph_schedule
-
-        return read_graph_schedule(path)
-    return options.load_schedule(path)
 
 
 def _print(rows: "list[BestKnown]", *, whole: bool, as_json: bool) -> None:

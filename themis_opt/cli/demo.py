@@ -18,12 +18,11 @@ def demo(
     """
     from themis_opt.cli.compare import compare_and_write
     from themis_opt.cli.printing import is_terminal, say
-    from themis_opt.policies.registry import REFERENCE, usual_policies
     from themis_opt.reports.solution import PAGE
 
     instance = options.load_instance(DEMONSTRATED)
     search = options.SearchOptions(time_limit=10, sizes="free", no_cache=True)
-    compare_and_write(instance, (*usual_policies(instance), REFERENCE), search, folder=output, as_json=False)
+    compare_and_write(instance, None, search, folder=output, as_json=False, usual=True)
     page = (output / PAGE).resolve()
     say(f"Two dimensions of four NPUs each: the best order keeps both busy. See it in {page}")
     if is_terminal(sys.stdout):

@@ -149,11 +149,11 @@ def _write_graph(folder: Path, answer: "GraphDesign") -> None:
 
     from themis_opt.base.documents import make_folder, write_atomically
     from themis_opt.cli.printing import tell_files
+    from themis_opt.families.door import family_of
     from themis_opt.formats.graph_pictures import draw_network
-    from themis_opt.graphs.network import graph_text
 
     make_folder(folder)
-    written = {f"{name}.json": graph_text(instance) for name, instance in answer.instances().items()}
+    written = {f"{name}.json": family_of(instance).text(instance) for name, instance in answer.instances().items()}
     written["design.json"] = json.dumps(answer.document(), indent=2) + "\n"
     for name, text in written.items():
         write_atomically(folder / name, text)

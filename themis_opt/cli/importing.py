@@ -2,18 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
-
-if TYPE_CHECKING:
-    from themis_opt.formats.readers.registry import Import
-    from themis_opt.graphs.network import GraphInstance
-
-MOST_ROWS = 12  # rows of a table that are shown without being asked for
+from themis_opt.cli.answers.answer import ask
 
 
 def import_command(
@@ -43,13 +38,11 @@ def import_command(
     """Read files of simulators, profilers and libraries, and put them together as one instance."""
     from pydantic import ValidationError
 
-    from themis_opt.cli.printing import print_json, print_table, say, say_all, tell, tell_note
+    from themis_opt.cli.printing import tell
+    from themis_opt.families.door import family_of, save
     from themis_opt.formats.readers.parts import Request
     from themis_opt.formats.readers.registry import import_files
-    from themis_opt.graphs.network import GraphInstance
-    from themis_opt.problem.description import headline
     from themis_opt.problem.fields import located
-    from themis_opt.workloads.files import write_instance
 
     try:
         request = None
@@ -57,35 +50,17 @@ def import_command(
             rates = dict(_rates(bandwidths))
             request = Request(kind=collective or Request.kind, size=size or Request.size, bandwidths=rates)
         imported = import_files(files, request=request, time_unit=time_unit)
-        instance = imported.instance
-        if isinstance(instance, GraphInstance):
-            _tell_graph(imported, instance, chunks, output, as_json=as_json)
-            return
-        instance = instance.overridden(chunks=chunks)
     except ValidationError as error:
         raise located(error).within("command line") from None
-    options.warn(instance.network, files[0])
+    family = family_of(imported.instance)
+    problem = family.changed(imported.instance, {} if chunks is None else {"chunks": chunks})
+    options.warn(family.doubts(problem), files[0])
     if output is not None:
-        write_instance(instance, output)
-    if as_json:
-        print_json(imported.summary() | {"fingerprint": instance.fingerprint})
-    else:
-        from themis_opt.study.verdict import on_instance  # it loads a solver
-
-        say_all(on_instance(instance))
-        print_table("files", ("file", "format"), imported.formats)
-        say(headline(instance.replace(description="")))
-        for title, rows in imported.tables.items():
-            if whole or len(rows) <= MOST_ROWS:
-                print_table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
-            else:
-                tell_note(f"{title}: {len(rows)} rows, which --all shows")
-    for note in imported.notes:
-        tell_note(note)
+        save(problem, output)
+    ask("introduce", problem, problem, imported, whole=whole).tell(as_json=as_json)
     if output is not None:
-        for path in imported.draw(output):
+        for path in (*imported.draw(output), output):
             tell(f"wrote {path}")
-        tell(f"wrote {output}")
 
 
 def _rates(text: str | None) -> Iterator[tuple[str, float]]:
@@ -98,29 +73,3 @@ def _rates(text: str | None) -> Iterator[tuple[str, float]]:
             yield name, parse_bandwidth(rate)
         except ValueError as error:
             raise InputError(str(error), field="--bandwidths", value=part) from None
-
-
-def _tell_graph(
-    imported: "Import", instance: "GraphInstance", chunks: int | None, output: Path | None, *, as_json: bool
-) -> None:
-    """Write and print a graph."""
-    from themis_opt.base.documents import write_atomically
-    from themis_opt.cli.printing import print_json, print_table, say, tell, tell_note
-    from themis_opt.graphs.description import graph_headline, graph_tables
-    from themis_opt.graphs.network import graph_text
-
-    if chunks is not None:
-        raise InputError("is not for graphs, whose chunks are chosen", field="--chunks", value=chunks)
-    if output is not None:
-        write_atomically(output, graph_text(instance))
-    if as_json:
-        print_json(imported.summary())
-    else:
-        print_table("files", ("file", "format"), imported.formats)
-        say(graph_headline(instance.model_copy(update={"description": ""})))
-        for title, rows in graph_tables(instance).items():
-            print_table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
-    for note in imported.notes:
-        tell_note(note)
-    if output is not None:
-        tell(f"wrote {output}")

@@ -29,7 +29,7 @@ LISTED: Mapping[str, str] = {
 function that makes either, or rows."""
 
 # What says what each entry is, when it is asked for alone; for that everything is loaded
-DESCRIBED = ("policies", "launching", "instances")
+DESCRIBED = ("policies", "launching", "instances", "pipelines")
 # What is only listed when asked for: other kinds name it too, or it is long
 DETAILED = ("formats", "instances", "designs", "pipelines")
 
@@ -75,14 +75,11 @@ def _rows(kind: str, *, described: bool) -> list[dict[str, str]]:
 def _what(names: Mapping[str, Any], name: str) -> str:
     """What an entry is: a shipped instance in short, the first line of the docstring of something else."""
     from themis_opt.base.registries import Registry
-    from themis_opt.formats.readers.registry import load
-    from themis_opt.graphs.description import graph_in_short
-    from themis_opt.graphs.network import load_graph
-    from themis_opt.problem.catalog import shipped_graphs
-    from themis_opt.problem.description import in_short
+    from themis_opt.families.door import family_of, load
 
     if not isinstance(names, Registry):
-        return graph_in_short(load_graph(names[name])) if name in shipped_graphs() else in_short(load(names[name]))
+        problem = load(names[name])
+        return family_of(problem).in_short(problem)
     try:
         entry = names.load(name)
     except InputError as error:

@@ -2,7 +2,7 @@
 
 import gc
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
@@ -17,11 +17,10 @@ from themis_opt.cli import completion
 from themis_opt.problem.cost_terms import COST_TERMS
 
 if TYPE_CHECKING:
+    from themis_opt.families.family import AnySchedule, Problem
     from themis_opt.policies.registry import Policy
     from themis_opt.problem.instance import Instance
-    from themis_opt.problem.network import Network
     from themis_opt.schedules.schedule import Schedule
-    from themis_opt.schedules.schedule_file import Summary
     from themis_opt.workloads.timing import Rate
 
 InstanceArgument = Annotated[
@@ -131,6 +130,29 @@ class InstanceChanges(Changes):
         return super().given() | ({} if self.ag_order is None else {"ag_order": self.ag_order})
 
 
+EACH = "each"
+"""The value of ``--lost`` for every link in turn."""
+
+LIMITS = ("time_limit", "workers", "seed", "gap", "deterministic", "memory")
+"""Options that limit the searches of every family."""
+
+
+@dataclass(frozen=True)
+class NetworkChanges(OptionGroup):
+    """Links and nodes that are lost or slow."""
+
+    lost: Annotated[
+        str | None, Option(help="Nodes and links that fail, with commas between; 'each' tries every link alone.")
+    ] = None
+    slow: Annotated[
+        str | None, Option(help="Links with a part of their bandwidth, such as a-b=0.5, with commas between.")
+    ] = None
+
+    def given(self) -> dict[str, str | None]:
+        """Both, by the names of options."""
+        return {"lost": self.lost, "slow": self.slow}
+
+
 @dataclass(frozen=True)
 class Replanning(OptionGroup):
     """How the plan of a schedule file is timed."""
@@ -140,6 +162,10 @@ class Replanning(OptionGroup):
         str | None,
         Option("--chunk-sizes", help="equal, or free for those that suit its order best, instead of the schedule's."),
     ] = None
+
+    def given(self) -> dict[str, str | None]:
+        """What is not left as it is, by the names of options."""
+        return {**self.costs.given(), "chunk_sizes": self.sizes}
 
     def apply(self, schedule: "Schedule") -> "Schedule":
         """What the plan of a schedule takes with these costs and sizes; the schedule itself where there are none."""
@@ -250,44 +276,52 @@ def _group(parameter: Parameter) -> OptionGroup | None:
     return kind() if parameter.default is Parameter.empty else parameter.default
 
 
-def load_instance(source: str, changes: Changes = Changes()) -> "Instance":
-    """An instance with the changes of the command line."""
-    from pydantic import ValidationError
+def load_problem(
+    source: str, changes: Changes = Changes(), network: NetworkChanges | None = None, policies: str | None = None
+) -> "Problem":
+    """The problem of a file or a name, with the changes of the command line.
 
-    from themis_opt.formats.readers.registry import load
-    from themis_opt.problem.catalog import shipped_pipelines
-    from themis_opt.problem.cost import check_clock
-    from themis_opt.problem.cost_overrides import with_costs
-    from themis_opt.problem.fields import located
+    Collectives on dimensions move to a graph where links are to be lost or slow, or all policies are those of graphs.
+    """
+    from themis_opt.families.door import family_of
+
+    problem = _read(source)
+    gc.freeze()  # it stays until the end, as what is imported does: no need to look through them again and again
+    family, given = family_of(problem), changes.given()
+    changed = family.changed(problem, given)
+    if not given.keys().isdisjoint(COST_TERMS) or Path(source).exists():  # shipped networks are as their sources say
+        warn(family.doubts(changed), source)
+    is_changed = network is not None and any(network.given().values())
+    moved: Problem = family.on_graph(changed, split(policies) or (), needed=is_changed)
+    return moved
+
+
+def _read(source: str) -> "Problem":
+    """The problem of a file or a name; a schedule is refused with the commands that take one."""
+    from themis_opt.families.door import load
 
     try:
-        instance = load(source)
+        return load(source)
     except InputError:
-        if "schedule" in _format_of(Path(source)):
+        if "schedule" in format_of(Path(source)):
             rule = "is a schedule: give its instance; 'validate', 'explain', 'plot', 'export' and 'run' take schedules"
             raise InputError(rule, field="instance", value=source) from None
-        if source in shipped_pipelines() or "pipeline" in _format_of(Path(source)):
-            rule = "is a pipeline: 'solve', 'compare', 'bound' and 'sweep' take it"
-            raise InputError(rule, field="instance", value=source) from None
         raise
-    gc.freeze()  # it stays until the end, as what is imported does: no need to look through them again and again
-    given = changes.given()
-    costs = {name: given.pop(name) for name in COST_TERMS if name in given}
-    try:
-        changed = instance.overridden(**given)
-    except ValidationError as error:
-        raise located(error).within("command line") from None
-    except InputError as error:
-        raise error.within("command line") from None
-    check_clock(changed)
-    changed = with_costs(changed, **costs) if costs else changed
-    if costs or Path(source).exists():  # shipped networks are as their sources say
-        warn(changed.network, source)
-    return changed
 
 
-def _format_of(path: Path) -> str:
-    """What the field `format` of a JSON file says; nothing if it cannot be read."""
+def load_instance(source: str, changes: Changes = Changes()) -> "Instance":
+    """An instance on dimensions with the changes of the command line, for commands that take no other problem."""
+    from themis_opt.problem.instance import Instance
+
+    problem = load_problem(source, changes)
+    if isinstance(problem, Instance):
+        return problem
+    rule = f"is a {problem.family}: 'bound', 'compare', 'show', 'simulate', 'solve' and 'sweep' take it"
+    raise InputError(rule, field="instance", value=source)
+
+
+def format_of(path: Path) -> str:
+    """The field `format` of a JSON file; nothing if it cannot be read."""
     from themis_opt.base.documents import read_json
 
     try:
@@ -296,43 +330,43 @@ def _format_of(path: Path) -> str:
         return ""
 
 
-def warn(network: "Network", source: str) -> None:
+def warn(doubts: Iterable[str], source: str) -> None:
     """Tell what seems wrong with a network."""
     from themis_opt.cli.printing import tell
-    from themis_opt.problem.network import doubts
 
-    for doubt in doubts(network):
+    for doubt in doubts:
         tell(f"warning: {source}: {doubt}")
 
 
-def load_schedule(path: Path, instance: "Instance | None" = None) -> "Schedule":
-    """The schedule of a file, validated; it must belong to `instance`, if there is one."""
-    return load_solution(path, instance)[0]
+def load_solution(path: Path, instance: str | None = None) -> "tuple[AnySchedule, Any]":
+    """The schedule of a file of any family, validated, and the summary beside it.
 
-
-def load_solution(path: Path, instance: "Instance | None" = None) -> "tuple[Schedule, Summary]":
-    """The same with its summary."""
-    from themis_opt.problem.catalog import all_shipped
-    from themis_opt.schedules.schedule_file import read_solution
-    from themis_opt.schedules.validation import validate
+    It must belong to `instance`, if there is one.
+    """
+    from themis_opt.families.door import read_solution
+    from themis_opt.problem.catalog import all_shipped, shipped_pipelines
 
     try:
-        schedule, summary = read_solution(path, instance)
-        validate(schedule)
+        return read_solution(path, None if instance is None else load_problem(instance))
     except InputError:
-        if (not path.exists() and path.name in all_shipped()) or "instance" in _format_of(path):
+        shipped = all_shipped() | shipped_pipelines()
+        if (not path.exists() and path.name in shipped) or "instance" in format_of(path):
             rule = "is an instance: solve it, then give the schedule.json that 'themis-opt solve' writes"
-            raise InputError(rule, field="schedule", value=path.name) from None
-        if "graph-schedule" in _format_of(path):
-            rule = "is a schedule on a graph: 'validate', 'explain', 'plot', 'export' and 'run' take it"
-            raise InputError(rule, field="schedule", value=path.name) from None
-        if "pipeline-schedule" in _format_of(path):
-            rule = "is the schedule of a pipeline: 'validate', 'plot' and 'export' take it"
             raise InputError(rule, field="schedule", value=path.name) from None
         raise
     except InvalidSchedule as error:
         raise error.within(str(path)) from None
-    return schedule, summary
+
+
+def load_schedule(path: Path) -> "Schedule":
+    """The schedule of a file on dimensions, for commands that take no other."""
+    from themis_opt.schedules.schedule import Schedule
+
+    schedule, _ = load_solution(path)
+    if isinstance(schedule, Schedule):
+        return schedule
+    rule = f"is the schedule of a {schedule.problem.family}: 'validate', 'explain', 'plot' and 'export' take it"
+    raise InputError(rule, field="schedule", value=path.name)
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def plan(
     instance = with_prefetch(instance)
     instance = instance if limit is None else instance.replace(memory=limit)
     seconds = remaining(time_limit + reading)
-    with comparison_progress(instance, seconds) as progress:
+    with comparison_progress("iteration", seconds) as progress:
         planned = plan_step(instance, time_limit=seconds, progress=progress, workers=workers)
     with undisturbed():
         files = [] if folder is None else _write(folder, planned)

@@ -100,13 +100,6 @@ def print_rows(title: str, rows: Sequence[Mapping[str, Any]], shown: ShownColumn
     print_table(title, [heading for heading, _ in shown.values()], list(zip(*texts, strict=True)))
 
 
-def print_results(title: str, rows: Sequence[Mapping[str, Any]], schedules: Sequence["Schedule"]) -> None:
-    """Print the rows of schedules by policy; their columns are those of :mod:`themis_opt.study.columns`."""
-    from themis_opt.study.columns import result_table
-
-    print_table(title, *result_table(rows, schedules))
-
-
 def times_in_words(schedule: "Schedule") -> str:
     """What a schedule takes: the times among its columns."""
     from themis_opt.study.columns import columns_of
@@ -127,29 +120,27 @@ def assumptions(instance: "Instance", sizes: str) -> str:
     return f"{instance.name or 'instance'}, chunk sizes {sizes}{rules}"
 
 
-def note_free_cuts(schedules: Sequence["Schedule"]) -> None:
-    """Say so where small chunks look better than they are."""
+def free_cuts_in_words(schedules: Sequence["Schedule"]) -> list[str]:
+    """A note where small chunks look better than they are."""
     from themis_opt.base.units import format_size
     from themis_opt.problem.cost_overrides import is_free_to_cut
 
     smallest = min(int(chunks.sizes.min()) for schedule in schedules for chunks in schedule.plan.chunks)
-    if smallest < SMALL_CHUNK and is_free_to_cut(schedules[0].instance):
-        size = format_size(smallest)
-        tell_note(f"launches cost nothing, and the smallest chunk has {size}; state --launch-overhead or --packet")
+    if smallest >= SMALL_CHUNK or not is_free_to_cut(schedules[0].instance):
+        return []
+    size = format_size(smallest)
+    return [f"launches cost nothing, and the smallest chunk has {size}; state --launch-overhead or --packet"]
 
 
-def print_moved_data(report: "VerifyReport") -> None:
-    """Print what a verification on data has run."""
+def moved_data_in_words(report: "VerifyReport") -> list[str]:
+    """What a verification on data has run."""
     from themis_opt.base.units import format_bandwidth, format_short_size
 
     shapes = ", ".join("x".join(str(size) for size in sizes) for sizes in report.sizes)
     reduced = "reduced to " if report.reduced else ""
-    say(f"data: every NPU ends with its result, on {reduced}{shapes} NPUs, {report.num_paths} paths")
     port = report.busiest_port
     carried = f"{format_short_size(port.bytes)} on {port.dimension}, at {format_bandwidth(port.bandwidth)}"
-    say(f"busiest port: {port.port} {carried} for {port.share:.2%} of the makespan")
-
-
-def strongest(bounds: Mapping[str, float]) -> tuple[str, float]:
-    """Name and value of the largest bound, the first of equals."""
-    return max(bounds.items(), key=lambda item: item[1])
+    return [
+        f"data: every NPU ends with its result, on {reduced}{shapes} NPUs, {report.num_paths} paths",
+        f"busiest port: {port.port} {carried} for {port.share:.2%} of the makespan",
+    ]

@@ -14,7 +14,6 @@ from themis_opt.cli.printing import tell
 
 if TYPE_CHECKING:
     from themis_opt.batches.runner import BatchListener, BatchState
-    from themis_opt.problem.instance import Instance
     from themis_opt.study.comparison import ComparisonProgress
     from themis_opt.tuning.history import Trial
     from themis_opt.tuning.parameters import Choice
@@ -94,11 +93,9 @@ def _terminal() -> Iterator[Show]:
 
 
 @contextmanager
-def comparison_progress(instance: "Instance", time_limit: float) -> Iterator["ComparisonProgress"]:
-    """Show the best time and bound of the policy at work."""
-    from themis_opt.study.columns import objective
-
-    measured, began = objective(instance).title, monotonic()
+def comparison_progress(measured: str, time_limit: float) -> Iterator["ComparisonProgress"]:
+    """Show the best value of what is measured, and the bound, of the policy at work."""
+    began = monotonic()
     policy, best, bound = "", math.inf, 0.0
     with live(quiet=1.0) as show:
 

@@ -1,11 +1,11 @@
 """``themis-opt validate``: whether a schedule file obeys the model."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 from typer import Option
 
-from themis_opt.cli import graph_schedules, options, pipelines
+from themis_opt.cli import options
+from themis_opt.cli.answers.answer import ask
 
 
 def validate(
@@ -15,25 +15,5 @@ def validate(
     as_json: options.Json = False,
 ) -> None:
     """Check a schedule against every rule of the model."""
-    if pipelines.is_pipeline(str(path)):
-        pipelines.validate(path, as_json=as_json)
-        return
-    if graph_schedules.is_graph_schedule(path):
-        graph_schedules.refuse_options(instance=instance)
-        graph_schedules.validate(path, with_data=data, as_json=as_json)
-        return
-    schedule = options.load_schedule(path, options.load_instance(instance) if instance else None)
-
-    from themis_opt.cli.printing import print_json, print_moved_data, say, times_in_words
-    from themis_opt.schedules.validation import VALIDATION_RULES
-    from themis_opt.schedules.verification import verify
-    from themis_opt.study.columns import schedule_row
-
-    moved = verify(schedule) if data else None
-    if as_json:
-        checked = {"valid": True, "rules": list(VALIDATION_RULES), "iterations": schedule.num_iterations}
-        print_json(checked | schedule_row(schedule) | ({"data": asdict(moved)} if moved else {}))
-        return
-    say(f"valid: {len(VALIDATION_RULES)} rules hold ({', '.join(VALIDATION_RULES)}), {times_in_words(schedule)}")
-    if moved:
-        print_moved_data(moved)
+    schedule, _ = options.load_solution(path, instance)
+    ask("validate", schedule.problem, schedule, data=data).tell(as_json=as_json)

@@ -131,9 +131,8 @@ def workload(
         raise InputError("is required, unless --list or --layer-times-template is given", field="--network")
     from pydantic import ValidationError
 
+    from themis_opt.families.door import family_named, save
     from themis_opt.formats.readers.registry import load
-    from themis_opt.pipelines.files import write_pipeline
-    from themis_opt.pipelines.models import pipeline_of
     from themis_opt.problem.cost import check_clock
     from themis_opt.problem.fields import located
     from themis_opt.workloads.devices import device_in
@@ -152,7 +151,7 @@ def workload(
         rule = latency or ("occupy" if given["device"] else source.latency)  # kernels of NCCL and the like queue up
         setup = read_setup(source.network, timing, **given)
         if pipeline is not None:
-            write_pipeline(pipeline, pipeline_of(model, layers, setup))
+            save(family_named("pipeline").of_workload(model, layers, setup), pipeline)
         number = chunks if chunks is not None else USUAL_CHUNKS.get(rule, 4)
         instance = make_workload(
             trained, layers, setup, parallelism=parallelism or choices.parallelism, chunks=number, latency=rule

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from themis_opt.base.documents import read_json
+from themis_opt.base.documents import read_json, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.families.family import AnyComparison, AnySchedule, Family, Problem
 from themis_opt.problem import catalog
@@ -24,6 +24,16 @@ FAMILIES: Mapping[str, str] = {
     "pipeline": "themis_opt.families.pipelines:PipelineFamily",
 }
 """Import paths of the families, by the `family` of their problems; a new family is one entry."""
+
+
+SCHEMAS: Mapping[str, str] = {
+    "instance": "themis_opt.problem.schema:shipped_schema",
+    "schedule": "themis_opt.schedules.schedule_file:schedule_schema",
+    "graph": "themis_opt.graphs.network:graph_schema",
+    "graph-schedule": "themis_opt.graphs.schedule_file:graph_schedule_schema",
+    "pipeline": "themis_opt.pipelines.files:pipeline_schema",
+}
+"""Import paths of functions that give the JSON Schema of problems and schedules, by the kind of file."""
 
 
 def family_of(problem: Problem) -> Family:
@@ -86,6 +96,33 @@ def load(source: str | Path) -> "Instance | GraphInstance | Pipeline":
 
             return load_graph(path)
     return registry.load(source)
+
+
+def save(problem: Problem, path: Path) -> None:
+    """Write the document of a problem, which :func:`load` reads. Raises InputError if the file cannot be written."""
+    write_atomically(path, family_of(problem).text(problem))
+
+
+def read_solution(path: Path, problem: Problem | None = None) -> tuple[AnySchedule, Any]:
+    """Read a schedule of any family, validated, and the summary that its file holds.
+
+    Parameters
+    ----------
+    path : Path
+    problem : Problem, optional
+        The problem that the schedule must belong to.
+
+    Raises
+    ------
+    InputError, InvalidSchedule
+        If the file holds no schedule, one of another problem, or one that breaks a rule.
+    """
+    try:
+        written = str(read_json(path).get("format", ""))
+    except InputError:
+        written = ""  # the reader says what is wrong with the file
+    names = (name for name in FAMILIES if written.startswith(f"themis-opt/{name}-schedule/"))
+    return family_named(next(names, "product")).read_solution(path, problem)
 
 
 def solve(problem: Problem, **options: Any) -> AnyComparison:

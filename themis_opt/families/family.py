@@ -1,6 +1,6 @@
 """What every family of problems offers, and the sentence that says what a family does not offer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
@@ -114,59 +114,88 @@ class Family:
 
     def solve(self, problem: Any, **options: Any) -> AnyComparison:
         """Compare the usual policies with the reference."""
-        self._refuse("solve")
+        self.refuse("solve")
 
     def compare(self, problem: Any, policies: Sequence[Any], **options: Any) -> AnyComparison:
         """Run policies."""
-        self._refuse("compare")
+        self.refuse("compare")
 
     def bounds(self, problem: Any, **options: Any) -> Mapping[str, float]:
         """Lower bounds in picoseconds, by name."""
-        self._refuse("bounds")
+        self.refuse("bounds")
 
     def make_policy(self, specification: str, **knobs: Any) -> Any:
         """A function from a problem to a plan."""
-        self._refuse("make_policy")
+        self.refuse("make_policy")
 
     def simulate(self, problem: Any, plan: Any, **options: Any) -> Any:
         """The schedule of a plan."""
-        self._refuse("simulate")
+        self.refuse("simulate")
 
     def validate(self, schedule: Any) -> None:
         """Check a schedule from the rules alone."""
-        self._refuse("validate")
+        self.refuse("validate")
 
     def explain(self, schedule: Any) -> "Explanation":
         """The critical path, and what each resource does."""
-        self._refuse("explain")
+        self.refuse("explain")
 
     def plot(self, schedule: Any, ax: "Axes | None" = None, **options: Any) -> "Axes":
         """Draw the schedule on axes."""
-        self._refuse("plot")
+        self.refuse("plot")
 
     def sweep(self, problem: Any, over: Mapping[str, Sequence[Any]], policies: Any = None, **limits: Any) -> Any:
         """Run policies over varied values."""
-        self._refuse("sweep")
+        self.refuse("sweep")
 
     def tune(self, problem: Any, **options: Any) -> Any:
         """Search for the chunks and the policy that are fastest."""
-        self._refuse("tune")
+        self.refuse("tune")
 
-    def describe(self, problem: Any) -> tuple[str, Mapping[str, str]]:
-        """A sentence about a problem, and its figures by name."""
-        self._refuse("describe")
+    def read_solution(self, path: Path, problem: Any = None) -> tuple[Any, Any]:
+        """Read a schedule of this family, which must belong to `problem` if there is one, and the summary beside it."""
+        self.refuse("read_solution")
 
-    def read_schedule(self, path: Path) -> Any:
-        """Read a schedule that was written for this family."""
-        self._refuse("read_schedule")
+    def text(self, problem: Any) -> str:
+        """The JSON document of a problem."""
+        self.refuse("text")
+
+    def in_short(self, problem: Any) -> str:
+        """The size of a problem and its load in a few words."""
+        self.refuse("in_short")
+
+    def of_workload(self, model: str, layers: Any, setup: Any) -> Any:
+        """The problem that a model on a network poses."""
+        self.refuse("of_workload")
+
+    def changed(self, problem: Any, changes: Mapping[str, Any]) -> Any:
+        """The problem with figures of the command line, by the names of options."""
+        for name, value in changes.items():
+            raise InputError(f"is not for {self.name}", field=f"--{name.replace('_', '-')}", value=value)
+        return problem
+
+    def doubts(self, problem: Any) -> Iterable[str]:
+        """Sentences about figures that seem wrong."""
+        return ()
+
+    def on_graph(self, problem: Any, policies: Sequence[str], *, needed: bool) -> Any:
+        """The problem, or where graphs are needed or all policies are theirs the same on a graph."""
+        return problem
 
     def robustness(self, problem: Any, policies: Sequence[str], **options: Any) -> Any:
         """Run plans in disturbed copies of the problem."""
-        self._refuse("robustness")
+        self.refuse("robustness")
 
-    def _refuse(self, question: str) -> NoReturn:
+    def refuse(self, question: str) -> NoReturn:
+        """Raise the InputError that says what to do instead."""
         sentence = self.instead.get(question, "use 'compare' with changed problems")
         raise InputError(f"is not for {self.name}: {sentence}", field=question)
+
+
+def checked_problem(schedule: AnySchedule, problem: Problem | None, path: Path) -> None:
+    """Check that a schedule belongs to a problem, if there is one. Raises InputError if it does not."""
+    if problem is not None and problem.fingerprint != schedule.problem.fingerprint:
+        raise InputError("must be the schedule of this problem", field="instance", value=problem.name, source=str(path))
 
 
 def chosen_policy(policies: Mapping[str, Any], specification: str) -> Any:

@@ -1,16 +1,17 @@
 """Collectives on graphs of NPUs, switches and links."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
-from themis_opt.families.family import Family, chosen_policy
+from themis_opt.families.family import Family, checked_problem, chosen_policy
 from themis_opt.graphs.bounds import graph_bounds
 from themis_opt.graphs.comparison import GRAPH_POLICIES, GraphComparison, compare_graph
-from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.description import graph_in_short
+from themis_opt.graphs.network import GraphInstance, graph_doubts, graph_text
 from themis_opt.graphs.plan import GraphPlan
 from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.validation import validate_graph
@@ -60,11 +61,31 @@ class GraphFamily(Family):
         """The critical path over links, and how busy these are."""
         return schedule.timed.explain()
 
-    def read_schedule(self, path: Path) -> GraphSchedule:
+    def read_solution(self, path: Path, problem: GraphInstance | None = None) -> tuple[GraphSchedule, None]:
         """As :func:`themis_opt.graphs.schedule_file.read_graph_schedule`."""
         from themis_opt.graphs.schedule_file import read_graph_schedule
 
-        return read_graph_schedule(path)
+        schedule = read_graph_schedule(path)
+        checked_problem(schedule, problem, path)
+        return schedule, None
+
+    def text(self, problem: GraphInstance) -> str:
+        """As :func:`themis_opt.graphs.network.graph_text`."""
+        return graph_text(problem)
+
+    def in_short(self, problem: GraphInstance) -> str:
+        """As :func:`themis_opt.graphs.description.graph_in_short`."""
+        return graph_in_short(problem)
+
+    def changed(self, problem: GraphInstance, changes: Mapping[str, Any]) -> GraphInstance:
+        """The instance with another size."""
+        size = changes.get("size")
+        super().changed(problem, {name: value for name, value in changes.items() if name != "size"})
+        return problem.resized(size) if size else problem
+
+    def doubts(self, problem: GraphInstance) -> Iterable[str]:
+        """As :func:`themis_opt.graphs.network.graph_doubts`."""
+        return graph_doubts(problem.network)
 
     def plot(self, schedule: GraphSchedule, ax: "Axes | None" = None, **options: Any) -> "Axes":
         """A row for each direction of a link."""

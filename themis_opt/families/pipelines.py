@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError, suggestion
-from themis_opt.families.family import Family, chosen_policy
+from themis_opt.families.family import Family, checked_problem, chosen_policy
 from themis_opt.pipelines import bounds, reference
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.problem import Pipeline, StageOrders
@@ -64,20 +64,30 @@ class PipelineFamily(Family):
         """The critical path over stages and messages, and how busy stages and links are."""
         return schedule.timed.explain()
 
-    def describe(self, problem: Pipeline) -> tuple[str, Mapping[str, str]]:
-        """Stages and microbatches in a sentence, then every field."""
-        sentence = (
-            f"{problem.name or 'pipeline'}: {problem.num_parts} parts of a model on {problem.stages} stages, "
-            f"{problem.microbatches} microbatches; the objective is the {problem.objective}."
-        )
-        fields = problem.model_dump(mode="json", exclude={"format", "name", "description"})
-        return sentence, {name: str(value) for name, value in fields.items() if value is not None}
+    def text(self, problem: Pipeline) -> str:
+        """As :func:`themis_opt.pipelines.files.pipeline_text`."""
+        from themis_opt.pipelines.files import pipeline_text
 
-    def read_schedule(self, path: Path) -> PipelineSchedule:
+        return pipeline_text(problem)
+
+    def in_short(self, problem: Pipeline) -> str:
+        """Stages and microbatches."""
+        parts = f"{problem.num_parts} parts of a model on {problem.stages} stages"
+        return f"{parts}, {problem.microbatches} microbatches; the objective is the {problem.objective}"
+
+    def of_workload(self, model: str, layers: Any, setup: Any) -> Pipeline:
+        """As :func:`themis_opt.pipelines.models.pipeline_of`."""
+        from themis_opt.pipelines.models import pipeline_of
+
+        return pipeline_of(model, layers, setup)
+
+    def read_solution(self, path: Path, problem: Pipeline | None = None) -> tuple[PipelineSchedule, None]:
         """As :func:`themis_opt.pipelines.files.read_schedule`."""
         from themis_opt.pipelines.files import read_schedule
 
-        return read_schedule(path)
+        schedule = read_schedule(path)
+        checked_problem(schedule, problem, path)
+        return schedule, None
 
     def plot(self, schedule: PipelineSchedule, ax: "Axes | None" = None, **options: Any) -> "Axes":
         """A row for each stage and link."""

@@ -3,10 +3,13 @@
 Solvers are imported where they are first needed, so that a simulation starts without them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from themis_opt.base.errors import InputError
 from themis_opt.families.family import Family
+from themis_opt.policies.registry import REFERENCE
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.explanation import Explanation, explain
 from themis_opt.schedules.plan import Plan
@@ -17,8 +20,15 @@ from themis_opt.schedules.validation import validate
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from themis_opt.schedules.schedule_file import Summary
     from themis_opt.study.comparison import Comparison
     from themis_opt.study.robustness import LossDistribution
+
+
+OF_GRAPHS = frozenset(
+    ["trees", "trees=1", "trees=2", "ring", "double_tree", "direct", "greedy", "rarest", "mix", "mirror", "climb"]
+)
+"""Policies of graphs that come with the package, by name: loading them would load a solver."""
 
 
 class ProductFamily(Family):
@@ -73,6 +83,60 @@ class ProductFamily(Family):
         from themis_opt.study.sweep import sweep
 
         return sweep(problem, over, policies, **limits)
+
+    def read_solution(self, path: Path, problem: Instance | None = None) -> "tuple[Schedule, Summary]":
+        """As :func:`themis_opt.schedules.schedule_file.read_solution`, validated."""
+        from themis_opt.schedules.schedule_file import read_solution
+
+        schedule, summary = read_solution(path, problem)
+        validate(schedule)
+        return schedule, summary
+
+    def text(self, problem: Instance) -> str:
+        """As :func:`themis_opt.workloads.files.instance_text`."""
+        from themis_opt.workloads.files import instance_text
+
+        return instance_text(problem)
+
+    def in_short(self, problem: Instance) -> str:
+        """As :func:`themis_opt.problem.description.in_short`."""
+        from themis_opt.problem.description import in_short
+
+        return in_short(problem)
+
+    def changed(self, problem: Instance, changes: Mapping[str, Any]) -> Instance:
+        """The instance with other sizes, chunks, orders or costs."""
+        from pydantic import ValidationError
+
+        from themis_opt.problem.cost import check_clock
+        from themis_opt.problem.cost_overrides import with_costs
+        from themis_opt.problem.cost_terms import COST_TERMS
+        from themis_opt.problem.fields import located
+
+        costs = {name: value for name, value in changes.items() if name in COST_TERMS}
+        try:
+            changed = problem.overridden(**{name: value for name, value in changes.items() if name not in costs})
+        except ValidationError as error:
+            raise located(error).within("command line") from None
+        except InputError as error:
+            raise error.within("command line") from None
+        check_clock(changed)
+        return with_costs(changed, **costs) if costs else changed
+
+    def doubts(self, problem: Instance) -> Iterable[str]:
+        """As :func:`themis_opt.problem.network.doubts`."""
+        from themis_opt.problem.network import doubts
+
+        return doubts(problem.network)
+
+    def on_graph(self, problem: Instance, policies: Sequence[str], *, needed: bool) -> Any:
+        """The instance, or the collective on the graph of its network."""
+        names = set(policies) - {REFERENCE}
+        if not needed and not (names and names <= OF_GRAPHS):
+            return problem
+        from themis_opt.graphs.conversion import as_graph
+
+        return as_graph(problem)
 
     def robustness(self, problem: Instance, policies: Sequence[str], **options: Any) -> "tuple[LossDistribution, ...]":
         """As :func:`themis_opt.study.robustness.loss_distributions`, of the plans that policies make."""

@@ -118,12 +118,14 @@ class GraphComparison:
     """The results of one instance, the fastest first, and why other policies are not among them.
 
     `interrupted`: whether Ctrl-C ended it before all were tried.
+    `beside`: the sentence that compares another network, if there is one.
     """
 
     instance: GraphInstance
     results: tuple[GraphResult, ...]
     refused: Mapping[str, str]
     interrupted: bool = False
+    beside: str = ""
 
     @property
     def problem(self) -> GraphInstance:
@@ -150,7 +152,7 @@ class GraphComparison:
             f"{best.policy} takes {format_duration(best.schedule.makespan)} for {self.instance.kinds}, "
             f"{format_percent(best.gap)} above what any algorithm needs ({bound.meaning})."
         )
-        lines = [first]
+        lines = [self.beside, first] if self.beside else [first]
         if best.schedule.makespan >= trees.picoseconds > bound.picoseconds * (1 + WORTH_SAYING):
             gap = best.schedule.makespan / float(trees.picoseconds) - 1
             lines.append(f"It is {format_percent(gap)} above what any trees need ({trees.meaning}).")

@@ -39,10 +39,10 @@ def _pipeline(document: Any, source: str) -> Pipeline:
         raise located(error).within(source) from None
 
 
-def write_pipeline(path: Path, pipeline: Pipeline) -> None:
-    """Write a pipeline as a document of its format."""
+def pipeline_text(pipeline: Pipeline) -> str:
+    """The document of a pipeline."""
     document = {"format": PIPELINE_FORMAT} | pipeline.model_dump(mode="json", exclude_unset=True)
-    write_atomically(path, json.dumps(document, indent=2) + "\n")
+    return json.dumps(document, indent=2) + "\n"
 
 
 def pipeline_schema() -> str:

@@ -128,7 +128,7 @@ class Library:
         spec.loader.exec_module(module)
         return module
 
-    def submit(self, schedule: LibrarySchedule, solver: str, seconds: float = 0.0) -> tuple[BestKnown, ...]:
+    def submit(self, schedule: Any, solver: str, seconds: float = 0.0) -> tuple[BestKnown, ...]:
         """Check a schedule, and store it in every row that it improves, which are returned.
 
         Raises InputError if there is no row for its instance, it is no better than what is known, or the checker

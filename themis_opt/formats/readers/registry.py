@@ -89,12 +89,16 @@ class Import:
     tables: Mapping[str, Sequence[Mapping[str, str]]]
     pictures: tuple[Callable[[Path], None], ...]
 
+    @property
+    def files(self) -> list[dict[str, str]]:
+        """Each file with its format."""
+        return [{"file": file, "format": form} for file, form in self.formats]
+
     def summary(self) -> dict[str, Any]:
         """Everything but the pictures, as values for JSON."""
         document = self.instance.model_dump(mode="json", exclude_unset=True)
-        formats = [{"file": file, "format": form} for file, form in self.formats]
         tables = {title: [dict(row) for row in rows] for title, rows in self.tables.items()}
-        return {"formats": formats, "notes": list(self.notes), "tables": tables, "instance": document}
+        return {"formats": self.files, "notes": list(self.notes), "tables": tables, "instance": document}
 
     def draw(self, beside: Path) -> list[Path]:
         """Draw the pictures beside the file of the instance; returns their files.

@@ -1,0 +1,1 @@
+"""What commands answer about problems of each family: one module per family, one function per command."""

@@ -1,0 +1,104 @@
+"""What commands print, and the family that answers them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from themis_opt.base.errors import InputError
+
+if TYPE_CHECKING:
+    from themis_opt.base.units import Form
+    from themis_opt.families.family import Problem
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Rows of plain values; `shown` has the title and the form of each column by its name."""
+
+    title: str
+    rows: Sequence[Mapping[str, Any]]
+    shown: "Mapping[str, tuple[str, Form]]"
+
+    @classmethod
+    def of_texts(cls, title: str, rows: Sequence[Mapping[str, Any]]) -> "Listing":
+        """A table of texts, whose columns have their names as titles."""
+        return cls(title, rows, {name: (name, "text") for name in rows[0]})
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a command prints.
+
+    Attributes
+    ----------
+    document
+        The answer as plain values, for ``--json``.
+    sentences
+        The verdict, before all figures.
+    tables
+        Figures for people.
+    notes
+        Facts beside the answer, on the error stream.
+    files
+        Files that were written.
+    """
+
+    document: Any
+    sentences: Sequence[str] = ()
+    tables: Sequence[Listing] = ()
+    notes: Sequence[str] = ()
+    files: Sequence[Path] = ()
+
+    def tell(self, *, as_json: bool) -> None:
+        """Print the answer."""
+        from themis_opt.cli.printing import print_json, print_rows, say_all, tell_files, tell_note
+
+        if as_json:
+            print_json(self.document)
+        else:
+            say_all(self.sentences)
+            for table in self.tables:
+                print_rows(table.title, table.rows, table.shown)
+        for note in self.notes:
+            tell_note(note)
+        tell_files(self.files)
+
+
+def ask(question: str, problem: "Problem", *subjects: Any, by: Any = None, **options: Any) -> Any:
+    """What the family of a problem answers to a command.
+
+    Parameters
+    ----------
+    question : str
+        The name of a function in the module of the family.
+    problem : Problem
+    *subjects
+        Arguments of that function, in order.
+    by : tuple of str, optional
+        The option that leads to the question, and its value.
+    **options
+        Options of the command; a family refuses by name the given ones that it does not take.
+
+    Raises
+    ------
+    InputError
+        If the family does not answer this question, or does not take an option.
+    """
+    from themis_opt.families.door import family_of
+
+    family = family_of(problem)
+    answer = getattr(import_module(f"themis_opt.cli.answers.{problem.family}"), question, None)
+    if answer is None and by is not None:
+        raise InputError(f"is not for {family.name}", field=by[0], value=by[1])
+    if answer is None:
+        family.refuse(question)
+    known = signature(answer).parameters
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+    for name, value in options.items():
+        if not takes_all and name not in known and value not in (None, False):
+            shown = None if value is True else str(value) if isinstance(value, Path) else value
+            raise InputError(f"is not for {family.name}", field=f"--{name.replace('_', '-')}", value=shown)
+    return answer(*subjects, **{name: value for name, value in options.items() if takes_all or name in known})

@@ -1,0 +1,75 @@
+"""Tables of explanations: the same for schedules of every family."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from themis_opt.base.units import nanoseconds
+from themis_opt.cli.answers.answer import Listing
+
+if TYPE_CHECKING:
+    from themis_opt.cli.printing import ShownColumns
+    from themis_opt.schedules.explanation import Explanation
+
+TIMES = {"start": "start_ns", "busy": "busy_ns", "lag": "lag_ns", "idle": "idle_ns", "length": "wait_ns"}
+"""Names that fields of an explanation have in JSON, where they are nanoseconds."""
+
+
+def parts(explanation: "Explanation") -> dict[str, list[dict[str, Any]]]:
+    """The parts of an explanation as plain values."""
+    return {name: [_in_ns(part) for part in entries] for name, entries in asdict(explanation).items()}
+
+
+def _in_ns(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {TIMES.get(name, name): nanoseconds(value) if name in TIMES else value for name, value in fields.items()}
+
+
+def resource_table(title: str, explanation: "Explanation", most: int | None = None) -> Listing:
+    """How the first resources spend the time."""
+    rows: list[dict[str, Any]] = []
+    for resource in explanation.resources[:most]:
+        times = {part: getattr(resource, part) for part in ("busy", "lag", "idle")}
+        whole = max(sum(times.values()), 1)
+        row: dict[str, Any] = {"resource": resource.name}
+        for part, time in times.items():
+            row |= {part: nanoseconds(time), f"{part} share": time / whole}
+        rows.append(row)
+    shown: ShownColumns = {"resource": ("resource", "text")}
+    for part in ("busy", "lag", "idle"):
+        shown = {**shown, part: (part, "time"), f"{part} share": (f"{part} share", "share")}
+    return Listing(title, rows, shown)
+
+
+def path_table(explanation: "Explanation", limit: int, what: str) -> Listing:
+    """The first and the last steps of the critical path."""
+    steps = [_in_ns(asdict(step)) for step in explanation.steps]
+    few = both_ends(steps, limit)
+    ends = "" if len(few) == len(steps) else f", {len(few)} of them from both ends"
+    shown: ShownColumns = {
+        "label": (what, "text"),
+        "start_ns": ("start", "time"),
+        "busy_ns": ("busy", "time"),
+        "lag_ns": ("lag", "time"),
+        "waited_for": ("waited for", "text"),
+    }
+    return Listing(f"critical path: {len(steps)} {what}s{ends}", few, shown)
+
+
+def both_ends(rows: Sequence[dict[str, Any]], most: int) -> Sequence[dict[str, Any]]:
+    """The first and the last rows of many."""
+    return rows if len(rows) <= most else [*rows[: most // 2], *rows[len(rows) - (most - most // 2) :]]
+
+
+def bound_table(makespan: float, bounds: Mapping[str, float], title: str = "makespan") -> Listing:
+    """Bounds in picoseconds, the closest marked, and the gap to each."""
+    closest = max(bounds, key=lambda name: bounds[name])
+    rows = [
+        {
+            "bound": name + (" (closest)" if name == closest else ""),
+            "bound_ns": nanoseconds(value),
+            "gap": makespan / value - 1 if value else 0.0,
+        }
+        for name, value in bounds.items()
+    ]
+    shown: ShownColumns = {"bound": ("bound", "text"), "bound_ns": (f"{title} >=", "time"), "gap": ("gap", "share")}
+    return Listing("bounds", rows, shown)

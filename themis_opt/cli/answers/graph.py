@@ -1,0 +1,406 @@
+"""What commands answer about collectives on graphs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_duration, format_percent, nanoseconds
+from themis_opt.cli import options
+from themis_opt.cli.answers.answer import Listing, Reply
+from themis_opt.cli.process import leave, remaining
+
+if TYPE_CHECKING:
+    from themis_opt.cli.printing import ShownColumns
+    from themis_opt.formats.readers.registry import Import
+    from themis_opt.graphs.comparison import GraphComparison
+    from themis_opt.graphs.network import GraphInstance
+    from themis_opt.graphs.simulation import GraphSchedule
+
+QUIET_SECONDS = 5.0
+"""Seconds between lines of progress where they are no terminal."""
+
+
+def _changed(instance: "GraphInstance", lost: str | None, slow: str | None) -> "GraphInstance":
+    """The instance with slow links and without lost ones; 'each' loses none."""
+    factors = dict(map(_factor, options.split(slow) or ()))
+    names = () if lost == options.EACH else options.split(lost) or ()
+    network = instance.network.slowed(factors) if factors else instance.network
+    return instance.on(network.without(names) if names else network)
+
+
+def _factor(text: str) -> tuple[str, float]:
+    name, _, factor = text.partition("=")
+    try:
+        return name, float(factor)
+    except ValueError:
+        raise InputError("must be a link and a factor, such as a-b=0.5", field="--slow", value=text) from None
+
+
+def _change_in_words(lost: str | None, slow: str | None) -> str:
+    parts = [f"Without {lost}"] if lost else []
+    return ", ".join([*parts, *([f"with {slow}"] if slow else [])])
+
+
+def show(
+    healthy: "GraphInstance", *, lost: str | None = None, slow: str | None = None, output: Path | None = None
+) -> Reply:
+    """Links and switches, perhaps with a picture."""
+    from themis_opt.graphs.description import graph_headline, graph_tables
+
+    instance = _changed(healthy, lost, slow)
+    if output is not None:
+        from themis_opt.formats.graph_pictures import draw_network
+
+        draw_network(instance.network, output)
+    tables = [Listing.of_texts(title, rows) for title, rows in graph_tables(instance).items()]
+    document = instance.model_dump(mode="json", exclude_defaults=True) | {"fingerprint": instance.fingerprint}
+    return Reply(document, [graph_headline(instance)], tables, files=[output] if output else ())
+
+
+def introduce(instance: "GraphInstance", imported: "Import", *, whole: bool = False) -> Reply:
+    """An imported graph: its files, and its links."""
+    from themis_opt.graphs.description import graph_headline, graph_tables
+
+    sentence = graph_headline(instance.model_copy(update={"description": ""}))
+    rows = {"files": imported.files, **graph_tables(instance)}
+    tables = [Listing.of_texts(title, texts) for title, texts in rows.items()]
+    document = imported.summary() | {"fingerprint": instance.fingerprint}
+    return Reply(document, [sentence], tables, imported.notes)
+
+
+def bound(
+    healthy: "GraphInstance", *, lost: str | None = None, slow: str | None = None, output: Path | None = None
+) -> Reply:
+    """The bounds, and what is lost."""
+    from themis_opt.graphs.bounds import graph_bounds, throughput
+    from themis_opt.graphs.comparison import loss, loss_in_words
+
+    instance = _changed(healthy, lost, slow)
+    if lost == options.EACH:
+        return _every_loss(instance, output)
+    if output is not None:
+        raise InputError("is for --lost each, which has a picture", field="--output", value=str(output))
+    change = _change_in_words(lost, slow)
+    rows = [
+        {
+            "bound": one.name,
+            "bound_ns": nanoseconds(float(one.picoseconds)),
+            "algorithm_bandwidth": throughput(instance, one) if one.picoseconds else None,
+            "scope": one.holds,
+            "meaning": one.meaning,
+        }
+        for one in graph_bounds(instance).values()
+    ]
+    shown: ShownColumns = {
+        "bound": ("bound", "text"),
+        "bound_ns": ("makespan >=", "time"),
+        "scope": ("holds for", "text"),
+        "meaning": ("meaning", "text"),
+    }
+    sentences = [loss_in_words(healthy, loss(healthy, instance.network, change))] if change else []
+    return Reply(rows, sentences, [Listing(f"{instance.name or 'graph'}: lower bounds", rows, shown)])
+
+
+def _every_loss(instance: "GraphInstance", output: Path | None) -> Reply:
+    """What single links are worth, the worst in a sentence, and perhaps a picture."""
+    from themis_opt.graphs.comparison import every_loss, loss_in_words
+
+    losses = every_loss(instance)
+    shown: ShownColumns = {
+        "lost": ("lost", "text"),
+        "kept": ("speed kept at most", "share"),
+        "meaning": ("what decides then", "text"),
+    }
+    if output is not None:
+        from themis_opt.formats.graph_pictures import draw_losses
+
+        draw_losses(instance, [(one.name, one.kept, one.alike) for one in losses], output)
+    rows = [one.row() for one in losses]
+    table = Listing(f"{instance.name or 'graph'}: without one link", rows, shown)
+    return Reply(rows, [loss_in_words(instance, losses[0])], [table], files=[output] if output else ())
+
+
+def plan_losses(
+    healthy: "GraphInstance",
+    policies: str | None,
+    search: options.SearchOptions,
+    folder: Path,
+    *,
+    slow: str | None = None,
+    as_json: bool = False,
+) -> None:
+    """Print plans for the loss of every link, which are in a folder with an index and a picture."""
+    from themis_opt.cli.progress import live
+    from themis_opt.formats.graph_pictures import draw_losses
+    from themis_opt.graphs.loss_plans import HEALTHY, INDEX_FILE, losses_in_words
+    from themis_opt.graphs.loss_plans import plan_losses as plan
+
+    instance, interrupted = _changed(healthy, None, slow), False
+    entries, total = [], len(instance.network.links) + 1
+    try:
+        with live(QUIET_SECONDS) as show_progress:
+            for entry in plan(instance, folder, options.split(policies)):
+                entries.append(entry)
+                show_progress(f"without {entry['lost']}", len(entries), total)
+    except KeyboardInterrupt:
+        if len(entries) < 2:  # the healthy network alone says nothing of a loss
+            raise
+        interrupted = True
+    losses = sorted((entry for entry in entries if entry["lost"] != HEALTHY), key=lambda entry: entry["kept"])
+    shown: ShownColumns = {
+        "lost": ("lost", "text"),
+        "kept": ("speed kept", "share"),
+        "policy": ("policy", "text"),
+        "makespan": ("makespan", "text"),
+        "file": ("file", "text"),
+    }
+    table = Listing(
+        f"{instance.name or 'graph'}: plans without one link", [row | _in_words(row) for row in losses], shown
+    )
+    draw_losses(instance, [(entry["lost"], entry["kept"], 0) for entry in losses], folder / "losses.svg")
+    files = [folder / INDEX_FILE, folder / "losses.svg"]
+    Reply(losses, [losses_in_words(instance, entries)], [table], _not_heard(search), files).tell(as_json=as_json)
+    leave(0.0, None, interrupted=interrupted)
+
+
+def _not_heard(search: options.SearchOptions) -> list[str]:
+    """Options that searches on graphs do not take, in a note."""
+    changed = search.changed("sizes", *options.LIMITS)
+    return [f"graphs do not take {', '.join(changed)}"] if changed else []
+
+
+def _in_words(entry: Mapping[str, object]) -> dict[str, str]:
+    """Makespan and file of a plan, or why there is none."""
+    from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_short_time
+
+    if entry["file"] is None:
+        return {"makespan": "-", "file": "NPUs do not reach each other"}
+    return {"makespan": format_short_time(float(str(entry["makespan_ns"])) * PICOSECONDS_PER_NANOSECOND)}
+
+
+def compare(
+    healthy: "GraphInstance",
+    policies: str | None,
+    search: options.SearchOptions,
+    folder: Path | None,
+    usual: bool,
+    *,
+    lost: str | None = None,
+    slow: str | None = None,
+    compare: str | None = None,
+) -> "GraphComparison":
+    """Plans and searches within the limits of the command, perhaps beside the healthy network."""
+    from formulations.limits import Limits
+    from themis_opt.graphs.comparison import compare_graph, kept_in_words
+
+    if lost == options.EACH:
+        raise InputError("'each' is for 'bound' and 'solve': 'compare' is for one network", field="--lost", value=lost)
+    settings, names = search.settings(), options.split(policies)
+    seconds = settings["time_limit"] if search.deterministic else remaining(settings["time_limit"])
+    limits = Limits(seconds, **{name: settings[name] for name in options.LIMITS[1:]})
+    compared = compare_graph(_changed(healthy, lost, slow), names, limits)
+    if compare is None:
+        return compared
+    kept = kept_in_words(compare_graph(healthy, names, limits), compared, _change_in_words(lost, slow) or "Unchanged")
+    return replace(compared, beside=kept)
+
+
+def tell(compared: "GraphComparison", search: options.SearchOptions) -> Reply:
+    """The verdict and the table of a comparison."""
+    instance, rows = compared.instance, [result.row() for result in compared.results]
+    shown: ShownColumns = {
+        "policy": ("policy", "text"),
+        "makespan_ns": ("makespan", "time"),
+        "gap": ("gap", "share"),
+        "algorithm_bandwidth": ("bandwidth", "bandwidth"),
+        "pieces": ("pieces", "count"),
+        "chunks": ("chunks of each", "count"),
+        "status": ("status", "text"),
+    }
+    proof = f"bound of any algorithm: {compared.best.proof.name}"
+    title = f"{instance.name or 'graph'}: {instance.network.num_npus} NPUs, {proof}"
+    notes = [*_not_heard(search), *(f"{name} was left out: {rule}" for name, rule in compared.refused.items())]
+    return Reply(rows, compared.verdict, [Listing(title, rows, shown)], notes)
+
+
+def write(folder: Path, compared: "GraphComparison", answer: Reply, search: options.SearchOptions) -> list[Path]:
+    """The table of a comparison, and the best schedule with its picture and its page."""
+    from themis_opt.base.documents import write_atomically
+    from themis_opt.families.files import write_operations
+    from themis_opt.formats.graph_pictures import draw_schedule
+    from themis_opt.graphs.schedule_file import schedule_text
+
+    best = compared.best.schedule
+    write_atomically(folder / "schedule.json", schedule_text(best))
+    return [folder / "schedule.json", *write_operations(folder, compared, partial(draw_schedule, best))]
+
+
+def simulate(instance: "GraphInstance", policies: str | None) -> Reply:
+    """Makespan and busy links of policies."""
+    from themis_opt.cli.answers.operations import simulate_operations
+
+    return simulate_operations(instance, policies)
+
+
+def validate(schedule: "GraphSchedule", *, data: bool = False) -> Reply:
+    """The rules that a schedule obeys, and perhaps what it does to data."""
+    from themis_opt.formats.graph_exports import move_data
+    from themis_opt.graphs.validation import GRAPH_RULES
+
+    moved = move_data(schedule) if data else None
+    document: dict[str, Any] = {
+        "valid": True,
+        "rules": list(GRAPH_RULES),
+        "makespan_ns": nanoseconds(schedule.makespan),
+    }
+    took = format_duration(schedule.makespan)
+    sentences = [f"valid: {len(GRAPH_RULES)} rules hold ({', '.join(GRAPH_RULES)}), makespan {took}"]
+    if moved:
+        from themis_opt.base.units import format_short_size
+
+        busiest, share = moved.busiest, moved.busiest.busy / schedule.makespan
+        sent = f"{busiest.name} sends {format_short_size(busiest.bytes)}, {format_percent(share)} of the time"
+        link = {"link": busiest.name, "busy_ns": nanoseconds(busiest.busy), "share": share, "bytes": busiest.bytes}
+        document["data"] = {"messages": moved.messages, "block_units": moved.block_units, "busiest": link}
+        sentences += [
+            f"data: every NPU ends with its result, by {moved.messages} messages, {moved.block_units} units a block",
+            f"busiest link: {sent}",
+        ]
+    return Reply(document, sentences)
+
+
+def explain(schedule: "GraphSchedule", summary: object, *, steps: int) -> Reply:
+    """How busy links are, the critical path, and the bounds."""
+    from themis_opt.cli.answers.explaining import bound_table, parts, path_table, resource_table
+    from themis_opt.graphs.bounds import best_bound, graph_bounds
+
+    explanation, instance = schedule.timed.explain(), schedule.plan.instance
+    proven = {name: float(one.picoseconds) for name, one in graph_bounds(instance).items()}
+    in_ns = {name: nanoseconds(value) for name, value in proven.items()}
+    document = {"makespan_ns": nanoseconds(schedule.makespan), "bounds_ns": in_ns, **parts(explanation)}
+    bound, count = best_bound(instance), len(explanation.resources)
+    above = f"{format_percent(schedule.makespan / float(bound.picoseconds) - 1)} above what any algorithm needs"
+    took = f"{schedule.plan.name} takes {format_duration(schedule.makespan)}, {above} ({bound.meaning})."
+    title = f"links: the {min(steps, count)} busiest of {count} directions"
+    tables = [resource_table(title, explanation, steps), path_table(explanation, steps, "message")]
+    return Reply(document, [took], [*tables, bound_table(schedule.makespan, proven)])
+
+
+def plot(schedule: "GraphSchedule", path: Path) -> Reply:
+    """What links send over time."""
+    from themis_opt.formats.graph_pictures import draw_schedule
+
+    draw_schedule(schedule, path)
+    return Reply(None, files=[path])
+
+
+def export(schedule: "GraphSchedule", to: str, folder: Path, *, check: bool = False) -> Reply:
+    """Files for a runtime or a simulator."""
+    from themis_opt.formats.graph_exports import export_graph
+    from themis_opt.formats.graph_transfers import to_export
+
+    files, facts = export_graph(schedule, to, folder, check=check)
+    chunks, words = to_export(schedule).chunks, "runtimes cut messages themselves"
+    notes = [f"pieces are cut in {chunks} chunks instead of {schedule.chunks}: {words}"]
+    return Reply(None, [f"checked: {one}" for one in facts], (), notes if chunks < schedule.chunks else (), files)
+
+
+def sweep(
+    healthy: "GraphInstance",
+    over: Sequence[str] | None,
+    *,
+    policies: str | None = None,
+    lost: str | None = None,
+    slow: str | None = None,
+) -> Reply:
+    """What policies take over the size of the collective, or over the bandwidth of a link."""
+    from themis_opt.families.door import family_of
+    from themis_opt.study.sweep import read_values
+
+    instance, over = _changed(healthy, lost, slow), over or ["size=64KiB,1MiB,16MiB,256MiB"]
+    figure, _, text = (over[0] if len(over) == 1 else "").partition("=")
+    what = figure.rpartition(".")[2]
+    if figure != "size" and what != "bandwidth":
+        rule = "must be one of size=1MB,1GB and LINK.bandwidth=25GB/s,50GB/s for a graph"
+        raise InputError(rule, field="--over", value=", ".join(over))
+    if figure == "size" and len(instance.collectives) > 1:
+        rule = "must be LINK.bandwidth=25GB/s,50GB/s: there are several collectives, each with a size"
+        raise InputError(rule, field="--over", value=over[0])
+    varied = {figure: read_values(what, text)}
+    rows = [
+        row | {figure: str(row[figure])} for row in family_of(instance).sweep(instance, varied, options.split(policies))
+    ]
+    shown: ShownColumns = {
+        figure: (figure, "text"),
+        "policy": ("policy", "text"),
+        "makespan_ns": ("makespan", "time"),
+        "gap": ("gap", "share"),
+        "algorithm_bandwidth": ("bandwidth", "bandwidth"),
+    }
+    return Reply(rows, tables=[Listing(f"{instance.name or 'graph'}: {len(rows)} runs", rows, shown)])
+
+
+def run(
+    subject: "GraphInstance | GraphSchedule",
+    name: str,
+    policies: str | None,
+    start: object,
+    *,
+    pace: str | None = None,
+    repeat: int = 1,
+    seed: int = 0,
+    lost: str | None = None,
+    slow: str | None = None,
+) -> Reply:
+    """Schedules run with one process for each node, beside what the model says."""
+    from themis_opt.cli.ranks import run_progress
+    from themis_opt.runtime.graph_run import execute_graph, execution_in_words
+
+    schedules = _to_run(subject, name, policies, pace, lost, slow)
+    with run_progress() as progress:
+        executed = execute_graph(schedules, repeat=repeat, seed=seed, progress=progress)
+    rows, verdict = [one.row(executed[0]) for one in executed], execution_in_words(executed)
+    return Reply({"verdict": verdict, "rows": rows}, [verdict], [_run_table(rows, repeat)])
+
+
+def _run_table(rows: Sequence[Mapping[str, Any]], repeat: int) -> Listing:
+    shown: ShownColumns = {
+        "policy": ("policy", "text"), "chunks": ("chunks", "count"), "predicted_ns": ("predicted", "time"),
+        "measured_ns": ("measured", "time"), "error": ("error", "share"),
+        "speedup_predicted": ("speedup predicted", "ratio"), "speedup_measured": ("speedup measured", "ratio"),
+    }  # fmt: skip
+    times = [{f"{name}_ns": row[f"{name}_s"] * 1e9 for name in ("predicted", "measured")} for row in rows]
+    return Listing(f"median of {repeat} runs", [{**row, **time} for row, time in zip(rows, times, strict=True)], shown)
+
+
+def _to_run(
+    subject: "GraphInstance | GraphSchedule",
+    name: str,
+    policies: str | None,
+    pace: str | None,
+    lost: str | None,
+    slow: str | None,
+) -> "dict[str, GraphSchedule]":
+    """The schedule, or those of policies, at the pace of the fastest link."""
+    from themis_opt.base.units import parse_bandwidth
+    from themis_opt.graphs.comparison import compare_graph
+    from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+
+    instance = subject.plan.instance if isinstance(subject, GraphSchedule) else subject
+    if pace not in (None, "instance"):
+        try:
+            rate = parse_bandwidth(pace)
+        except ValueError as error:
+            raise InputError(str(error), field="--pace", value=pace) from None
+        if rate <= 0:
+            raise InputError("must be more than 0", field="--pace", value=pace)
+        instance = instance.on(instance.network.scaled(rate))
+    if isinstance(subject, GraphSchedule):
+        plan = replace(subject.plan, instance=instance)
+        return {plan.name or name: simulate_graph(plan, subject.chunks)}
+    names = options.split(policies) or ("ring", "trees")
+    schedules = {one.policy: one.schedule for one in compare_graph(_changed(instance, lost, slow), names).results}
+    return {name: schedules[name] for name in names}

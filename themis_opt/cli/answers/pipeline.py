@@ -1,0 +1,176 @@
+"""What commands answer about pipelines of microbatches."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_duration, format_percent, format_short_size, nanoseconds
+from themis_opt.cli import options
+from themis_opt.cli.answers.answer import Listing, Reply
+from themis_opt.cli.process import remaining
+
+if TYPE_CHECKING:
+    from themis_opt.cli.printing import ShownColumns
+    from themis_opt.pipelines.problem import Pipeline
+    from themis_opt.pipelines.reference import PipelineComparison
+    from themis_opt.pipelines.schedule import PipelineSchedule
+
+TORCH = "torch-pipeline"
+"""The format that pipelines are exported to."""
+
+SHOWN: "ShownColumns" = {
+    "policy": ("policy", "text"),
+    "makespan_ns": ("iteration", "time"),
+    "bubble": ("waiting", "share"),
+    "kept": ("kept", "text"),
+    "gap": ("gap", "share"),
+    "status": ("status", "text"),
+}
+
+
+def show(pipeline: "Pipeline") -> Reply:
+    """Stages and microbatches in a sentence, then every field."""
+    from themis_opt.families.door import family_of
+
+    sentence = f"{pipeline.name or 'pipeline'}: {family_of(pipeline).in_short(pipeline)}."
+    fields = pipeline.model_dump(mode="json", exclude={"format", "name", "description"})
+    texts = {name: str(value) for name, value in fields.items() if value is not None}
+    rows = [{"field": name, "value": value} for name, value in texts.items()]
+    document = texts | {"family": pipeline.family, "fingerprint": pipeline.fingerprint}
+    return Reply(document, [sentence], [Listing.of_texts("pipeline", rows)])
+
+
+def bound(pipeline: "Pipeline") -> Reply:
+    """The bound of filling and draining, in any order of the microbatches."""
+    from themis_opt.families.door import bounds
+
+    rows = [{"bound": name, "bound_ns": nanoseconds(value)} for name, value in bounds(pipeline).items()]
+    least = format_duration(max(bounds(pipeline).values()))
+    return Reply(rows, [f"an iteration takes {least} at least, in any order of the microbatches."])
+
+
+def compare(
+    pipeline: "Pipeline", policies: str | None, search: options.SearchOptions, folder: Path | None, usual: bool
+) -> "PipelineComparison":
+    """Policies and the reference within the limits of the command."""
+    from formulations.limits import MIN_SECONDS, Limits
+    from themis_opt.cli.progress import best_so_far
+    from themis_opt.pipelines import reference
+
+    names, settings = _chosen(policies), search.settings()
+    seconds = max(remaining(settings.pop("time_limit")), MIN_SECONDS)
+    limits = Limits(seconds, **{name: value for name, value in settings.items() if name != "sizes"})
+    with best_so_far("iteration", seconds) as report:
+        return reference.compare(pipeline, names, limits, report)
+
+
+def _chosen(policies: str | None) -> tuple[str, ...]:
+    """The policies that are named, or all."""
+    from themis_opt.base.errors import suggestion
+    from themis_opt.pipelines.policies import PIPELINE_POLICIES
+    from themis_opt.policies.registry import REFERENCE
+
+    known = (*PIPELINE_POLICIES, REFERENCE)
+    names = options.split(policies) or known
+    for name in names:
+        if name not in known:
+            rule = f"is no policy of pipelines{suggestion(name, known)}"
+            raise InputError(rule, field="--policies", value=name)
+    return tuple(names)
+
+
+def tell(compared: "PipelineComparison", search: options.SearchOptions) -> Reply:
+    """The verdict and the table of a comparison."""
+    rows = [result.row() for result in compared.results]
+    table = Listing(compared.problem.name or "pipeline", _shown(rows), SHOWN)
+    notes = [f"{name} was left out: {rule}" for name, rule in compared.refused.items()]
+    return Reply(rows, compared.verdict, [table], notes)
+
+
+def _shown(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with sizes as a person reads them."""
+    return [{k: format_short_size(v) if k in ("kept", "memory") else v for k, v in row.items()} for row in rows]
+
+
+def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: options.SearchOptions) -> list[Path]:
+    """The comparison, the best schedule with its picture and page, and the file that PyTorch runs."""
+    from themis_opt.families.files import write_operations
+    from themis_opt.pipelines.files import write_schedule, write_torch_csv
+    from themis_opt.pipelines.picture import draw
+
+    best = compared.best
+    paths = [folder / name for name in ("schedule.json", f"{TORCH}.csv")]
+    write_schedule(paths[0], best.schedule, {"policy": best.policy, "bound_ns": best.row()["bound_ns"]})
+    write_torch_csv(paths[1], best.schedule)
+    title = "\n".join(compared.verdict)
+    return [*paths, *write_operations(folder, compared, lambda path: draw(path, best.schedule, title))]
+
+
+def simulate(pipeline: "Pipeline", policies: str | None) -> Reply:
+    """Iterations of policies, and how busy stages and links are."""
+    from themis_opt.cli.answers.operations import simulate_operations
+
+    return simulate_operations(pipeline, policies)
+
+
+def validate(schedule: "PipelineSchedule") -> Reply:
+    """The time of a schedule that obeys all rules, and the memory that it needs."""
+    kept = max(schedule.peaks())
+    time, size = format_duration(schedule.value), format_short_size(kept)
+    document = {"valid": True, "makespan_ns": nanoseconds(schedule.value), "kept": kept}
+    return Reply(document, [f"valid: an iteration takes {time}; a stage keeps {size} at most."])
+
+
+def explain(schedule: "PipelineSchedule", summary: object, *, steps: int) -> Reply:
+    """How busy stages and links are, the critical path, and the bound."""
+    from themis_opt.cli.answers.explaining import bound_table, parts, path_table, resource_table
+    from themis_opt.families.door import bounds
+
+    explanation, proven = schedule.timed.explain(), bounds(schedule.pipeline)
+    times = {"makespan_ns": nanoseconds(schedule.value), "all_stages_ns": nanoseconds(schedule.makespan)}
+    in_ns = {name: nanoseconds(value) for name, value in proven.items()}
+    busiest, count = explanation.resources[0], len(explanation.resources)
+    share = format_percent(busiest.busy / schedule.makespan)
+    words = f"{busiest.name} is busiest, for {share} of the time"
+    took = f"All stages end after {format_duration(schedule.makespan)}; {words}."
+    title = f"stages and links: the {min(steps, count)} busiest of {count}"
+    tables = [resource_table(title, explanation, steps), path_table(explanation, steps, "action")]
+    document = {**times, "bounds_ns": in_ns, **parts(explanation)}
+    return Reply(document, [took], [*tables, bound_table(schedule.value, proven, "iteration")])
+
+
+def plot(schedule: "PipelineSchedule", path: Path) -> Reply:
+    """What stages and links do over time."""
+    from themis_opt.pipelines.picture import draw
+
+    draw(path, schedule, f"{schedule.pipeline.name or 'pipeline'}: {format_duration(schedule.value)}")
+    return Reply(None, files=[path])
+
+
+def export(schedule: "PipelineSchedule", to: str, folder: Path) -> Reply:
+    """A schedule for PyTorch."""
+    from themis_opt.base.documents import make_folder
+    from themis_opt.pipelines.files import write_torch_csv
+
+    if to != TORCH:
+        raise InputError(f"must be {TORCH} for the schedule of a pipeline", field="--to", value=to)
+    make_folder(folder)
+    write_torch_csv(folder / f"{TORCH}.csv", schedule)
+    return Reply(None, files=[folder / f"{TORCH}.csv"])
+
+
+def sweep(pipeline: "Pipeline", over: Sequence[str] | None) -> Reply:
+    """What memory buys: the best iteration for every limit."""
+    from themis_opt.base.units import parse_size
+    from themis_opt.pipelines.reference import curve
+
+    text = ",".join(over or ())
+    name, _, values = text.partition("=")
+    if name != "memory" or not values:
+        raise InputError("must be memory=SIZE,SIZE,.. for a pipeline", field="--over", value=text)
+    results = curve(pipeline, [parse_size(value) for value in values.split(",")])
+    rows = [{"memory": limit, **result.row()} for limit, result in results]
+    shown: ShownColumns = {"memory": ("memory", "text")}
+    shown = {**shown, **{name: SHOWN[name] for name in ("makespan_ns", "bubble", "kept", "gap")}}
+    return Reply(rows, tables=[Listing("what memory buys", _shown(rows), shown)])

@@ -1,0 +1,427 @@
+"""What commands answer about collectives and iterations on dimensions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_duration, nanoseconds
+from themis_opt.cli import options
+from themis_opt.cli.answers.answer import Listing, Reply
+from themis_opt.cli.answers.runs import run as run
+from themis_opt.cli.answers.sweeps import sweep as sweep
+from themis_opt.cli.process import remaining
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from themis_opt.base.allowance import Allowance
+    from themis_opt.cli.printing import ShownColumns
+    from themis_opt.formats.readers.registry import Import
+    from themis_opt.problem.instance import Instance
+    from themis_opt.schedules.schedule import Schedule
+    from themis_opt.schedules.schedule_file import Summary
+    from themis_opt.study.comparison import Comparison
+
+PICTURE_SECONDS, PICTURES_SECONDS, WRITE_SECONDS = 1e-3, 2.0, 5e-5
+"""Seconds that pictures take for each stage and at most, and that other files take for each stage."""
+
+MOST_ROWS = 12  # rows of a table that are shown without being asked for
+MAX_WRITING = 0.5  # share of the time limit by which the search ends earlier for the files at most
+
+
+def show(instance: "Instance", *, whole: bool = False, output: Path | None = None) -> Reply:
+    """The dimensions, and the collectives or the iteration; perhaps with a picture of the network."""
+    from themis_opt.problem.description import headline, tables
+
+    files = []
+    if output is not None:
+        from themis_opt.formats.graph_pictures import draw_network
+        from themis_opt.graphs.conversion import to_graph
+
+        draw_network(to_graph(instance.network), output)
+        files.append(output)
+    document = instance.model_dump(mode="json", exclude_defaults=True) | {"fingerprint": instance.fingerprint}
+    parts = [Listing.of_texts(title, rows) for title, rows in tables(instance, whole=whole).items()]
+    return Reply(document, [headline(instance)], parts, files=files)
+
+
+def introduce(instance: "Instance", imported: "Import", *, whole: bool = False) -> Reply:
+    """An imported instance: its verdict, its files, and their small tables."""
+    from themis_opt.problem.description import headline
+    from themis_opt.study.verdict import on_instance  # it loads a solver
+
+    sentences = (*on_instance(instance), headline(instance.replace(description="")))
+    shown = {title: rows for title, rows in imported.tables.items() if whole or len(rows) <= MOST_ROWS}
+    tables = [Listing.of_texts(title, rows) for title, rows in {"files": imported.files, **shown}.items()]
+    large = {title: rows for title, rows in imported.tables.items() if title not in shown}
+    hidden = [f"{title}: {len(rows)} rows, which --all shows" for title, rows in large.items()]
+    document = imported.summary() | {"fingerprint": instance.fingerprint}
+    return Reply(document, sentences, tables, (*hidden, *imported.notes))
+
+
+def bound(instance: "Instance", *, chunk_sizes: str | None = None) -> Reply:
+    """Name, value and meaning of every bound; beside compute also the exposed time that it leaves."""
+    from themis_opt.schedules.plan import has_launches
+    from themis_opt.solving.bounds import bounds, bounds_of
+    from themis_opt.study.columns import objective
+    from themis_opt.study.comparison import checked_sizes
+
+    free, rows = chunk_sizes is not None and checked_sizes(chunk_sizes) == "free", list[dict[str, Any]]()
+    for name, value in bounds(instance).items():
+        kind = bounds_of(instance)[name]
+        if free and kind.equal_sizes_only:
+            continue
+        exposed = {"exposed_ns": nanoseconds(max(value - instance.compute, 0.0))} if has_launches(instance) else {}
+        meaning = {"equal_sizes_only": kind.equal_sizes_only, "scope": kind.scope, "meaning": kind.meaning}
+        rows.append({"bound": name, "bound_ns": nanoseconds(value), **exposed, **meaning})
+    shown: ShownColumns = {
+        "bound": ("bound", "text"),
+        "bound_ns": (f"{objective(instance).title} >=", "time"),
+        "exposed_ns": ("exposed >=", "time"),
+        "sizes": ("chunk sizes", "text"),
+        "scope": ("holds", "text"),
+        "meaning": ("meaning", "text"),
+    }
+    in_words = [row | {"sizes": "equal" if row["equal_sizes_only"] else "any"} for row in rows]
+    return Reply(rows, tables=[Listing(f"{instance.name or 'instance'}: lower bounds", in_words, shown)])
+
+
+def validate(schedule: "Schedule", *, data: bool = False) -> Reply:
+    """The rules that a schedule obeys, and perhaps what it does to data."""
+    from themis_opt.cli.printing import moved_data_in_words, times_in_words
+    from themis_opt.schedules.validation import VALIDATION_RULES
+    from themis_opt.schedules.verification import verify
+    from themis_opt.study.columns import schedule_row
+
+    moved = verify(schedule) if data else None
+    checked = {"valid": True, "rules": list(VALIDATION_RULES), "iterations": schedule.num_iterations}
+    document = checked | schedule_row(schedule) | ({"data": asdict(moved)} if moved else {})
+    rules = f"{len(VALIDATION_RULES)} rules hold ({', '.join(VALIDATION_RULES)})"
+    return Reply(
+        document, [f"valid: {rules}, {times_in_words(schedule)}", *(moved_data_in_words(moved) if moved else ())]
+    )
+
+
+def explain(
+    written: "Schedule", summary: "Summary", *, steps: int, chunk_sizes: str | None = None, **costs: str | None
+) -> Reply:
+    """Where time goes, the critical path, what compute waits for, and the bounds."""
+    from themis_opt.cli.answers.explaining import bound_table, parts, path_table, resource_table
+    from themis_opt.cli.printing import sizes_in_words, times_in_words
+    from themis_opt.schedules.explanation import explain as analyse
+    from themis_opt.solving.bounds import bounds
+    from themis_opt.study.columns import objective, schedule_row
+    from themis_opt.study.verdict import on_schedule
+
+    schedule = options.Replanning(options.Costs().filled({"latency": None, **costs}), chunk_sizes).apply(written)
+    is_as_written = schedule is written
+    equal_sizes = schedule.has_equal_sizes and not (is_as_written and summary.settings.get("sizes") == "free")
+    explanation, proven = analyse(schedule), bounds(schedule.instance, equal_sizes=equal_sizes)
+    if is_as_written:
+        proven = _with_bounds_of(summary, proven)
+    in_ns = {name: nanoseconds(value) for name, value in proven.items()}
+    described = parts(explanation)
+    document = schedule_row(schedule) | {"bounds_ns": in_ns} | described
+    title = f"{times_in_words(schedule)}, chunk sizes {sizes_in_words(schedule)}"
+    tables = [
+        resource_table(title, explanation),
+        *_rail_tables(described["rails"]),
+        path_table(explanation, steps, "stage"),
+        *_wait_tables(described["waits"], schedule.makespan, steps),
+        bound_table(schedule.makespan, proven, objective(schedule.instance).title),
+    ]
+    return Reply(document, on_schedule(schedule, explanation, proven, equal_sizes=equal_sizes), tables)
+
+
+def _with_bounds_of(summary: "Summary", proven: dict[str, float]) -> dict[str, float]:
+    """Bounds in picoseconds, each at least that of the file, which a search may have proven."""
+    from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
+
+    written = {name: value * PICOSECONDS_PER_NANOSECOND for name, value in summary.bounds_ns.items()}
+    return {name: max(proven.get(name, 0.0), written.get(name, 0.0)) for name in {**proven, **written}}
+
+
+def _rail_tables(rails: Sequence[dict[str, Any]]) -> list[Listing]:
+    from themis_opt.base.units import format_megabytes
+
+    shown: ShownColumns = {
+        "dimension": ("dimension", "text"),
+        "rail": ("rail", "text"),
+        "bytes": ("bytes per NPU", "text"),
+        "share": ("share", "share"),
+    }
+    rows = [rail | {"bytes": format_megabytes(rail["bytes"])} for rail in rails]
+    return [Listing("rails: what each carries", rows, shown)] if rows else []
+
+
+def _wait_tables(waits: Sequence[dict[str, Any]], makespan: int, limit: int) -> list[Listing]:
+    """The longest waits of compute, in order of time."""
+    longest = sorted(sorted(waits, key=lambda wait: -wait["wait_ns"])[:limit], key=lambda wait: wait["start_ns"])
+    rows = [
+        wait
+        | {"of step": wait["wait_ns"] / nanoseconds(makespan), "launch": wait["launch"] or "-"}
+        | {"parallelism": wait["parallelism"] or "-"}
+        for wait in longest
+    ]
+    shown: ShownColumns = {
+        "task": ("task", "text"),
+        "start_ns": ("from", "time"),
+        "wait_ns": ("waits", "time"),
+        "of step": ("of step", "share"),
+        "launch": ("for", "text"),
+        "parallelism": ("parallelism", "text"),
+    }
+    some = "" if len(longest) == len(waits) else f", the longest {len(longest)} of them"
+    return [Listing(f"waits: {len(waits)}{some}", rows, shown)] if waits else []
+
+
+def plot(schedule: "Schedule", path: Path, *, beside: str | None = None, style: str = "screen") -> Reply:
+    """A Gantt picture, or in papers and beside another policy a compact one."""
+    from matplotlib import rc_context
+
+    from themis_opt.base.units import format_short_time
+    from themis_opt.formats.gantt import gantt, save_figure
+    from themis_opt.formats.plot import PAPER_STYLE
+
+    others = {} if beside is None else {beside: options.scheduled(schedule.instance, beside)}
+    if style == "paper" or others:
+        with rc_context(PAPER_STYLE):
+            save_figure(_compact(schedule, others), path)
+    else:
+        save_figure(gantt(schedule, bound=_bound(schedule)), path)
+    times = [format_short_time(schedule.makespan), *(f"{n} {format_short_time(s.makespan)}" for n, s in others.items())]
+    return Reply(None, [f"{schedule.instance.name or 'instance'}: {', '.join(times)}"], files=[path])
+
+
+def _compact(schedule: "Schedule", others: "Mapping[str, Schedule]") -> "Figure":
+    from themis_opt.formats.plot import plot as draw
+
+    figure: Figure = draw(schedule, beside=others, bound=_bound(schedule)).figure  # type: ignore[assignment]  # its type
+    return figure
+
+
+def _bound(schedule: "Schedule") -> float | None:
+    """The best bound in picoseconds; the axis of a period has no place for it."""
+    from themis_opt.solving.bounds import bounds
+
+    if schedule.has_period:
+        return None
+    return max(bounds(schedule.instance, equal_sizes=schedule.has_equal_sizes).values())
+
+
+def export(
+    schedule: "Schedule",
+    to: str,
+    folder: Path,
+    *,
+    check: bool = False,
+    sizes: str | None = None,
+    chunks: str | None = None,
+    policies: str | None = None,
+) -> Reply:
+    """Files of another tool: of the schedule, or of one plan for each range of message sizes."""
+    from themis_opt.cli.progress import export_progress
+    from themis_opt.formats.exports import export as write
+    from themis_opt.formats.exports import for_sizes, make_exporter, make_sized_exporter
+    from themis_opt.study.plans_by_size import plans_by_size
+    from themis_opt.study.sweep import read_values
+
+    tables, chosen = list[Listing](), [(schedule, make_exporter(to))] if sizes is None else []
+    if sizes is not None:
+        exporter = make_sized_exporter(to)
+        counts, named = read_values("chunks", chunks) if chunks else (), options.split(policies) or ()
+        plans = plans_by_size(schedule, read_values("size", sizes), exporter, chunks=counts, policies=named)
+        chosen = [(plan.schedule, for_sizes(exporter, plan.min_bytes, plan.max_bytes)) for plan in plans]
+        tables.append(_plan_table(plans))
+    elif chunks is not None or policies is not None:
+        raise InputError("are for --sizes, which chooses among plans", field="--chunks and --policies")
+    with export_progress():
+        files = [path for exported, exporter in chosen for path in write(exported, exporter, folder)]
+        lines = [line for exported, exporter in chosen for line in exporter.check(exported, folder)] if check else []
+    notes = dict.fromkeys(note for exported, exporter in chosen for note in exporter.notes(exported))
+    return Reply(None, [f"checked: {line}" for line in lines], tables, tuple(notes), files)
+
+
+def _plan_table(plans: Sequence[Any]) -> Listing:
+    from themis_opt.base.units import format_size
+
+    rows = [
+        {"from": format_size(plan.min_bytes), "to": format_size(plan.max_bytes), "policy": plan.policy}
+        | {"chunks": plan.num_chunks, "makespan_ns": nanoseconds(plan.schedule.makespan), "above": plan.excess}
+        for plan in plans
+    ]
+    shown: ShownColumns = {
+        "from": ("from", "text"),
+        "to": ("to", "text"),
+        "policy": ("policy", "text"),
+        "chunks": ("chunks", "count"),
+        "makespan_ns": ("makespan", "time"),
+        "above": ("above best", "share"),
+    }
+    return Listing("plans by message size", rows, shown)
+
+
+def simulate(instance: "Instance", policies: str | None, *, sizes: str = "equal", output: Path | None = None) -> Reply:
+    """Exact times of policies, without bounds; perhaps with a folder of files for each."""
+    from themis_opt.base.documents import file_name
+    from themis_opt.cli.printing import assumptions, free_cuts_in_words
+    from themis_opt.formats.bundle import write_schedule
+    from themis_opt.policies.registry import usual_policies
+    from themis_opt.schedules.simulator import simulate as run
+    from themis_opt.schedules.validation import validate as check
+    from themis_opt.study.columns import schedule_row
+    from themis_opt.study.comparison import checked_sizes
+
+    chosen = options.choose_policies(instance, policies, usual_policies, checked_sizes(sizes))
+    schedules = {name: run(instance, policy(instance)) for name, policy in chosen.items()}
+    files: list[Path] = []
+    for name, schedule in schedules.items():
+        check(schedule)
+        if output is not None:
+            files += write_schedule(output / file_name(name), schedule, title=name)
+    rows = [{"policy": name, **schedule_row(schedule)} for name, schedule in schedules.items()]
+    every = list(schedules.values())
+    table = _result_table(assumptions(instance, sizes), rows, every)
+    return Reply(rows, tables=[table], notes=free_cuts_in_words(every), files=files)
+
+
+def _result_table(title: str, rows: Sequence[Mapping[str, Any]], schedules: "Sequence[Schedule]") -> Listing:
+    """Rows of schedules by policy; their columns are those of :mod:`themis_opt.study.columns`."""
+    from themis_opt.study.columns import result_table
+
+    headings, lines = result_table(rows, schedules)
+    return Listing.of_texts(title, [dict(zip(headings, line, strict=True)) for line in lines])
+
+
+def compare(
+    instance: "Instance",
+    policies: str | None,
+    search: options.SearchOptions,
+    folder: Path | None,
+    usual: bool,
+    *,
+    robust: bool = False,
+) -> "Comparison":
+    """All policies, or the usual ones with the reference, within the limits of the command."""
+    from themis_opt.policies.registry import REFERENCE, every_policy, usual_policies
+
+    def default(instance: "Instance") -> Sequence[str]:
+        return (*usual_policies(instance), REFERENCE) if usual else every_policy(instance)
+
+    names = options.choose_policies(instance, policies, default)  # before solvers are loaded
+
+    from themis_opt.base.allowance import Allowance
+    from themis_opt.base.documents import make_folder
+    from themis_opt.cli.progress import comparison_progress
+    from themis_opt.study import comparison
+    from themis_opt.study.columns import objective
+    from themis_opt.study.plan_cache import PlanCache
+    from themis_opt.study.robust import SAMPLING_SHARE, pool
+
+    comparison.checked_sizes(search.sizes)
+    if folder is not None:
+        make_folder(folder)  # before the search, which would be lost
+    seconds = search.time_limit if search.deterministic else _seconds_to_search(instance, search, folder)
+    sampling = None if search.deterministic else Allowance(seconds)
+    if robust and not search.deterministic:
+        seconds *= 1 - SAMPLING_SHARE
+    every = dict.fromkeys([*names, *(pool(instance) if robust else ())])
+    limits = search.settings() | {"time_limit": seconds}
+    cache = None if search.no_cache or search.deterministic else PlanCache()
+    with comparison_progress(objective(instance).title, seconds) as progress:
+        compared = comparison.compare(instance, tuple(every), progress=progress, cache=cache, **limits)
+        return _with_robust_choice(compared, search.seed, sampling) if robust else compared
+
+
+def _seconds_to_search(instance: "Instance", search: options.SearchOptions, folder: Path | None) -> float:
+    """What is left of the time limit of the command, but for its files."""
+    from themis_opt.problem.cost import count_stages
+
+    stages = 0 if folder is None else count_stages(instance)
+    writing = min(PICTURE_SECONDS * stages, PICTURES_SECONDS) + WRITE_SECONDS * stages
+    return max(remaining(search.time_limit) - min(writing, MAX_WRITING * search.time_limit), 0.0)
+
+
+def _with_robust_choice(compared: "Comparison", seed: int, allowance: "Allowance | None") -> "Comparison":
+    """The comparison with the result that loses least preferred; as it is after Ctrl-C or without time."""
+    from themis_opt.cli.printing import tell_note
+    from themis_opt.study.robust import choose_robust
+
+    if compared.interrupted:
+        return compared
+    try:
+        choice = choose_robust(compared, seed=seed, allowance=allowance)
+    except KeyboardInterrupt:
+        return replace(compared, interrupted=True)
+    if choice is None:
+        tell_note("no disturbed network was simulated within --time-limit: the schedule is the fastest undisturbed")
+        return compared
+    return replace(choice.comparison, choice=choice)
+
+
+def compare_measured(
+    instance: "Instance", files: list[Path], policies: tuple[str, ...] | None, folder: Path | None, *, as_json: bool
+) -> None:
+    """Print the times of logs beside the best schedules and the bound of any algorithm."""
+    from themis_opt.cli.measured_times import compare as compare_times
+
+    compare_times(instance, files, policies, folder, as_json=as_json)
+
+
+def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
+    """The verdict and the table of a comparison."""
+    from themis_opt.cli.printing import assumptions, free_cuts_in_words
+    from themis_opt.study.best_known import beside_best_known
+
+    known = beside_best_known(compared.best.schedule, search.sizes)
+    rows, schedules = [result.row() for result in compared.results], [one.schedule for one in compared.results]
+    title = f"{assumptions(compared.instance, search.sizes)}: {_bounds_in_words(compared)}"
+    tables = [_result_table(title, rows, schedules), *_choice_tables(compared)]
+    notes = [
+        *free_cuts_in_words([compared.best.schedule]),
+        *(f"{name} was left out: it would take longer than --time-limit" for name in compared.left_out),
+        *(f"{name} was left out: its plan is illegal: {error}" for name, error in compared.refused.items()),
+    ]
+    return Reply(rows, (*compared.verdict, *([known] if known else ())), tables, notes)
+
+
+def write(folder: Path, compared: "Comparison", answer: Reply, search: options.SearchOptions) -> list[Path]:
+    """The table of a comparison, and the best schedule with its pictures and its page."""
+    from themis_opt.reports.solution import write_page
+    from themis_opt.study.bundle import write_comparison
+
+    page = write_page(folder, compared, answer.sentences)
+    settings = {name: value for name, value in search.settings().items() if name != "gap"}
+    return [*write_comparison(folder, compared, settings), page]
+
+
+def _choice_tables(compared: "Comparison") -> list[Listing]:
+    """What disturbed networks do to candidates."""
+    if compared.choice is None:
+        return []
+    shown: ShownColumns = {
+        "policy": ("policy, as it is run", "text"),
+        "nominal_makespan_ns": ("undisturbed", "time"),
+        "p95_makespan_ns": ("p95", "time"),
+        "nominal_loss": ("loss", "share"),
+        "p95_loss": ("p95 loss", "share"),
+    }
+    count = len(compared.choice.chosen.makespans)
+    title = f"{count} disturbed networks, the same for all; the best first"
+    return [Listing(title, compared.choice.rows(), shown)]
+
+
+def _bounds_in_words(compared: "Comparison") -> str:
+    """The best bound within the model, and the one that no algorithm beats."""
+    from themis_opt.solving.bounds import bounds_of
+
+    def words(name: str, scope: str) -> str:
+        return f"{format_duration(compared.bounds[name])} ({name}) {scope}"
+
+    wider = {name: kind for name, kind in bounds_of(compared.instance).items() if kind.any_algorithm}
+    inside = {name: bound for name, bound in compared.bounds.items() if name not in wider}
+    texts = [words(max(inside, key=lambda name: inside[name]), "within the model")]
+    texts += [words(name, wider[name].scope) for name in wider if name in compared.bounds]
+    return f"best bound {', '.join(texts)}"
