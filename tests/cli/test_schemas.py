@@ -9,8 +9,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import themis_opt
-from themis_opt.cli.show import SCHEMAS
+from themis_opt.cli.show import OTHER_SCHEMAS
 from themis_opt.designing.problem import shipped_problems
+from themis_opt.families.door import SCHEMAS
 from themis_opt.formats.order_table import order_json
 from themis_opt.graphs.network import load_graph
 from themis_opt.graphs.rivals import ring_plan
@@ -58,7 +59,7 @@ def documents(kind):
     return made[kind]
 
 
-@pytest.mark.parametrize("kind", SCHEMAS)
+@pytest.mark.parametrize("kind", {**SCHEMAS, **OTHER_SCHEMAS})
 def test_a_schema_accepts_files_and_refuses_unknown_fields(succeed, kind):
     rules, accepted = validator(succeed, kind), documents(kind)
     assert accepted
