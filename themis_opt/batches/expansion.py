@@ -18,7 +18,10 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import nanoseconds
 from themis_opt.batches.experiment import Block, Experiment
 from themis_opt.batches.measured_run import RUN_KNOBS, Columns, RunTask, code_version, task_of
+from themis_opt.batches.rows_file import BOUND
 from themis_opt.batches.sources import InstanceSource, instance_sources, workload_sources
+from themis_opt.families.door import FAMILIES, family_named, family_of
+from themis_opt.families.family import Problem
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.cost_terms import COST_TERMS, CostTerm
 from themis_opt.problem.description import cost_in_words
@@ -93,20 +96,20 @@ def _within(error: InputError, place: str, path: Path) -> InputError:
 
 
 def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) -> list[Run]:
-    tasks: dict[bool, list[RunTask]] = {}
+    tasks: dict[tuple[str, bool], list[RunTask]] = {}
 
     @cache
-    def make(source: InstanceSource) -> Instance:
+    def make(source: InstanceSource) -> Problem:
         return source.make()
 
-    def tasks_for(instance: Instance) -> list[RunTask]:
-        kind = has_launches(instance)
+    def tasks_for(instance: Problem) -> list[RunTask]:
+        kind = instance.family, isinstance(instance, Instance) and has_launches(instance)
         if kind not in tasks:
             tasks[kind] = _tasks(block, instance)
         return tasks[kind]
 
     variants = _variants(block, folder)
-    count = len(tasks_for(make(variants[0][0])))
+    count = max(len(tasks_for(make(variants[0][0]))), 1)
     if count * len(variants) > MAX_RUNS:
         raise InputError(f"must make at most {MAX_RUNS} runs", value=count * len(variants))
     if limit is not None:
@@ -116,10 +119,12 @@ def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) 
     for source, *values in variants:
         instance = _override(make(source), source.name, dict(zip(block.overrides, values, strict=True)), block)
         runs += _instance_runs(source, instance, tasks_for(instance), known)
+    if not runs:
+        raise InputError("name no policy of the families of the instances", field="policies", value=str(block.policies))
     return runs if limit is None else _evenly(runs, limit)
 
 
-def _instance_runs(source: InstanceSource, instance: Instance, tasks: list[RunTask], known: Columns) -> Iterator[Run]:
+def _instance_runs(source: InstanceSource, instance: Problem, tasks: list[RunTask], known: Columns) -> Iterator[Run]:
     known = known | {"instance": source.name} | instance_columns(instance)
     identity = _identity(instance)
     for task in tasks:
@@ -135,23 +140,34 @@ def _key(identity: list[Any], task: RunTask) -> str:
     return digest([*identity, task.policy, *map(task.knobs.get, RUN_KNOBS), task.record, code_version()])
 
 
-def _identity(instance: Instance) -> list[Any]:
+def _identity(instance: Problem) -> list[Any]:
     """What decides about the rows of an instance; of an iteration also what only policies and columns look at."""
-    if not has_launches(instance):
+    if not isinstance(instance, Instance) or not has_launches(instance):
         return [instance.fingerprint]
     parallelisms = [exchange.parallelism for exchange in instance.exchanges]
     return [instance.fingerprint, instance.steps, instance.parameter_bytes, parallelisms]
 
 
-def _tasks(block: Block, instance: Instance) -> list[RunTask]:
-    """The policies of a block for instances like this one, with every seed and time limit that they have knobs for."""
+def _tasks(block: Block, instance: Problem) -> list[RunTask]:
+    """The policies of a block for instances like this one, with every seed and time limit that they have knobs for.
+
+    Policies of other families are left out.
+    """
     tasks: dict[tuple[Any, ...], RunTask] = {}
-    for policy, seconds, seed in product(block.policies, block.time_limit or (None,), block.seeds):
+    ours = [policy for policy in block.policies if not _is_of_others(policy, instance.family)]
+    for policy, seconds, seed in product(ours, block.time_limit or (None,), block.seeds):
         values = (seconds, block.workers, seed, block.gap, block.chunk_sizes)
         knobs = {name: value for name, value in zip(RUN_KNOBS, values, strict=True) if value is not None}
         task = task_of(instance, policy, knobs, block.record)
         tasks.setdefault((policy, *map(task.knobs.get, RUN_KNOBS)), task)
     return list(tasks.values())
+
+
+def _is_of_others(specification: str, family: str) -> bool:
+    """Whether a policy is none of a family, but one of another."""
+    if specification == BOUND or family_named(family).has_policy(specification):
+        return False
+    return any(family_named(other).has_policy(specification) for other in FAMILIES if other != family)
 
 
 def _policy_columns(task: RunTask) -> Columns:
@@ -170,12 +186,18 @@ def _variants(block: Block, folder: Path) -> list[tuple[Any, ...]]:
 Overrides = Mapping[str, Any]  # values in the place of those of an instance, by their name in a block
 
 
-def _override(instance: Instance, name: str, overrides: Overrides, block: Block) -> Instance:
+def _override(instance: Problem, name: str, overrides: Overrides, block: Block) -> Problem:
     """The instance `name` with some of the overrides of a block.
 
     The clock is asked about the largest sizes and numbers of chunks alone, because these last longest. Raises
     InputError if the overrides do not fit the instance.
     """
+    if not isinstance(instance, Instance):
+        try:
+            changed: Problem = family_of(instance).changed(instance, overrides)
+        except InputError as error:
+            raise InputError(error.rule, field=error.field.lstrip("-"), value=name) from None
+        return changed
     if "size" in overrides and has_launches(instance):
         rule = "is not for training iterations, whose tensors state their sizes"
         raise InputError(rule, field="size", value=name)
@@ -209,11 +231,13 @@ def _with_values(instance: Instance, overrides: Overrides) -> Instance:
     return Instance.model_construct(instance.model_fields_set | set(changes), **values)
 
 
-def instance_columns(instance: Instance) -> Columns:
+def instance_columns(instance: Problem) -> Columns:
     """Columns that describe an instance; sizes and chunks are summed over its collectives, sizes over its tensors.
 
     Cost terms are empty where they differ between dimensions.
     """
+    if not isinstance(instance, Instance):
+        return {"fingerprint": instance.fingerprint, **family_of(instance).facts(instance)}
     dimensions = instance.network.dimensions
     return {
         "fingerprint": instance.fingerprint,

@@ -165,7 +165,8 @@ class Block(CostOverrides):
     Where an instance is a training iteration, policies are those of :mod:`themis_opt.policies.registry`.
 
     `block`: a label for its rows.
-    `instances`: names or patterns of shipped instances, files relative to the experiment, and ``random:A-B``.
+    `instances`: names or patterns of shipped problems of every family, files relative to the experiment, and
+      ``random:A-B``. A policy runs on the problems whose family has it.
     `workloads`: tables of options that make training iterations, beside the instances or instead of them.
     `size`, `chunks`, `latency`, `ag_order`: values in turn, which replace those of the instances; cost terms of
       :class:`CostOverrides` replace those of every dimension.

@@ -17,10 +17,12 @@ import numpy as np
 
 import formulations
 from themis_opt.base.arrays import IntArray
-from themis_opt.base.errors import ThemisError
+from themis_opt.base.errors import InputError, ThemisError
 from themis_opt.base.units import nanoseconds
 from themis_opt.base.version import __version__
 from themis_opt.batches.rows_file import BOUND
+from themis_opt.families.door import family_of
+from themis_opt.families.family import Problem
 from themis_opt.formats.timeline import last_periods
 from themis_opt.policies.planning import chunk_policy_of
 from themis_opt.policies.registry import (
@@ -63,7 +65,7 @@ Knobs = Mapping[str, Any]  # values of RUN_KNOBS; what is missing the policy lac
 class RunTask(NamedTuple):
     """What a worker is sent for one run; `record` says what it records besides times."""
 
-    instance: Instance
+    instance: Problem
     policy: str
     knobs: Knobs
     record: tuple[str, ...] = ()
@@ -74,13 +76,19 @@ class RunTask(NamedTuple):
         return int(self.knobs.get("workers", 1))
 
 
-def task_of(instance: Instance, specification: str, knobs: Knobs, record: tuple[str, ...] = ()) -> RunTask:
+def task_of(instance: Problem, specification: str, knobs: Knobs, record: tuple[str, ...] = ()) -> RunTask:
     """The run of a policy, with those of the knobs that it has, its values for others, and what it can record.
 
     Raises InputError if there is no such policy, or a knob is wrong.
     """
     if specification == BOUND:
         return RunTask(instance, specification, {})
+    if not isinstance(instance, Instance):
+        family = family_of(instance)
+        if not family.has_policy(specification):
+            raise InputError(f"is no policy of {family.name}", field="policies", value=specification)
+        names = family.knobs(specification)
+        return RunTask(instance, specification, {name: knobs[name] for name in names if name in knobs})
     is_reference = _is_reference(instance, specification)
     if is_reference and has_launches(instance):
         knobs = {**knobs, "sizes": "free"}  # whatever is asked for
@@ -141,7 +149,7 @@ def failure(reason: str) -> Columns:
     return {"status": "failed", "error": " ".join(reason.split())}
 
 
-def run_one(instance: Instance, policy: str, knobs: Knobs, record: tuple[str, ...] = ()) -> Columns:
+def run_one(instance: Problem, policy: str, knobs: Knobs, record: tuple[str, ...] = ()) -> Columns:
     """Run a policy on an instance, simulate and validate.
 
     Raises ThemisError if the policy refuses the instance, or its schedule breaks a rule.
@@ -151,11 +159,34 @@ def run_one(instance: Instance, policy: str, knobs: Knobs, record: tuple[str, ..
     `record`: which of ``activity`` and ``trajectory`` to tell in `extra`.
     Returns result columns: times in ns, `seconds` for policy and simulation, `extra` as a JSON text.
     """
+    if not isinstance(instance, Instance):
+        return _compared(instance, policy, knobs)
     if policy == BOUND:
         return _bounds(instance)
     if _is_reference(instance, policy):
         return _reference(instance, policy, knobs, record)
     return _heuristic(instance, policy, knobs, record)
+
+
+def _compared(problem: Problem, policy: str, knobs: Knobs) -> Columns:
+    """Columns of a policy, or of the bounds, as the comparison of the family has them."""
+    family, began = family_of(problem), perf_counter()
+    if policy == BOUND:
+        values = {name: nanoseconds(value) for name, value in family.bounds(problem).items()}
+        best, extra = max(values.values()), {"bounds_ns": values}
+        return {"bound_ns": best, "seconds": perf_counter() - began, "extra": json.dumps(extra)}
+    limits = {"time_limit" if name == "seconds" else name: value for name, value in knobs.items()}
+    compared = family.compare(problem, (policy,), **limits)
+    if not compared.results:
+        raise InputError("; ".join(map(str, compared.refused.values())), field="policy", value=policy)
+    row = dict(compared.best.row())
+    known = {
+        "algbw_bytes_per_s": row.pop("algorithm_bandwidth", None),
+        "makespan_ns": row.pop("makespan_ns"),
+        "bound_ns": row.pop("bound_ns"),
+        "seconds": perf_counter() - began,
+    }
+    return known | {"extra": json.dumps({name: value for name, value in row.items() if name != "policy"})}
 
 
 def _bounds(instance: Instance) -> Columns:

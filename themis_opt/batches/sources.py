@@ -16,8 +16,9 @@ from pydantic import ValidationError
 
 from themis_opt.base.errors import InputError
 from themis_opt.batches.experiment import Workload
-from themis_opt.formats.readers.registry import load
-from themis_opt.problem.catalog import INSTANCES, shipped
+from themis_opt.families.door import load
+from themis_opt.families.family import Problem
+from themis_opt.problem.catalog import INSTANCES, shipped, shipped_graphs, shipped_pipelines
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
@@ -54,7 +55,7 @@ class InstanceSource:
     """An instance that is made when it is needed."""
 
     name: str  # what the column `instance` calls it
-    make: Callable[[], Instance]  # makes it; raises an InputError if it breaks a rule
+    make: Callable[[], Problem]  # makes it; raises an InputError if it breaks a rule
     extra: dict[str, Any] = field(default_factory=dict)  # what the column `extra` of its rows tells besides results
 
 
@@ -65,15 +66,16 @@ def instance_sources(patterns: Iterable[str], folder: Path) -> list[InstanceSour
     `folder`: where files are looked for.
     """
     names = dict.fromkeys(name for pattern in patterns for name in _matches(pattern, folder))
-    return [InstanceSource(name, partial(load_instance, name, folder)) for name in names]
+    return [InstanceSource(name, partial(load_problem, name, folder)) for name in names]
 
 
-def load_instance(name: str, folder: Path) -> Instance:
-    """The instance of a name: shipped, random or beside the experiment.
+def load_problem(name: str, folder: Path) -> Problem:
+    """The problem of a name: shipped, random or beside the experiment.
 
     Raises InputError if there is none, or it breaks a rule.
     """
-    return load(name if name.startswith(PREFIX) or name in shipped_names() else folder / name)
+    is_shipped = name.startswith(PREFIX) or any(name in names for names in shipped_names())
+    return load(name if is_shipped else folder / name)
 
 
 def _matches(pattern: str, folder: Path) -> Sequence[str]:
@@ -81,11 +83,12 @@ def _matches(pattern: str, folder: Path) -> Sequence[str]:
         return [f"{PREFIX}{seed}" for seed in _seeds(pattern)]
     if _is_file(folder / pattern):
         return [pattern]
-    names = [name for name, known_as in shipped_names().items() if any(fnmatchcase(n, pattern) for n in known_as)]
-    if not names:
-        rule = "no such file beside the experiment, and no shipped instance of that name"
-        raise InputError(rule, field="instances", value=pattern)
-    return names
+    for known in shipped_names():
+        names = [name for name, known_as in known.items() if any(fnmatchcase(n, pattern) for n in known_as)]
+        if names:
+            return names
+    rule = "no such file beside the experiment, and no shipped instance of that name"
+    raise InputError(rule, field="instances", value=pattern)
 
 
 def _is_file(path: Path) -> bool:
@@ -96,11 +99,15 @@ def _is_file(path: Path) -> bool:
 
 
 @cache
-def shipped_names() -> dict[str, tuple[str, str]]:
-    """What each shipped instance can be called: its name, and the same after its folder."""
-    return {
-        name: (name, path.relative_to(INSTANCES).as_posix().removesuffix(".json")) for name, path in shipped().items()
-    }
+def shipped_names() -> tuple[dict[str, tuple[str, str]], ...]:
+    """The names of each shipped problem, alone and after its folder: first of instances on dimensions, then of others.
+
+    A pattern stands for others only if it stands for no instance on dimensions.
+    """
+    return tuple(
+        {name: (name, f"{path.parent.relative_to(INSTANCES).as_posix()}/{name}") for name, path in files.items()}
+        for files in (shipped(), shipped_graphs() | shipped_pipelines())
+    )
 
 
 def _seeds(pattern: str) -> range:
@@ -125,7 +132,10 @@ def workload_sources(tables: Sequence[Sequence[Workload]], folder: Path) -> list
 
     @cache
     def network_of(name: str) -> Network:
-        return load_instance(name, folder).network
+        problem = load_problem(name, folder)
+        if not isinstance(problem, Instance):
+            raise InputError("must be an instance on dimensions, whose network is taken")
+        return problem.network
 
     known: dict[Workload, tuple[str, Network]] = {}
     for number, table in enumerate(tables):

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from themis_opt.schedules.explanation import Explanation
 
 
+SEARCH_KNOBS = ("seconds", "workers", "seed", "gap")
+"""Limits that every search minds."""
+
+
 class Problem(Protocol):
     """What is scheduled: an instance on dimensions, an instance on a graph, or a pipeline."""
 
@@ -83,6 +87,10 @@ class AnyComparison(Protocol):
         """One result for each policy that has a legal plan."""
 
     @property
+    def refused(self) -> Mapping[str, Any]:
+        """Why other policies have no result, by name."""
+
+    @property
     def best(self) -> AnyResult:
         """The result with the least makespan."""
 
@@ -123,6 +131,18 @@ class Family:
     def bounds(self, problem: Any, **options: Any) -> Mapping[str, float]:
         """Lower bounds in picoseconds, by name."""
         self.refuse("bounds")
+
+    def has_policy(self, specification: str) -> bool:
+        """Whether the family has the policy that a specification names."""
+        self.refuse("has_policy")
+
+    def knobs(self, specification: str) -> tuple[str, ...]:
+        """The limits that a policy minds, such as ``seconds``. Raises InputError if the family has no such policy."""
+        self.refuse("knobs")
+
+    def facts(self, problem: Any) -> Mapping[str, str | int]:
+        """Columns of rows that describe a problem: network, dimensions, npus, kind, size_bytes and chunks."""
+        self.refuse("facts")
 
     def make_policy(self, specification: str, **knobs: Any) -> Any:
         """A function from a problem to a plan."""

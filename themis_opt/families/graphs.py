@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
-from themis_opt.families.family import Family, checked_problem, chosen_policy
+from themis_opt.families.family import SEARCH_KNOBS, Family, checked_problem, chosen_policy
 from themis_opt.graphs.bounds import graph_bounds
-from themis_opt.graphs.comparison import GRAPH_POLICIES, GraphComparison, compare_graph
+from themis_opt.graphs.comparison import GRAPH_POLICIES, SEARCH_POLICIES, GraphComparison, compare_graph
 from themis_opt.graphs.description import graph_in_short
 from themis_opt.graphs.network import GraphInstance, graph_doubts, graph_text
 from themis_opt.graphs.plan import GraphPlan
@@ -42,8 +42,28 @@ class GraphFamily(Family):
         return compare_graph(problem, policies, Limits(seconds=time_limit, **limits))
 
     def bounds(self, problem: GraphInstance, **options: Any) -> Mapping[str, float]:
-        """Bounds on any algorithm and on trees."""
-        return {name: float(bound.picoseconds) for name, bound in graph_bounds(problem, **options).items()}
+        """Bounds on any algorithm."""
+        proven = graph_bounds(problem, **options).items()
+        return {name: float(one.picoseconds) for name, one in proven if one.holds == "any algorithm"}
+
+    def has_policy(self, specification: str) -> bool:
+        """Whether there is such a plan or search."""
+        return specification in (*GRAPH_POLICIES, *SEARCH_POLICIES)
+
+    def knobs(self, specification: str) -> tuple[str, ...]:
+        """The limits of searches; plans have none."""
+        return SEARCH_KNOBS if specification in SEARCH_POLICIES else ()
+
+    def facts(self, problem: GraphInstance) -> Mapping[str, str | int]:
+        """NPUs and the first collective; graphs have no dimensions, and policies choose the chunks."""
+        return {
+            "network": problem.network.name or problem.name or "graph",
+            "dimensions": 0,
+            "npus": problem.network.num_npus,
+            "kind": problem.collectives[0].kind.value,
+            "size_bytes": sum(collective.size for collective in problem.collectives),
+            "chunks": 0,
+        }
 
     def make_policy(self, specification: str, **knobs: Any) -> Any:
         """A policy of :data:`themis_opt.graphs.comparison.GRAPH_POLICIES`."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError, suggestion
-from themis_opt.families.family import Family, checked_problem, chosen_policy
+from themis_opt.families.family import SEARCH_KNOBS, Family, checked_problem, chosen_policy
 from themis_opt.pipelines import bounds, reference
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.problem import Pipeline, StageOrders
@@ -47,6 +47,25 @@ class PipelineFamily(Family):
     def bounds(self, problem: Pipeline, **options: Any) -> Mapping[str, float]:
         """The bound of filling and draining, in any order of the microbatches."""
         return {"filling_and_draining": float(bounds.bound(problem, **options))}
+
+    def has_policy(self, specification: str) -> bool:
+        """Whether there is such a rule, or it is the reference."""
+        return specification in (*PIPELINE_POLICIES, REFERENCE)
+
+    def knobs(self, specification: str) -> tuple[str, ...]:
+        """The limits of the reference; rules have none."""
+        return SEARCH_KNOBS if specification == REFERENCE else ()
+
+    def facts(self, problem: Pipeline) -> Mapping[str, str | int]:
+        """Stages stand for NPUs, and microbatches for chunks of activations."""
+        return {
+            "network": problem.name or "pipeline",
+            "dimensions": 1,
+            "npus": problem.stages,
+            "kind": "pipeline",
+            "size_bytes": problem.activation * problem.microbatches,
+            "chunks": problem.microbatches,
+        }
 
     def make_policy(self, specification: str, **knobs: Any) -> Any:
         """A policy of :data:`themis_opt.pipelines.policies.PIPELINE_POLICIES`."""

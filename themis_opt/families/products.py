@@ -3,13 +3,14 @@
 Solvers are imported where they are first needed, so that a simulation starts without them.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.families.family import Family
-from themis_opt.policies.registry import REFERENCE
+from themis_opt.policies.registry import LAUNCHING, POLICIES, REFERENCE
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.explanation import Explanation, explain
 from themis_opt.schedules.plan import Plan
@@ -53,6 +54,11 @@ class ProductFamily(Family):
         from themis_opt.solving.bounds import bounds
 
         return bounds(problem, **options)
+
+    def has_policy(self, specification: str) -> bool:
+        """Whether a registry has the name at the head of the specification, or it is an import path."""
+        head, *others = re.split("[+:/]", specification)
+        return head in POLICIES or head in LAUNCHING or (bool(others) and ":" in specification)
 
     def make_policy(self, specification: str, **knobs: Any) -> Any:
         """As :func:`themis_opt.policies.registry.make_policy`."""
