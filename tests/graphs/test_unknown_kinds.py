@@ -16,7 +16,7 @@ QUESTIONS: dict[str, Callable[[GraphInstance], object]] = {
     "demands": demands,
     "trees": tree_plan,
     "volume": lambda instance: list(bounds._volume_bounds(instance)),
-    "arrivals": lambda instance: list(bounds._arrival_sides(instance.kind)),
+    "arrivals": lambda instance: list(bounds._arrival_sides(instance.demand)),
     "loads": lambda instance: bounds._elements_out(instance, {0}),
 }
 

@@ -29,13 +29,10 @@ from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.designing.graph_problem import GraphDesignProblem
 from themis_opt.graphs.bounds import UNFOLDED, latency_bound, words_of
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
-from themis_opt.problem.phases import CollectiveKind
 
 CAPACITY_STEPS = 2**20
 """Whole units of the largest bandwidth in flows that look for cuts."""
 
-GATHER_KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
-TURNED_KINDS = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE)
 """Kinds in which data enter sets of nodes where they leave them in others."""
 
 
@@ -115,18 +112,18 @@ class GraphPart:
     def limits(self, rates: FloatArray, *, trees: bool) -> Iterator[TimeLimit]:
         """What limits the collective at some rates: any algorithm, or with `trees` all-reduces along trees."""
         graph = self.wiring.capacities(rates)
-        match self.instance.kind:
-            case CollectiveKind.ALL_TO_ALL:
-                yield self._flow_limit(graph)
-            case CollectiveKind.ALL_REDUCE if trees or not self.differs:
-                yield self._tree_limit(graph)
-            case CollectiveKind.ALL_REDUCE:
-                yield self._cut_limit(graph, turned=False)
-                yield self._cut_limit(graph, turned=True)
-                if not self._combining:
-                    yield self._partition_limit(graph)
-            case kind:
-                yield self._cut_limit(graph, turned=kind in TURNED_KINDS)
+        demand = self.instance.demand
+        if demand.personal:
+            yield self._flow_limit(graph)
+        elif not demand.sums_for_all:
+            yield self._cut_limit(graph, turned=demand.is_backwards)
+        elif trees or not self.differs:
+            yield self._tree_limit(graph)
+        else:
+            yield self._cut_limit(graph, turned=False)
+            yield self._cut_limit(graph, turned=True)
+            if not self._combining:
+                yield self._partition_limit(graph)
 
     @cached_property
     def distance(self) -> TimeLimit:
@@ -148,14 +145,12 @@ class GraphPart:
     def differs(self) -> bool:
         """Whether bounds of any algorithm and of trees may differ, for which there must be switches or uneven links."""
         is_alike = all(link.back in (None, link.bandwidth) for link in self.wiring.problem.network.links)
-        return self.instance.kind is CollectiveKind.ALL_REDUCE and not (
-            is_alike and not self._network.capacities.switches
-        )
+        return self.instance.demand.sums_for_all and not (is_alike and not self._network.capacities.switches)
 
     def _cut_limit(self, graph: CapacityGraph, *, turned: bool) -> TimeLimit:
         """The worst cut, out of its nodes or into them."""
         seen = graph.reversed if turned else graph
-        is_gather = self.instance.kind in GATHER_KINDS
+        is_gather = self.instance.demand.divided
         cut = worst_cut(seen) if is_gather else worst_broadcast(seen, self.instance.root)
         inside = len(cut.nodes & set(graph.terminals)) / len(graph.terminals) if is_gather else 1.0
         crossing = [arc for arc in graph.arcs if (arc[turned] in cut.nodes) and (arc[not turned] not in cut.nodes)]

@@ -31,13 +31,10 @@ from themis_opt.graphs.plan import divide
 from themis_opt.graphs.simulation import GraphSchedule, Hops, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.exchanges import Exchange
-from themis_opt.problem.phases import CollectiveKind
+from themis_opt.problem.phases import Demand, Ends
 
 MOST_EXPORTED_CHUNKS = 4
 """Chunks of a piece: runtimes cut messages in slices themselves."""
-
-WITHOUT_BLOCKS = (CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
-"""Collectives of which every GPU has the whole buffer."""
 
 
 class PiecePart(NamedTuple):
@@ -91,12 +88,12 @@ class GraphLayout(Layout):
     @cached_property
     def buffers(self) -> Buffers:
         """How long the buffers are, with scratch for what is passed on behind them."""
-        whole, kind = self.ranks * self.block_units, self.kind
-        sums = kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE)
+        whole, demand = self.ranks * self.block_units, self.kind.rule.demand
+        is_gather, is_scatter = demand == Demand(Ends.EACH, Ends.ALL), demand == Demand(Ends.ALL, Ends.EACH)
         return Buffers(
-            self.block_units if kind is CollectiveKind.ALL_GATHER else whole,
-            self.block_units if kind is CollectiveKind.REDUCE_SCATTER else whole,
-            self.relayed + (whole if sums else 0),
+            self.block_units if is_gather else whole,
+            self.block_units if is_scatter else whole,
+            self.relayed + (whole if demand and demand.is_backwards else 0),
         )
 
 
@@ -152,7 +149,7 @@ def _parts(schedule: GraphSchedule, most_units: int) -> tuple[dict[tuple[int, in
         sizes = [small + (chunk < larger) for chunk in range(schedule.chunks)]
         entries = groups.setdefault(ends, [])  # type: ignore[arg-type]  # ends are two
         entries += [(number, chunk, size) for chunk, size in enumerate(sizes) if size]
-    blocks = len(ranks) if instance.kind in WITHOUT_BLOCKS else 1
+    blocks = len(ranks) if not instance.demand.divided else 1
     shares = [[size for *_, size in entries] for entries in groups.values()]
     block_units = _units_of_block(shares, blocks, most_units // len(ranks))
     parts: dict[tuple[int, int], PiecePart] = {}
@@ -304,9 +301,7 @@ class _UnitFlow:
         return Transfer(leg.source, leg.target, outside, taken, added, kept, part.units, self.numbers[key])
 
     def _relay(self, rank: int, part: PiecePart) -> UnitPlace:
-        base = (
-            self.block_units * len(self.names) * (self.kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE))
-        )
+        base = self.block_units * len(self.names) * self.demand.is_backwards
         place = UnitPlace(SCRATCH, base + self.relayed[rank])
         self.relayed[rank] += part.units
         return place
@@ -314,23 +309,25 @@ class _UnitFlow:
     def _place(self, version: PartVersion) -> UnitPlace:
         """Where a GPU holds a version: at first in its input."""
         part = self.parts[version.key]
-        block = part.target if self.kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL) else None
+        block = part.target if self.demand.targets is Ends.EACH else None
         return self.places.get(version, UnitPlace(INPUT, (block or 0) * self.block_units + part.begin))
 
     def _home(self, rank: int, part: PiecePart) -> UnitPlace | None:
         """Where a GPU writes a part that it receives; None where the data are not for it."""
-        match self.kind:
-            case CollectiveKind.ALL_GATHER:
-                return UnitPlace(OUTPUT, (part.source or 0) * self.block_units + part.begin)
-            case CollectiveKind.ALL_TO_ALL:
-                is_for_it = rank == part.target
-                return UnitPlace(OUTPUT, (part.source or 0) * self.block_units + part.begin) if is_for_it else None
-            case CollectiveKind.REDUCE_SCATTER:
-                other = UnitPlace(SCRATCH, (part.target or 0) * self.block_units + part.begin)
-                return UnitPlace(OUTPUT, part.begin) if rank == part.target else other
-            case CollectiveKind.REDUCE:
-                return UnitPlace(OUTPUT if rank == part.target else SCRATCH, part.begin)
-        return UnitPlace(OUTPUT, part.begin)
+        demand = self.demand
+        if demand.personal and rank != part.target:
+            return None
+        if demand.is_backwards and rank != part.target:
+            return UnitPlace(SCRATCH, (part.target or 0) * self.block_units * demand.divided + part.begin)
+        has_blocks = demand.divided and not demand.sums
+        return UnitPlace(OUTPUT, (part.source or 0) * self.block_units * has_blocks + part.begin)
+
+    @property
+    def demand(self) -> Demand:
+        """What must reach whom."""
+        demand = self.kind.rule.demand
+        assert demand is not None  # of every collective on a graph
+        return demand
 
     def _copies(self) -> Iterator[Copy]:
         """Copies of parts that never moved to their places in the output."""
@@ -342,7 +339,7 @@ class _UnitFlow:
                 place = self._place(self._latest(rank, key))
                 if home and has_it and wants_it and place != home:
                     yield Copy(rank, place, home, part.units, self.numbers[key])
-        if self.kind is CollectiveKind.ALL_TO_ALL:
+        if self.demand.personal:
             for rank in range(len(self.names)):
                 begin = rank * self.block_units
                 yield Copy(rank, UnitPlace(INPUT, begin), UnitPlace(OUTPUT, begin), self.block_units, 0)

@@ -15,8 +15,8 @@ from formulations.shared_roots import partition_bound, share_roots
 from formulations.worst_cut import WorstCut, worst_broadcast, worst_cut
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_link
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
-from themis_opt.graphs.plan import not_on_graphs, num_elements, shares
-from themis_opt.problem.phases import CollectiveKind
+from themis_opt.graphs.plan import demands, num_elements, shares
+from themis_opt.problem.phases import Demand
 
 Reach = Literal["any algorithm", "trees", "chunks of one size"]
 
@@ -74,19 +74,17 @@ def throughput(instance: GraphInstance, bound: GraphBound) -> float:
 
 
 def _volume_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
-    match instance.kind:
-        case CollectiveKind.ALL_GATHER | CollectiveKind.REDUCE_SCATTER:
-            turned = instance.kind is CollectiveKind.REDUCE_SCATTER
-            cut, parts = _worst_cut(instance.network, turned=turned), shares(instance)
-            yield _cut_bound(instance, cut, sum(part for npu, part in parts.items() if npu in cut.nodes), turned=turned)
-        case CollectiveKind.BROADCAST | CollectiveKind.REDUCE:
-            yield _root_cut(instance, turned=instance.kind is CollectiveKind.REDUCE)
-        case CollectiveKind.ALL_TO_ALL:
-            yield _flow_bound(instance, instance.network.capacities)
-        case CollectiveKind.ALL_REDUCE:
-            yield from _all_reduce_bounds(instance)
-        case _:
-            raise not_on_graphs(instance.kind)
+    demand = instance.demand
+    turned = demand.is_backwards
+    if demand.personal:
+        yield _flow_bound(instance, instance.network.capacities)
+    elif demand.rooted:
+        yield _root_cut(instance, turned=turned)
+    elif demand.divided:
+        cut, parts = _worst_cut(instance.network, turned=turned), shares(instance)
+        yield _cut_bound(instance, cut, sum(part for npu, part in parts.items() if npu in cut.nodes), turned=turned)
+    else:
+        yield from _all_reduce_bounds(instance)
 
 
 def _picoseconds(instance: GraphInstance, units: Fraction) -> Fraction:
@@ -156,9 +154,8 @@ def latency_bound(instance: GraphInstance) -> GraphBound:
     """What the last byte of the farthest NPU takes: all NPUs influence all, or the root does, or all do the root."""
     network = instance.network
     npus = network.capacities.terminals
-    rooted = instance.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
-    lengths = network.latencies
-    if instance.kind is CollectiveKind.REDUCE:
+    rooted, lengths = instance.demand.rooted, network.latencies
+    if rooted and instance.demand.is_backwards:
         lengths = {(head, tail): latency for (tail, head), latency in lengths.items()}
     reach = (
         (distance, source, sink)
@@ -177,7 +174,7 @@ def _arrival_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
     if not any(network.latencies.values()) or len(network.arcs) > MOST_ARRIVAL_LINKS:
         return
     latest, words = 0, ""
-    for is_turned in _arrival_sides(instance.kind):
+    for is_turned in _arrival_sides(instance.demand):
         graph, latencies = network.capacities, network.latencies
         if is_turned:
             graph, latencies = graph.reversed, reversed_arcs(latencies)
@@ -193,16 +190,9 @@ MOST_ARRIVAL_LINKS, MOST_SINKS = 600, 6
 """Link directions up to which arrivals are computed, and NPUs for which they are: a tenth of a second."""
 
 
-def _arrival_sides(kind: CollectiveKind) -> tuple[bool, ...]:
+def _arrival_sides(demand: Demand) -> tuple[bool, ...]:
     """Whether data are followed to one NPU (False), or from one NPU on the graph turned around (True)."""
-    match kind:
-        case CollectiveKind.REDUCE_SCATTER | CollectiveKind.REDUCE:
-            return (True,)
-        case CollectiveKind.ALL_TO_ALL:
-            return (False, True)
-        case CollectiveKind.ALL_GATHER | CollectiveKind.BROADCAST | CollectiveKind.ALL_REDUCE:
-            return (False,)
-    raise not_on_graphs(kind)
+    return (False, True) if demand.personal else (demand.is_backwards,)
 
 
 def _meetings(
@@ -212,23 +202,18 @@ def _meetings(
     element = instance.collective.element_bytes * PICOSECONDS_PER_SECOND / instance.network.unit
     npus, classes, parts = graph.terminals, node_classes(graph), shares(instance)
     sinks = list({classes[npu]: npu for npu in reversed(npus)}.values())[:MOST_SINKS]
-    if instance.kind in DIVIDED_KINDS:
-        if instance.kind is CollectiveKind.ALL_TO_ALL:
+    if instance.demand.divided:
+        if instance.demand.personal:
             parts = dict.fromkeys(npus, min(parts.values()))
         for sink in sinks:
             if amounts := {npu: part * element for npu, part in parts.items() if npu != sink and part}:
                 yield amounts, sink
         return
-    rooted = instance.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
-    for source in (instance.root,) if rooted else sinks:
+    for source in (instance.root,) if instance.demand.rooted else sinks:
         reach = distances(graph.num_nodes, latencies, source)
         others = sorted((npu for npu in npus if npu != source), key=lambda npu: -reach[npu])
         for sink in dict.fromkeys((others[0], *(npu for npu in sinks if npu != source))):
             yield {source: num_elements(instance) * element}, sink
-
-
-DIVIDED_KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL)
-"""Kinds in which every NPU has a share of the buffer."""
 
 
 def _load_bound(instance: GraphInstance) -> GraphBound:
@@ -254,7 +239,7 @@ def _deciding_cuts(single: GraphInstance) -> Iterator[frozenset[int]]:
     """The worst cuts of one collective."""
     graph = single.network.capacities
     for turned in (False, True):
-        if single.kind in DIVIDED_KINDS:
+        if single.demand.divided:
             yield _worst_cut(single.network, turned=turned).nodes
         else:
             yield worst_broadcast(graph.reversed if turned else graph, single.root).nodes
@@ -266,20 +251,13 @@ def _elements_out(single: GraphInstance, inside: Set[int]) -> int:
     outside = set(parts) - inside
     if not inside or not outside:
         return 0
-    match single.kind:
-        case CollectiveKind.ALL_GATHER:
-            return sum(parts[npu] for npu in inside)
-        case CollectiveKind.REDUCE_SCATTER:
-            return sum(parts[npu] for npu in outside)
-        case CollectiveKind.ALL_TO_ALL:
-            return len(inside) * sum(parts[npu] for npu in outside)
-        case CollectiveKind.BROADCAST:
-            return num_elements(single) * (single.root in inside)
-        case CollectiveKind.REDUCE:
-            return num_elements(single) * (single.root in outside)
-        case CollectiveKind.ALL_REDUCE:
-            return num_elements(single)
-    raise not_on_graphs(single.kind)
+    if single.demand.personal:  # as the demands say, of which there are many
+        return len(inside) * sum(parts[npu] for npu in outside)
+    return sum(
+        elements
+        for (source, target), elements in demands(single).items()
+        if (source is None or source in inside) and (target is None or target in outside)
+    )
 
 
 def words_of(network: GraphNetwork, nodes: Iterable[int]) -> str:

@@ -10,16 +10,8 @@ from formulations.worst_cut import worst_broadcast, worst_cut
 from themis_opt.base.documents import digest
 from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.simulation import GraphSchedule, Hops
-from themis_opt.problem.phases import CollectiveKind
 
 GRAPH_ORDER_FORMAT = "themis-opt/graph-order/1"
-INTO = {  # whether what enters a set of nodes is counted
-    CollectiveKind.ALL_GATHER: (False,),
-    CollectiveKind.REDUCE_SCATTER: (True,),
-    CollectiveKind.BROADCAST: (False,),
-    CollectiveKind.REDUCE: (True,),
-    CollectiveKind.ALL_REDUCE: (False, True),
-}
 
 
 def graph_fingerprint(instance: GraphInstance) -> str:
@@ -62,16 +54,15 @@ def graph_order(schedule: GraphSchedule) -> dict[str, Any]:
 
 def graph_certificate(instance: GraphInstance) -> dict[str, Any]:
     """The worst cut in each direction that counts, or lengths of links for an all-to-all."""
-    network, kind = instance.network, instance.kind
+    network, demand = instance.network, instance.demand
     graph, names = network.capacities, [node.name for node in network.nodes]
     parts: list[dict[str, Any]] = []
-    if kind is CollectiveKind.ALL_TO_ALL:
+    if demand.personal:
         lengths = concurrent_flow(graph, fold=False).lengths
         rows = [[names[tail], names[head], length] for (tail, head), length in lengths.items() if length]
         parts.append({"kind": "lengths", "lengths": rows})
-    for into in INTO.get(kind, ()):
+    for into in () if demand.personal else (False, True) if demand.sums_for_all else (demand.sums,):
         turned = graph.reversed if into else graph
-        is_even = kind in (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
-        cut = worst_cut(turned) if is_even else worst_broadcast(turned, instance.root)
+        cut = worst_cut(turned) if demand.divided else worst_broadcast(turned, instance.root)
         parts.append({"kind": "cut", "nodes": sorted(names[node] for node in cut.nodes), "into": into})
     return {"format": "themis-opt/bounds/1", "fingerprint": graph_fingerprint(instance), "bounds": parts}

@@ -25,14 +25,14 @@ from themis_opt.graphs.meetings import (
 from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphTransfer, demands, divide
 from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
-from themis_opt.problem.phases import CollectiveKind
+from themis_opt.problem.phases import Demand, Ends
 
 MOST_CLIMBED_NPUS = 32
 """NPUs up to which ways of pieces are made in a few milliseconds."""
 
 CUTS = {
-    CollectiveKind.ALL_REDUCE: ((8, 4, False), (12, 8, True)),
-    CollectiveKind.ALL_TO_ALL: ((1, 1, False), (2, 1, False), (4, 1, False)),
+    Demand(Ends.ALL, Ends.ALL): ((8, 4, False), (12, 8, True)),
+    Demand(Ends.EACH, Ends.EACH): ((1, 1, False), (2, 1, False), (4, 1, False)),
 }
 """Pieces of each demand, chunks of each piece, and whether pieces meet as two trees, that are tried first."""
 
@@ -45,7 +45,7 @@ STEPS_PER_SECOND = 100
 
 def is_for_climbs(instance: GraphInstance) -> bool:
     """Whether the kind has ways to choose from, and the graph is small enough."""
-    return instance.kind in CUTS and instance.network.num_npus <= MOST_CLIMBED_NPUS
+    return instance.demand in CUTS and instance.network.num_npus <= MOST_CLIMBED_NPUS
 
 
 def climbed_schedule(instance: GraphInstance, limits: Limits, enough: float) -> GraphSchedule | None:
@@ -53,7 +53,7 @@ def climbed_schedule(instance: GraphInstance, limits: Limits, enough: float) -> 
 
     `enough`: picoseconds at which it stops.
     """
-    climbs = [_Climb(instance, *cut, seed=limits.seed) for cut in CUTS[instance.kind]]
+    climbs = [_Climb(instance, *cut, seed=limits.seed) for cut in CUTS[instance.demand]]
     if not all(climb.start() for climb in climbs):
         return None
     for climb in climbs:

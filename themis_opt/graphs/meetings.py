@@ -19,7 +19,6 @@ import networkx as nx
 from formulations.edge_splitting import Route
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, routes_between
-from themis_opt.problem.phases import CollectiveKind
 
 NodeGroup = frozenset[int]
 GroupHalves = dict[NodeGroup, tuple[NodeGroup, NodeGroup]]
@@ -62,9 +61,9 @@ def routes_of_ways(instance: GraphInstance) -> list[Route]:
     """Routes between nodes that keep data, over switches that pass it on."""
     network = instance.network
     keepers = {*network.capacities.terminals}
-    if instance.kind is not CollectiveKind.ALL_TO_ALL:
+    if not instance.demand.personal:
         copying = {*network.switches_that("multicasts")}
-        is_sum = instance.kind is CollectiveKind.ALL_REDUCE
+        is_sum = instance.demand.sums
         keepers |= copying & {*network.switches_that("sums")} if is_sum else copying
     return routes_between(network.arcs, keepers)
 

@@ -14,13 +14,6 @@ from themis_opt.graphs.network import GraphInstance, GraphLink, GraphNetwork
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, PlanBuilder
 from themis_opt.graphs.simulation import GraphSchedule, Hops, in_best_chunks, simulate_graph
 from themis_opt.graphs.trees import tree_plan
-from themis_opt.problem.phases import CollectiveKind
-
-GATHER_OF = {
-    CollectiveKind.REDUCE_SCATTER: CollectiveKind.ALL_GATHER,
-    CollectiveKind.REDUCE: CollectiveKind.BROADCAST,
-}
-"""The gather that a sum is backwards."""
 
 NUMBERS_OF_TREES = (1, 2, None)
 """Trees of each NPU, the flattest first, and as many as the throughput needs."""
@@ -31,7 +24,7 @@ MOST_MIRRORED = 100_000
 
 def is_for_mirrors(instance: GraphInstance) -> bool:
     """Whether the kind is a gather backwards, and the graph is small enough."""
-    return instance.kind in GATHER_OF and is_for_mixing(turned_instance(instance))
+    return instance.demand.is_backwards and is_for_mixing(turned_instance(instance))
 
 
 def mirrored_schedule(instance: GraphInstance, limits: Limits, enough: float) -> GraphSchedule | None:
@@ -58,7 +51,9 @@ def turned_instance(instance: GraphInstance) -> GraphInstance:
     network = instance.network
     nodes = tuple(node.model_copy(update={"sums": node.multicasts, "multicasts": node.sums}) for node in network.nodes)
     turned = GraphNetwork(name=network.name, nodes=nodes, links=tuple(map(_turned_link, network.links)))
-    collective = instance.collective.replace(kind=GATHER_OF[instance.kind].value)
+    gather = instance.kind.rule.mirror
+    assert gather is not None  # sums that are gathers backwards have one
+    collective = instance.collective.replace(kind=gather.value)
     return instance.model_copy(update={"network": turned, "collectives": (collective,)})
 
 

@@ -35,7 +35,6 @@ from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, demands, divide
 from themis_opt.graphs.rarest import LinkArc
 from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
-from themis_opt.problem.phases import CollectiveKind
 
 MOST_MIXED_NPUS = 32
 """NPUs up to which ways are made in a few milliseconds."""
@@ -67,8 +66,7 @@ USED_SHARE = 1e-4
 
 def is_for_mixing(instance: GraphInstance) -> bool:
     """Whether the kind has ways to choose from, and the graph is small enough."""
-    is_lone_sum = instance.kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE)
-    return not is_lone_sum and instance.network.num_npus <= MOST_MIXED_NPUS
+    return not instance.demand.is_backwards and instance.network.num_npus <= MOST_MIXED_NPUS
 
 
 def mixed_schedule(instance: GraphInstance, limits: Limits, enough: float) -> GraphSchedule | None:

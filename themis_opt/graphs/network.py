@@ -19,7 +19,7 @@ from themis_opt.problem.documents import INSTANCE_FORMAT, read_model
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located
 from themis_opt.problem.network import SLOWEST_LINK
-from themis_opt.problem.phases import CollectiveKind
+from themis_opt.problem.phases import COLLECTIVE_RULES, CollectiveKind, Demand, Ends
 from themis_opt.workloads.files import laid_out
 
 Name = Annotated[str, Field(min_length=1, pattern=r"^[^,=\s]+$")]
@@ -305,6 +305,18 @@ class GraphInstance(Model):
         return " and ".join(collective.kind.value for collective in self.collectives)
 
     @property
+    def demand(self) -> Demand:
+        """What must reach whom.
+
+        Raises InputError if graphs do not know the kind: no default stands for it.
+        """
+        rule = COLLECTIVE_RULES.get(self.kind)
+        demand = rule.demand if rule else None
+        if demand is None or (demand.rooted and Ends.ALL not in (demand.sources, demand.targets)):
+            raise InputError("is not for graphs", field="collectives.kind", value=str(self.kind))
+        return demand
+
+    @property
     def kind(self) -> CollectiveKind:
         """Its kind."""
         return self.collective.kind
@@ -331,8 +343,8 @@ class GraphInstance(Model):
             raise FieldError("must have two NPUs at least", "network.nodes")
         for number, collective in enumerate(self.collectives):
             where = f"collectives[{number}]"
-            if collective.kind is CollectiveKind.SEND:
-                raise FieldError("a graph has no neighbours along a dimension to send to", f"{where}.kind")
+            if collective.kind.rule.demand is None:
+                raise FieldError("a graph has no dimensions to send along", f"{where}.kind")
             if collective.dimensions is not None:
                 raise FieldError("a graph has no dimensions", f"{where}.dimensions")
             if collective.element_bytes != self.element_bytes:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from formulations.edge_splitting import Route
-from themis_opt.base.errors import InputError
 from themis_opt.graphs.network import GraphInstance
-from themis_opt.problem.phases import CollectiveKind
+from themis_opt.problem.phases import Demand, Ends
 
 
 class GraphPiece(NamedTuple):
@@ -174,23 +173,18 @@ def demands(instance: GraphInstance) -> dict[tuple[int | None, int | None], int]
         for single in instance.singles:
             amounts.update(demands(single))
         return dict(amounts)
-    total, parts, root = num_elements(instance), shares(instance), instance.root
-    match instance.kind:
-        case CollectiveKind.ALL_GATHER:
-            return {(npu, None): part for npu, part in parts.items()}
-        case CollectiveKind.REDUCE_SCATTER:
-            return {(None, npu): part for npu, part in parts.items()}
-        case CollectiveKind.BROADCAST:
-            return {(root, None): total}
-        case CollectiveKind.REDUCE:
-            return {(None, root): total}
-        case CollectiveKind.ALL_TO_ALL:
-            return {(source, target): part for target, part in parts.items() for source in parts if source != target}
-        case CollectiveKind.ALL_REDUCE:
-            return {(None, None): total}
-    raise not_on_graphs(instance.kind)
+    demand, total, parts = instance.demand, num_elements(instance), shares(instance)
+    ends: dict[Ends, tuple[int | None, ...]] = {Ends.ALL: (None,), Ends.EACH: tuple(parts), Ends.ROOT: (instance.root,)}
+    return {
+        (source, target): parts[_sharer(demand, source, target)] if demand.divided else total
+        for target in ends[demand.targets]
+        for source in ends[demand.sources]
+        if source is None or source != target
+    }
 
 
-def not_on_graphs(kind: CollectiveKind) -> InputError:
-    """The error of a kind that graphs do not know: no default stands for it."""
-    return InputError("is not for graphs", field="collectives.kind", value=str(kind))
+def _sharer(demand: Demand, source: int | None, target: int | None) -> int:
+    """The NPU whose share goes from a source to a target."""
+    sharer = target if demand.targets is Ends.EACH else source
+    assert sharer is not None  # one end is each NPU
+    return sharer

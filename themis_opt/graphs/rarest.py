@@ -24,7 +24,6 @@ from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPlan, demands, routes_between
 from themis_opt.graphs.rivals import Match, OwnedChunk, matched_plan
 from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
-from themis_opt.problem.phases import CollectiveKind
 
 MOST_NPUS, MOST_MATCHES = 64, 8192
 """Most NPUs, and messages of a matching in one direction: half a second for each horizon."""
@@ -37,7 +36,7 @@ LinkArc = tuple[int, int]
 
 def is_for_rarest(instance: GraphInstance) -> bool:
     """Whether data are for all NPUs, or sums of all, and the graph is small enough."""
-    return instance.kind is not CollectiveKind.ALL_TO_ALL and instance.network.num_npus <= MOST_NPUS
+    return not instance.demand.personal and instance.network.num_npus <= MOST_NPUS
 
 
 def rarest_schedule(instance: GraphInstance, limits: Limits, enough: float) -> GraphSchedule | None:
@@ -66,7 +65,7 @@ def rarest_plan(instance: GraphInstance, chunks: int, seed: int = 0) -> GraphPla
 def _counts(instance: GraphInstance) -> Iterator[int]:
     """Numbers of chunks, from one for each NPU on."""
     npus, shares = instance.network.num_npus, len(demands(instance))
-    first = 1 if shares > 1 or instance.kind is CollectiveKind.ALL_REDUCE else npus
+    first = 1 if shares > 1 or not instance.demand.rooted else npus
     owners = npus if first == 1 else 1
     for power in count():
         chunks = first * 2**power

@@ -11,10 +11,9 @@ from formulations.limits import Limits
 from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.network import GraphInstance
-from themis_opt.graphs.plan import routes_between
+from themis_opt.graphs.plan import demands, routes_between
 from themis_opt.graphs.rivals import Match, OwnedChunk, greedy_matching, matched_plan
 from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
-from themis_opt.problem.phases import CollectiveKind
 
 MOST_NODES, MOST_INTERVALS = 16, 12_000
 """Nodes of a graph that the reference takes, and intervals of a model: in a minute larger ones find nothing."""
@@ -35,7 +34,7 @@ class RoutedReference:
 def takes(instance: GraphInstance) -> bool:
     """Whether a graph is small enough, and data are either summed or copied."""
     is_small = len(instance.network.nodes) <= MOST_NODES and len(instance.collectives) == 1
-    return is_small and instance.kind is not CollectiveKind.ALL_REDUCE
+    return is_small and not instance.demand.sums_for_all
 
 
 def best_routing(instance: GraphInstance, limits: Limits, lower: int, upper: int | None) -> RoutedReference | None:
@@ -70,8 +69,7 @@ def _one_by_one(instance: GraphInstance) -> int:
 
 def _counts(instance: GraphInstance) -> tuple[int, ...]:
     """Chunks of each share; a root has the whole buffer."""
-    rooted = instance.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
-    return tuple(4 * count for count in REFERENCE_CHUNKS) if rooted else REFERENCE_CHUNKS
+    return tuple(4 * count for count in REFERENCE_CHUNKS) if instance.demand.rooted else REFERENCE_CHUNKS
 
 
 @dataclass
@@ -86,11 +84,9 @@ class _Search:
 
     def fits(self, count: int) -> bool:
         """Whether the model of so many chunks of each share is small enough."""
-        npus = self.instance.network.num_npus
-        shares = {CollectiveKind.BROADCAST: 1, CollectiveKind.REDUCE: 1, CollectiveKind.ALL_TO_ALL: npus * (npus - 1)}
         network = self.instance.network
         intervals = sum(len(route) - 1 for route in routes_between(network.arcs, network.capacities.terminals))
-        return shares.get(self.instance.kind, npus) * count * intervals <= MOST_INTERVALS
+        return len(demands(self.instance)) * count * intervals <= MOST_INTERVALS
 
     def match(self, chunks: Sequence[OwnedChunk], elements: int, turned: bool) -> list[Match]:
         """The order of steps in a schedule of least makespan, or of a greedy one if the search finds no better."""
@@ -136,7 +132,7 @@ class _Search:
         self, problem: RoutingProblem, chunks: Sequence[OwnedChunk], elements: int, turned: bool
     ) -> tuple[RoutingStep, ...]:
         """A greedy matching with its times; none for an all-to-all."""
-        if self.instance.kind is CollectiveKind.ALL_TO_ALL:
+        if self.instance.demand.personal:
             return ()
         return tuple(_timed(problem, greedy_matching(self.instance, self.limits.seed)(chunks, elements, turned)))
 

@@ -17,7 +17,6 @@ from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
 from themis_opt.graphs.simulation import simulate_graph
 from themis_opt.graphs.trees import gather_capacities
-from themis_opt.problem.phases import CollectiveKind
 
 Routes = list[Route]
 
@@ -48,7 +47,7 @@ def double_tree_plan(instance: GraphInstance) -> GraphPlan:
     As many pairs of trees as a box has NPUs (P. Sanders, J. Speck, J. Traff, 2009,
     https://doi.org/10.1016/j.parco.2009.09.001; as in NCCL).  Raises InputError for what is no all-reduce.
     """
-    if instance.kind is not CollectiveKind.ALL_REDUCE:
+    if not instance.demand.sums_for_all:
         raise InputError("double binary trees are for all_reduce", field="kind", value=instance.kind.value)
     network, builder = instance.network, PlanBuilder("double_tree", instance)
     boxes = boxes_of(network)
@@ -71,7 +70,7 @@ def greedy_plan(instance: GraphInstance, seed: int = 0) -> GraphPlan:
     such an all-gather backwards.  Links are those between NPUs that are left when switches are split off.  Raises
     InputError for an all-to-all, where NPUs pass on what they do not want.
     """
-    if instance.kind is CollectiveKind.ALL_TO_ALL:
+    if instance.demand.personal:
         raise InputError("the greedy matching is for data that all NPUs want", field="kind", value=instance.kind.value)
     plans = [matched_plan("greedy", instance, count, greedy_matching(instance, seed)) for count in GREEDY_CHUNKS]
     return min(plans, key=lambda plan: simulate_graph(plan).makespan)

@@ -12,13 +12,7 @@ from formulations.shared_roots import WholeShares, share_roots, whole_shares
 from formulations.tree_packing import OutTree, pack_trees
 from formulations.worst_cut import fixed_shares, scaled, worst_broadcast, worst_cut
 from themis_opt.graphs.network import GraphInstance, GraphNetwork
-from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide, not_on_graphs, num_elements, shares
-from themis_opt.problem.phases import CollectiveKind
-
-TREE_KINDS = frozenset(
-    {CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.BROADCAST, CollectiveKind.REDUCE}
-)
-"""Kinds whose plans are trees of one direction."""
+from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide, num_elements, shares
 
 MOST_UNITS = 96
 """Most units per NPU of exact trees; where more are needed, this many lose a hundredth at most."""
@@ -34,23 +28,20 @@ def tree_plan(instance: GraphInstance, count: int | None = None) -> GraphPlan:
         Trees from each NPU; by default as many as the optimal throughput needs.  A broadcast has them from its root.
     """
     builder = PlanBuilder(f"trees={count}" if count else "trees", instance)
-    match instance.kind:
-        case CollectiveKind.ALL_TO_ALL:
-            _add_routes(builder)
-        case CollectiveKind.ALL_REDUCE:
-            _add_reductions(builder, count)
-        case kind if kind in TREE_KINDS:
-            _add_trees(builder, count)
-        case kind:
-            raise not_on_graphs(kind)
+    demand = instance.demand
+    if demand.personal:
+        _add_routes(builder)
+    elif demand.sums_for_all:
+        _add_reductions(builder, count)
+    else:
+        _add_trees(builder, count)
     return builder.build()
 
 
 def _add_trees(builder: PlanBuilder, count: int | None) -> None:
     """Out-trees on the graph, or in-trees, which are those of the graph turned around."""
     instance = builder.instance
-    turned = instance.kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE)
-    rooted = instance.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
+    turned, rooted = instance.demand.is_backwards, instance.demand.rooted
     trees = _rooted_trees(instance, count, turned) if rooted else _gather_trees(instance.network, count, turned)
     for (source, target), elements in demands(instance).items():
         root = target if source is None else source

@@ -108,6 +108,57 @@ PHASE_RULES: Mapping[Phase, PhaseRule] = {
 """The phases."""
 
 
+class Ends(Enum):
+    """Which NPUs are at one end of the data of a collective."""
+
+    ALL = "all of them together: as sources of a sum, as targets of copies"
+    EACH = "each of them, with a share of its own"
+    ROOT = "the root"
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What must reach whom, whatever the network: the sources of the data, and their targets."""
+
+    sources: Ends
+    targets: Ends
+
+    @property
+    def sums(self) -> bool:
+        """Whether NPUs contribute to sums."""
+        return self.sources is Ends.ALL
+
+    @property
+    def copies(self) -> bool:
+        """Whether all NPUs want the same data."""
+        return self.targets is Ends.ALL
+
+    @property
+    def sums_for_all(self) -> bool:
+        """Whether all NPUs want sums of what all have."""
+        return self.sums and self.copies
+
+    @property
+    def is_backwards(self) -> bool:
+        """Whether it is a gather or a broadcast backwards: sums that one NPU wants."""
+        return self.sums and not self.copies
+
+    @property
+    def rooted(self) -> bool:
+        """Whether one end is the root."""
+        return Ends.ROOT in (self.sources, self.targets)
+
+    @property
+    def divided(self) -> bool:
+        """Whether every NPU has a share of the data."""
+        return Ends.EACH in (self.sources, self.targets)
+
+    @property
+    def personal(self) -> bool:
+        """Whether every pair of NPUs has data of its own."""
+        return self.sources is self.targets is Ends.EACH
+
+
 Halves = tuple[CollectiveKind, CollectiveKind]  # a kind that scatters and one that gathers
 
 
@@ -119,12 +170,16 @@ class CollectiveRule:
     `outcome`: its definition: from what NPUs hold in the beginning, shape (NPUs, blocks), and the sizes of its
       dimensions, to what they must hold in the end; the root is the first of them, and the only row where no other NPU
       must hold anything.
+    `demand`: what must reach whom; None if that follows from the dimensions alone.
+    `mirror`: the kind that is this one backwards: its sources want what its targets have.
     `halves`: the kinds that do the same one after the other, if it may be launched in halves.
     `urgent`: whether a training iteration serves it before others by default.
     """
 
     phases: tuple[Phase, ...]
     outcome: Callable[[Blocks, DimensionSizes], Blocks]
+    demand: Demand | None = None
+    mirror: CollectiveKind | None = None
     halves: Halves | None = None
     urgent: bool = False
 
@@ -200,20 +255,40 @@ COLLECTIVE_RULES: Mapping[CollectiveKind, CollectiveRule] = {
     CollectiveKind.ALL_REDUCE: CollectiveRule(
         (Phase.REDUCE_SCATTER, Phase.ALL_GATHER),
         lambda initial, sizes: np.broadcast_to(_sum(initial), initial.shape),
+        Demand(Ends.ALL, Ends.ALL),
+        CollectiveKind.ALL_REDUCE,
         halves=(CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_GATHER),
     ),
     CollectiveKind.REDUCE_SCATTER: CollectiveRule(
-        (Phase.REDUCE_SCATTER,), lambda initial, sizes: _sum(initial)[:, None]
+        (Phase.REDUCE_SCATTER,),
+        lambda initial, sizes: _sum(initial)[:, None],
+        Demand(Ends.ALL, Ends.EACH),
+        CollectiveKind.ALL_GATHER,
     ),
     CollectiveKind.ALL_GATHER: CollectiveRule(
-        (Phase.ALL_GATHER,), lambda initial, sizes: np.broadcast_to(initial[:, 0], (len(initial), len(initial)))
+        (Phase.ALL_GATHER,),
+        lambda initial, sizes: np.broadcast_to(initial[:, 0], (len(initial), len(initial))),
+        Demand(Ends.EACH, Ends.ALL),
+        CollectiveKind.REDUCE_SCATTER,
     ),
-    CollectiveKind.ALL_TO_ALL: CollectiveRule((Phase.ALL_TO_ALL,), lambda initial, sizes: initial.T, urgent=True),
+    CollectiveKind.ALL_TO_ALL: CollectiveRule(
+        (Phase.ALL_TO_ALL,),
+        lambda initial, sizes: initial.T,
+        Demand(Ends.EACH, Ends.EACH),
+        CollectiveKind.ALL_TO_ALL,
+        urgent=True,
+    ),
     CollectiveKind.BROADCAST: CollectiveRule(
-        (Phase.SCATTER, Phase.ALL_GATHER), lambda initial, sizes: np.broadcast_to(initial[0], initial.shape)
+        (Phase.SCATTER, Phase.ALL_GATHER),
+        lambda initial, sizes: np.broadcast_to(initial[0], initial.shape),
+        Demand(Ends.ROOT, Ends.ALL),
+        CollectiveKind.REDUCE,
     ),
     CollectiveKind.REDUCE: CollectiveRule(
-        (Phase.REDUCE_SCATTER, Phase.GATHER), lambda initial, sizes: _sum(initial)[None]
+        (Phase.REDUCE_SCATTER, Phase.GATHER),
+        lambda initial, sizes: _sum(initial)[None],
+        Demand(Ends.ALL, Ends.ROOT),
+        CollectiveKind.BROADCAST,
     ),
     CollectiveKind.SEND: CollectiveRule((Phase.SEND,), _send),
 }
