@@ -1,25 +1,26 @@
-"""Plans on a graph side by side, and what a network keeps of its speed without some of its links."""
+"""Plans on a graph side by side."""
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
+from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
-from formulations.concurrent_flow import node_classes
+from formulations.interruption import TimeUp
 from formulations.limits import Limits
-from themis_opt.base.clock import SEARCH_CLOCK
+from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule, suggestion
 from themis_opt.base.registries import Functions
-from themis_opt.base.units import format_duration, format_percent, format_rate, nanoseconds
-from themis_opt.graphs.bounds import GraphBound, best_bound, graph_bounds, throughput
+from themis_opt.base.units import format_duration, format_percent, nanoseconds
+from themis_opt.graphs.bounds import GraphBound, best_bound, graph_bounds
 from themis_opt.graphs.climbing import climbed_schedule, is_for_climbs
 from themis_opt.graphs.mirroring import is_for_mirrors, mirrored_schedule
 from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
-from themis_opt.graphs.network import GraphInstance, GraphNetwork
+from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPlan, merged_plan
 from themis_opt.graphs.rarest import is_for_rarest, rarest_schedule
 from themis_opt.graphs.reference import best_routing, takes
@@ -67,6 +68,12 @@ WORTH_SEARCHING = 0.01
 
 ENOUGH = 1.002
 """Multiple of the bound at which no other number of chunks is tried."""
+
+SLACK = 0.5
+"""Seconds of processor past the limit in which plans are finished and validated."""
+
+FALLBACK = "direct"
+"""The policy whose plan is made soonest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +126,7 @@ class GraphComparison:
 
     `interrupted`: whether Ctrl-C ended it before all were tried.
     `beside`: the sentence that compares another network, if there is one.
+    `left_out`: policies for which there was no time.
     """
 
     instance: GraphInstance
@@ -126,6 +134,7 @@ class GraphComparison:
     refused: Mapping[str, str]
     interrupted: bool = False
     beside: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def problem(self) -> GraphInstance:
@@ -172,18 +181,43 @@ WORTH_SAYING = 1e-6
 def compare_graph(
     instance: GraphInstance, policies: Iterable[str] | None = None, limits: Limits | None = None
 ) -> GraphComparison:
-    """Plan, simulate and validate policies, by default all that are for the kind of collective.
+    """Plan, simulate and validate policies, by default all that are for the kind of collective, within limits.
 
     Searches follow that are named; with `limits` and no names all of them do, as long as the others leave a gap.
+    Policies for which there is no time are left out; if none is in time, direct sends in one chunk stand for all.
 
     Raises
     ------
     InputError
-        If there is no policy of a name, or one that is named is not for this kind.
+        If there is no policy of a name, or no policy has a legal plan.
     """
-    bound = best_bound(instance)
     names = tuple(GRAPH_POLICIES) if policies is None else tuple(policies)
-    results, refused = dict[str, GraphResult](), dict[str, str]()
+    _check_names(names)
+    searches = [name for name in names if name in SEARCH_POLICIES]
+    if policies is None and limits is not None:
+        searches = list(SEARCH_POLICIES)
+    clock = Allowance(limits.seconds, limits.deterministic) if limits else Allowance(inf)
+    run = _Run(instance, best_bound(instance), clock)
+    interrupted = False
+    try:
+        for name in names:
+            if name not in SEARCH_POLICIES:
+                run.plan(name)
+        run.search(searches, limits or Limits(), only_if_worth=policies is None)
+    except KeyboardInterrupt:
+        if not run.results:
+            raise
+        interrupted = True
+    if not run.results and run.left_out:
+        run.plan_at_once(FALLBACK if policies is None else run.left_out[0])
+    if not run.results:
+        reasons = "; ".join(run.refused.values()) or "searches take fewer nodes and chunks than this graph has"
+        raise InputError(f"no policy has a plan: {reasons}", field="--policies", value=", ".join(names))
+    ranked = sorted(run.results.values(), key=lambda result: result.schedule.makespan)
+    return GraphComparison(instance, tuple(ranked), run.refused, interrupted, left_out=tuple(run.left_out))
+
+
+def _check_names(names: Sequence[str]) -> None:
     if not names or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="--policies", value=", ".join(names))
     known = (*GRAPH_POLICIES, *SEARCH_POLICIES)
@@ -191,33 +225,64 @@ def compare_graph(
         if name not in known:
             rule = f"must be one of {', '.join(known)}{suggestion(name, known)}"
             raise InputError(rule, field="--policies", value=name)
-    searches = [name for name in names if name in SEARCH_POLICIES]
-    if policies is None and limits is not None:
-        searches = list(SEARCH_POLICIES)
-    interrupted = False
-    try:
-        for name in names:
-            if name in SEARCH_POLICIES:
-                continue
-            try:
-                plan = _plan(name, instance)
-            except InputError as error:
-                if policies is not None:
-                    raise
-                refused[name] = error.rule
-                continue
-            schedule = in_best_chunks(plan, ENOUGH * float(bound.picoseconds))
-            _add_valid(GraphResult(name, schedule, bound), results, refused)
-        _search(instance, searches, results, refused, bound, limits or Limits(), only_if_worth=policies is None)
-    except KeyboardInterrupt:
-        if not results:
-            raise
-        interrupted = True
-    if not results:
-        reasons = "; ".join(refused.values()) or "searches take fewer nodes and chunks than this graph has"
-        raise InputError(f"no policy has a plan: {reasons}", field="--policies", value=", ".join(names))
-    ranked = sorted(results.values(), key=lambda result: result.schedule.makespan)
-    return GraphComparison(instance, tuple(ranked), refused, interrupted)
+
+
+@dataclass
+class _Run:
+    """The results so far, why other policies have none, and those for which there was no time."""
+
+    instance: GraphInstance
+    bound: GraphBound
+    clock: Allowance
+    results: dict[str, GraphResult] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+    def plan(self, name: str) -> None:
+        """Add the schedule of a policy, if it is in time."""
+        if self.results and self.clock.left <= 0:
+            self.left_out.append(name)
+            return
+        try:
+            with cut_off(self.clock, SLACK):
+                enough = ENOUGH * float(self.bound.picoseconds)
+                self._add(name, lambda: self._planned(name, enough))
+        except TimeUp:
+            self.left_out.append(name)
+
+    def plan_at_once(self, name: str) -> None:
+        """Add the schedule of a policy in one chunk, whatever the time."""
+        self.left_out = [one for one in self.left_out if one != name]
+        self._add(name, lambda: self._planned(name, inf))
+
+    def _planned(self, name: str, enough: float) -> GraphResult:
+        schedule = in_best_chunks(_plan(name, self.instance), enough, self.clock)
+        return GraphResult(name, schedule, self.bound)
+
+    def _add(self, name: str, make: Callable[[], GraphResult | None]) -> None:
+        """Add a valid result, if one is made, to the others, or the reason to those refused."""
+        try:
+            result = make()
+            if result is not None:
+                validate_graph(result.schedule)
+                self.results[name] = result
+        except (InputError, InvalidSchedule) as error:
+            self.refused[name] = error.rule if isinstance(error, InputError) else str(error)
+        except Exception as error:  # whatever a policy of another package dies of, the others go on
+            self.refused[name] = f"{type(error).__name__}: {error}"
+
+    def search(self, names: Sequence[str], limits: Limits, *, only_if_worth: bool) -> None:
+        """Add the results of searches that are for the instance, each of which has an equal part of the time left."""
+        enough = float(self.bound.picoseconds) * (1 + (WORTH_SEARCHING if only_if_worth else 0))
+        names = [name for name in names if _is_for(name, self.instance)]
+        for place, name in enumerate(names):
+            left = limits.seconds if limits.deterministic else min(self.clock.left, limits.seconds)
+            upper = min((result.schedule.makespan for result in self.results.values()), default=None)
+            if (upper is not None and upper <= enough) or left <= 0:
+                return
+            share = limits.within(left / (len(names) - place))
+            with suppress(TimeUp), cut_off(self.clock, SLACK):
+                self._add(name, partial(_searched, name, self.instance, share, self.bound, enough, upper))
 
 
 def _plan(name: str, instance: GraphInstance) -> GraphPlan:
@@ -226,41 +291,6 @@ def _plan(name: str, instance: GraphInstance) -> GraphPlan:
     if not all(plan.transfers for plan in plans):
         raise InputError(f"{name} has no routes on this graph", field="--policies", value=name)
     return plans[0] if len(plans) == 1 else merged_plan(instance, plans)
-
-
-def _search(
-    instance: GraphInstance,
-    names: Sequence[str],
-    results: dict[str, GraphResult],
-    refused: dict[str, str],
-    bound: GraphBound,
-    limits: Limits,
-    *,
-    only_if_worth: bool,
-) -> None:
-    """Add the results of searches that are for the instance, each of which has an equal part of the time left."""
-    end = SEARCH_CLOCK.now() + limits.seconds
-    enough = float(bound.picoseconds) * (1 + (WORTH_SEARCHING if only_if_worth else 0))
-    names = [name for name in names if _is_for(name, instance)]
-    for place, name in enumerate(names):
-        left = limits.seconds if limits.deterministic else end - SEARCH_CLOCK.now()
-        share = limits.within(left / (len(names) - place))
-        upper = min((result.schedule.makespan for result in results.values()), default=None)
-        if (upper is not None and upper <= enough) or left <= 0:
-            return
-        result = _searched(name, instance, share, bound, enough, upper)
-        if result is not None:
-            _add_valid(result, results, refused)
-
-
-def _add_valid(result: GraphResult, results: dict[str, GraphResult], refused: dict[str, str]) -> None:
-    """Add a result to the others, or to those refused if its schedule breaks a rule."""
-    try:
-        validate_graph(result.schedule)
-    except InvalidSchedule as error:
-        refused[result.policy] = str(error)
-    else:
-        results[result.policy] = result
 
 
 def _is_for(name: str, instance: GraphInstance) -> bool:
@@ -283,99 +313,3 @@ def _searched(
     words = f"schedules of {reference.chunks} equal chunks of each share"
     class_bound = GraphBound("chunks", Fraction(reference.proven), "chunks of one size", words)
     return GraphResult(name, reference.schedule, bound, class_bound)
-
-
-@dataclass(frozen=True)
-class Loss:
-    """What is left of the bound without something."""
-
-    name: str
-    healthy: GraphBound
-    bound: GraphBound | None
-    alike: int = 0
-    """Other links that look alike, for which it stands."""
-
-    @property
-    def label(self) -> str:
-        """What is lost, and how many alike."""
-        return f"{self.name} or {self.alike} alike" if self.alike else self.name
-
-    @property
-    def kept(self) -> float:
-        """Part of the healthy speed; 0 where NPUs do not reach each other."""
-        return float(self.healthy.picoseconds / self.bound.picoseconds) if self.bound else 0.0
-
-    def row(self) -> dict[str, object]:
-        """Plain values of a row of the table."""
-        meaning = self.bound.meaning if self.bound else "NPUs do not reach each other"
-        return {"lost": self.label, "kept": self.kept, "meaning": meaning}
-
-
-def loss(instance: GraphInstance, network: GraphNetwork | None, name: str, alike: int = 0) -> Loss:
-    """What an instance keeps on a network that was changed; none if that is not connected.
-
-    Where the collective depends on the number of NPUs, the time for the same buffer counts.
-    """
-    healthy = best_bound(instance, trees=True)
-    bound = None if network is None else best_bound(instance.on(network), trees=True)
-    return Loss(name, healthy, bound, alike)
-
-
-def every_loss(instance: GraphInstance) -> tuple[Loss, ...]:
-    """The loss of every single link, what hurts most first; of many links one for all that look alike."""
-    labels = _representatives(instance.network).items()
-    losses = (loss(instance, without_link(instance.network, label), label, alike) for label, alike in labels)
-    return tuple(sorted(losses, key=lambda one: one.kept))
-
-
-def without_link(network: GraphNetwork, label: str) -> GraphNetwork | None:
-    """The network without a link; None if NPUs do not reach each other then."""
-    try:
-        return network.without([label])
-    except InputError:
-        return None
-
-
-def _representatives(network: GraphNetwork) -> dict[str, int]:
-    """Labels of links, and how many others each stands for."""
-    if len(network.links) <= MOST_SINGLE_LINKS:
-        return {link.label: 0 for link in network.links}
-    classes = node_classes(network.capacities)
-    alike: dict[frozenset[tuple[int, int, float]], list[str]] = defaultdict(list)
-    for link in network.links:
-        ways = link.bandwidths.items()
-        look = ((classes[network.index[tail]], classes[network.index[head]], rate) for (tail, head), rate in ways)
-        alike[frozenset(look)].append(link.label)
-    return {labels[0]: len(labels) - 1 for labels in alike.values()}
-
-
-MOST_SINGLE_LINKS = 64
-"""Links up to which the loss of each is computed: of 400 it would take minutes."""
-
-
-def loss_in_words(instance: GraphInstance, one: Loss) -> str:
-    """The sentence about a loss."""
-    if one.bound is None:
-        return f"Without {one.label} NPUs do not reach each other."
-    rates = [format_rate(throughput(where, bound)) for where, bound in ((instance, one.healthy), (instance, one.bound))]
-    limit = "any algorithm" if one.bound.holds == "any algorithm" else "any trees"
-    return (
-        f"{one.label}: {instance.kinds} keeps {format_percent(one.kept)} of its speed at most, "
-        f"{rates[1]} instead of {rates[0]} ({limit}: {one.bound.meaning})."
-    )
-
-
-def kept_in_words(healthy: GraphComparison, changed: GraphComparison, name: str) -> str:
-    """The sentence about schedules before and after."""
-    before, after = healthy.best.schedule.makespan, changed.best.schedule.makespan
-    rings = [
-        next((r.schedule.makespan for r in compared.results if r.policy == "ring"), None)
-        for compared in (healthy, changed)
-    ]
-    words = (
-        f"{name}: {changed.instance.kinds} keeps {format_percent(before / after)} of its speed "
-        f"with {changed.best.policy}, {format_duration(after)} instead of {format_duration(before)}"
-    )
-    if rings[0] and rings[1]:
-        words += f"; the ring keeps {format_percent(rings[0] / rings[1])}, and takes {format_duration(rings[1])}"
-    return f"{words}."

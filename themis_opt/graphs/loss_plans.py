@@ -8,7 +8,8 @@ from typing import Any
 from themis_opt.base.documents import digest, file_name, make_folder, read_json, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, nanoseconds
-from themis_opt.graphs.comparison import compare_graph, without_link
+from themis_opt.graphs.comparison import compare_graph
+from themis_opt.graphs.losses import without_link
 from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.schedule_file import schedule_text
 

@@ -326,12 +326,16 @@ class _Run:
     interrupted: bool = False
 
     def heuristic(self, name: str, policy: Policy) -> None:
-        plan = policy(self.instance)
         try:
-            schedule = simulate(self.instance, plan)
+            schedule = simulate(self.instance, policy(self.instance))
             validate(schedule)
         except (InputError, InvalidSchedule) as error:
             self.refused[name] = error
+            return
+        except ThemisError:
+            raise
+        except Exception as error:  # whatever a policy of another package dies of, the others go on
+            self.refused[name] = ThemisError(f"{name}: {type(error).__name__}: {error}")
             return
         self.schedules[name] = schedule
         self.tell(name, schedule.makespan, 0.0)

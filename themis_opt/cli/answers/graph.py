@@ -76,7 +76,7 @@ def bound(
 ) -> Reply:
     """The bounds, and what is lost."""
     from themis_opt.graphs.bounds import graph_bounds, throughput
-    from themis_opt.graphs.comparison import loss, loss_in_words
+    from themis_opt.graphs.losses import loss, loss_in_words
 
     instance = _changed(healthy, lost, slow)
     if lost == options.EACH:
@@ -106,7 +106,7 @@ def bound(
 
 def _every_loss(instance: "GraphInstance", output: Path | None) -> Reply:
     """What single links are worth, the worst in a sentence, and perhaps a picture."""
-    from themis_opt.graphs.comparison import every_loss, loss_in_words
+    from themis_opt.graphs.losses import every_loss, loss_in_words
 
     losses = every_loss(instance)
     shown: ShownColumns = {
@@ -194,7 +194,8 @@ def compare(
 ) -> "GraphComparison":
     """Plans and searches within the limits of the command, perhaps beside the healthy network."""
     from formulations.limits import Limits
-    from themis_opt.graphs.comparison import compare_graph, kept_in_words
+    from themis_opt.graphs.comparison import compare_graph
+    from themis_opt.graphs.losses import kept_in_words
 
     if lost == options.EACH:
         raise InputError("'each' is for 'bound' and 'solve': 'compare' is for one network", field="--lost", value=lost)
@@ -222,7 +223,11 @@ def tell(compared: "GraphComparison", search: options.SearchOptions) -> Reply:
     }
     proof = f"bound of any algorithm: {compared.best.proof.name}"
     title = f"{instance.name or 'graph'}: {instance.network.num_npus} NPUs, {proof}"
-    notes = [*_not_heard(search), *(f"{name} was left out: {rule}" for name, rule in compared.refused.items())]
+    notes = [
+        *_not_heard(search),
+        *(f"{name} was left out: it would take longer than --time-limit" for name in compared.left_out),
+        *(f"{name} was left out: {rule}" for name, rule in compared.refused.items()),
+    ]
     return Reply(rows, compared.verdict, [Listing(title, rows, shown)], notes)
 
 

@@ -382,7 +382,7 @@ def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
     notes = [
         *free_cuts_in_words([compared.best.schedule]),
         *(f"{name} was left out: it would take longer than --time-limit" for name in compared.left_out),
-        *(f"{name} was left out: its plan is illegal: {error}" for name, error in compared.refused.items()),
+        *(f"{name} was left out: {error}" for name, error in compared.refused.items()),
     ]
     return Reply(rows, (*compared.verdict, *([known] if known else ())), tables, notes)
 
