@@ -38,7 +38,7 @@ def test_files_that_are_named_exist(path: str) -> None:
 
 @pytest.mark.parametrize("program", sorted(set(re.findall(r"`(\w+\.py)[ `]", TEXT))))
 def test_programs_that_are_named_exist(program: str) -> None:
-    places = (ROOT / "tests" / "benchmarks", ROOT / "themis_opt" / "solving")
+    places = (ROOT / "benchmarks", ROOT / "themis_opt" / "solving")
     assert any((place / program).is_file() for place in places)
 
 

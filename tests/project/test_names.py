@@ -8,7 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [module for folder in ("themis_opt", "formulations") for module in (ROOT / folder).rglob("*.py")]
-OTHERS = [module for folder in ("docs", "instances", "reports", "tests") for module in (ROOT / folder).rglob("*.py")]
+OTHERS = [
+    module
+    for folder in ("benchmarks", "docs", "instances", "reports", "tests")
+    for module in (ROOT / folder).rglob("*.py")
+]
 
 REPEATED = {"READER", "IntArray", "FloatArray", "BoolArray"}
 """The registry of formats looks up the first; the formulations, which import nothing else, alias arrays themselves."""

@@ -12,6 +12,7 @@ from types import FrameType
 from formulations.interruption import INTERRUPTION, METER, TimeUp
 from themis_opt.base.clock import SEARCH_CLOCK
 
+SLACK = 0.5  # seconds of processor past the limit for policies and bounds, so that small problems have all of them
 LEAST_TIMER = 1e-3  # seconds of a timer that is to ring at once: 0 would stop it
 # Wall time, and time of the processor, after which a timer rings again: its exception may have been lost, as in what
 # Python calls while it frees memory, or had to wait for the compiler

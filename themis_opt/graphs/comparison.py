@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from formulations.interruption import TimeUp
 from formulations.limits import Limits
-from themis_opt.base.allowance import Allowance, cut_off
+from themis_opt.base.allowance import SLACK, Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule, suggestion
 from themis_opt.base.registries import Functions
 from themis_opt.base.units import format_duration, format_percent, nanoseconds
@@ -68,9 +68,6 @@ WORTH_SEARCHING = 0.01
 
 ENOUGH = 1.002
 """Multiple of the bound at which no other number of chunks is tried."""
-
-SLACK = 0.5
-"""Seconds of processor past the limit in which plans are finished and validated."""
 
 FALLBACK = "direct"
 """The policy whose plan is made soonest."""
@@ -197,7 +194,7 @@ def compare_graph(
     if policies is None and limits is not None:
         searches = list(SEARCH_POLICIES)
     clock = Allowance(limits.seconds, limits.deterministic) if limits else Allowance(inf)
-    run = _Run(instance, best_bound(instance), clock)
+    run = _GraphRun(instance, best_bound(instance), clock)
     interrupted = False
     try:
         for name in names:
@@ -228,7 +225,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 @dataclass
-class _Run:
+class _GraphRun:
     """The results so far, why other policies have none, and those for which there was no time."""
 
     instance: GraphInstance

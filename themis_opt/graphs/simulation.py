@@ -242,7 +242,7 @@ def in_best_chunks(plan: GraphPlan, enough: float = 0.0, clock: Allowance | None
     began = SEARCH_CLOCK.now()
 
     def is_late() -> bool:
-        return clock is not None and not clock.counts_work and TIMES * (SEARCH_CLOCK.now() - began) > clock.left
+        return clock is not None and not clock.counts_work and NEXT_TIMES * (SEARCH_CLOCK.now() - began) > clock.left
 
     hops = Hops(plan)
     most = (
@@ -262,7 +262,7 @@ def in_best_chunks(plan: GraphPlan, enough: float = 0.0, clock: Allowance | None
     return best
 
 
-TIMES = 3
+NEXT_TIMES = 3
 """Times as long as all numbers of chunks before the next one takes, with its validation."""
 
 WORTH_DOUBLING, FEW_CHUNKS = 2e-3, 8

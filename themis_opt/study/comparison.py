@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from formulations.interruption import INTERRUPTION, TimeUp
 from formulations.limits import MIN_SECONDS, PROVEN_GAP, Limits
-from themis_opt.base.allowance import Allowance, cut_off
+from themis_opt.base.allowance import SLACK, Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.base.html import page
 from themis_opt.base.units import format_short_time
@@ -52,7 +52,6 @@ SECONDS_PER_STAGE: Mapping[str, float] = {"baseline": 1e-6, "themis": 3e-6}
 
 SLOWEST = 1e-5
 
-SLACK = 0.5  # seconds of processor past the limit for policies and bounds, so that small instances have all of them
 ComparisonProgress = Callable[[str, float, float], None]
 """Called with the policy at work, its best makespan and the best bound so far, in picoseconds."""
 

@@ -1,6 +1,6 @@
 """What each step and each mechanism of the search is worth: it is taken out, and the held-out set is solved without it.
 
-``python tests/benchmarks/ablation.py -o rows.csv --deterministic`` appends a row per solve, goes on where it stopped,
+``python benchmarks/ablation.py -o rows.csv --deterministic`` appends a row per solve, goes on where it stopped,
 and writes ``rows.md`` beside it: differences of gaps in points, with their standard errors over the instances.
 A mechanism costs something if the difference is more than two of them; what does not is a candidate for deletion.
 """
@@ -261,7 +261,7 @@ def main() -> None:
     limits = Limits(
         time_limit=arguments.seconds, workers=arguments.workers, seed=0, deterministic=arguments.deterministic
     )
-    solver = SolverProcess(Path(__file__).resolve().parents[2], is_timed=not arguments.deterministic)
+    solver = SolverProcess(Path(__file__).resolve().parents[1], is_timed=not arguments.deterministic)
     members = class_by_class(held_out(arguments.families or (), most=arguments.most))
     commit, solved = solver.commit, {}
     for row in read_rows(arguments.output):

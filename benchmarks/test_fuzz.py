@@ -1,6 +1,6 @@
 """Many damaged files and random command lines: no traceback, none that hangs, none that fills the memory.
 
-``python -m pytest -m benchmarks tests/benchmarks/test_fuzz.py -s``; THEMIS_OPT_FUZZ says how many files there are, a
+``python -m pytest -m benchmarks benchmarks/test_fuzz.py -s``; THEMIS_OPT_FUZZ says how many files there are, a
 hundredth of them command lines; THEMIS_OPT_FUZZ_SEED draws others, THEMIS_OPT_FUZZ_SECONDS ends before that.
 """
 

@@ -1,4 +1,4 @@
-"""Engines beside each other on instances of the library: ``python tests/benchmarks/compare_engines.py``.
+"""Engines beside each other on instances of the library: ``python benchmarks/compare_engines.py``.
 
 An engine is a file in ``engines/`` with a function ``solve(instance, sizes, seconds, watch)`` that gives every schedule
 it comes to to ``watch``.  It runs in a warm process, and has so many seconds of processor, counted over its process and
@@ -31,7 +31,7 @@ from themis_opt.schedules.validation import validate
 from themis_opt.study.best_known import BestKnown, Library
 
 ENGINES = sorted(path.stem for path in (Path(__file__).parent / "engines").glob("*.py"))
-REPORT = Path(__file__).parents[2] / "reports" / "engines"
+REPORT = Path(__file__).parents[1] / "reports" / "engines"
 COLUMNS = ("instance", "sizes", "engine", "budget_s", "makespan_ps", "seen_s", "cpu_s", "wall_s")
 BUDGET = 5.0  # seconds of processor
 GRACE = 1.0  # seconds of processor to wind up in, before it is killed

@@ -3,7 +3,7 @@
 No horizon that a schedule of so many chunks reaches is refuted by interval loads either, nor one of equal chunks by
 where they begin and end.
 
-``python -m pytest -m benchmarks tests/benchmarks/test_bounds_on_random_schedules.py`` looks at 100,000 schedules in
+``python -m pytest -m benchmarks benchmarks/test_bounds_on_random_schedules.py`` looks at 100,000 schedules in
 some minutes, and prints how near the best of them comes to each bound.
 """
 

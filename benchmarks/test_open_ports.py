@@ -1,6 +1,6 @@
 """What callers without the token cost the ports of a run: less than a MB and a second each.
 
-``python -m pytest -m benchmarks tests/benchmarks/test_open_ports.py -s`` prints the cost of each kind of caller.
+``python -m pytest -m benchmarks benchmarks/test_open_ports.py -s`` prints the cost of each kind of caller.
 """
 
 import json

@@ -1,6 +1,6 @@
 """``emulate`` and runs on MPI that end at any moment, by any signal: no process, device or memory is left.
 
-``python -m pytest -m benchmarks tests/benchmarks/test_kills_of_processes.py -s``; THEMIS_OPT_KILLS says how many kills
+``python -m pytest -m benchmarks benchmarks/test_kills_of_processes.py -s``; THEMIS_OPT_KILLS says how many kills
 there are of each.
 """
 

@@ -1,6 +1,6 @@
 """No schedule on a random graph is below a bound, whatever its sizes, latencies, switches and kind of collective.
 
-``python -m pytest -m benchmarks tests/benchmarks/test_random_graph_schedules.py`` looks at 500 graphs of up to 12
+``python -m pytest -m benchmarks benchmarks/test_random_graph_schedules.py`` looks at 500 graphs of up to 12
 nodes in some minutes, and prints how near the best schedule comes to the best bound.
 """
 
@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "graphs"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "graphs"))
 
 from graph_samples import network_of, random_graph
 

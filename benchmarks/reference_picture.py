@@ -1,11 +1,11 @@
-"""The picture of the report on the reference: ``python tests/benchmarks/reference_picture.py reports/references``."""
+"""The picture of the report on the reference: ``python benchmarks/reference_picture.py reports/references``."""
 
 import sys
 from pathlib import Path
 
 import pandas as pd
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from paper_networks import PAPER_NETWORKS
 
 from themis_opt.reports.rendering.charts import Axis, boxes, save

@@ -1,6 +1,6 @@
 """No bound is above the time of a random step of sharded parameters that may hold no more than the step does.
 
-``python -m pytest -m benchmarks tests/benchmarks/test_bounds_on_random_steps.py -s`` looks at 10,000 steps, or at as
+``python -m pytest -m benchmarks benchmarks/test_bounds_on_random_steps.py -s`` looks at 10,000 steps, or at as
 many as ``THEMIS_OPT_STEPS`` says, and prints how near a bound comes to one.  The reference is compared with all buckets
 and launch points of steps of three layers, of which it should find one as fast or a faster one.
 """

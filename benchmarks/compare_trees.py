@@ -1,6 +1,6 @@
 """The search of two checkouts on the held-out set, at equal limits: gaps side by side.
 
-``python tests/benchmarks/compare_trees.py OLD NEW -o rows.csv`` solves each instance with both in turn, appends a row
+``python benchmarks/compare_trees.py OLD NEW -o rows.csv`` solves each instance with both in turn, appends a row
 per solve, goes on where it stopped, and prints a table.  Gaps are in percent of the best bound that either tree knows.
 """
 

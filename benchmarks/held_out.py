@@ -1,6 +1,6 @@
 """Instances that judge the search: no constant of the project is chosen on any of them.
 
-Six classes, each deterministic by seed.  ``python tests/benchmarks/held_out.py`` lists them.
+Six classes, each deterministic by seed.  ``python benchmarks/held_out.py`` lists them.
 """
 
 import math

@@ -1,6 +1,6 @@
 """What readers spend on files that ask for all of a machine: less than a GiB and ten seconds, then one line.
 
-``python -m pytest -m benchmarks tests/benchmarks/test_hostile_files.py -s`` prints the dearest file of each kind.
+``python -m pytest -m benchmarks benchmarks/test_hostile_files.py -s`` prints the dearest file of each kind.
 """
 
 import gzip

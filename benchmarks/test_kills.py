@@ -1,6 +1,6 @@
 """Batches, tunings and solves that are killed in the middle: nothing is lost, nothing is done twice.
 
-``python -m pytest -m benchmarks tests/benchmarks/test_kills.py -s``; THEMIS_OPT_KILLS says how many kills there are, a
+``python -m pytest -m benchmarks benchmarks/test_kills.py -s``; THEMIS_OPT_KILLS says how many kills there are, a
 third of them of each.  The same with PostgreSQL and with a Dask cluster, where they are installed.
 """
 

@@ -1,6 +1,6 @@
 """How far commands run past their time limit: 30 cases, each with the CPU time that it takes over the limit.
 
-``python -m pytest -m benchmarks tests/benchmarks/test_limit_overruns.py -s`` prints the table.  Imports and
+``python -m pytest -m benchmarks benchmarks/test_limit_overruns.py -s`` prints the table.  Imports and
 compilation do not count: commands run in a process that has run all of them before.  Neither does other work on the
 machine: the clock of limits is that of the process.
 """

@@ -1,0 +1,3 @@
+"""Fixtures that several test modules share."""
+
+from fixtures import *  # noqa: F403
