@@ -8,7 +8,7 @@ from themis_opt.base.allowance import Allowance
 from themis_opt.pipelines.bounds import bound
 from themis_opt.pipelines.order_search import anneal
 from themis_opt.pipelines.problem import Pipeline
-from themis_opt.pipelines.reference import best_policy
+from themis_opt.pipelines.steps import best_policy
 
 pytestmark = pytest.mark.benchmarks
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         sweep,
         validate,
     )
-    from themis_opt.graphs.network import GraphInstance
+    from themis_opt.graphs.problem import GraphInstance
     from themis_opt.pipelines.problem import Pipeline
     from themis_opt.problem.exchanges import Collective, Exchange, Tensor
     from themis_opt.problem.instance import Instance
@@ -58,7 +58,7 @@ _HOME = {
     "Dimension": "problem.network",
     "Exchange": "problem.exchanges",
     "Execution": "study.robustness",
-    "GraphInstance": "graphs.network",
+    "GraphInstance": "graphs.problem",
     "Instance": "problem.instance",
     "Iteration": "problem.iteration",
     "Launch": "schedules.plan",

@@ -8,8 +8,8 @@ import pandas as pd
 
 from drawing.iteration_runs import iteration_runs
 from themis_opt.base.errors import InputError
+from themis_opt.pipelines.comparison import run
 from themis_opt.pipelines.problem import Pipeline
-from themis_opt.pipelines.reference import run
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance

@@ -25,10 +25,11 @@ from formulations.worst_cut import worst_cut
 from themis_opt.base.compiled import compile_at_once
 from themis_opt.formats.tables import to_csv
 from themis_opt.graphs.bounds import best_bound, throughput
-from themis_opt.graphs.comparison import GRAPH_POLICIES, SEARCH_POLICIES, compare_graph
+from themis_opt.graphs.comparison import SEARCH_POLICIES, compare_graph
 from themis_opt.graphs.conversion import as_graph
-from themis_opt.graphs.network import GraphInstance, load_graph
-from themis_opt.graphs.reference import MOST_NODES
+from themis_opt.graphs.exact import MOST_NODES
+from themis_opt.graphs.policies import GRAPH_POLICIES
+from themis_opt.graphs.problem import GraphInstance, load_graph
 from themis_opt.graphs.trees import tree_plan
 from themis_opt.problem.catalog import INSTANCES, shipped_graphs
 from themis_opt.problem.phases import CollectiveKind

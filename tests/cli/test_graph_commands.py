@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from themis_opt.cli.main import application
 from themis_opt.families.products import OF_GRAPHS
-from themis_opt.graphs.comparison import GRAPH_POLICIES, SEARCH_POLICIES
+from themis_opt.graphs.comparison import SEARCH_POLICIES
+from themis_opt.graphs.policies import GRAPH_POLICIES
 from themis_opt.policies.registry import REFERENCE
 from themis_opt.problem.catalog import shipped_graphs
 

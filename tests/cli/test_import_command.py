@@ -6,7 +6,7 @@ import pytest
 from reader_samples import INFRAGRAPH, LINEAR, RING_16, SYSTEM, nccl_table
 
 from themis_opt.formats.readers.registry import READERS, load
-from themis_opt.graphs.network import load_graph
+from themis_opt.graphs.problem import load_graph
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from themis_opt.cli.show import OTHER_SCHEMAS
 from themis_opt.designing.problem import shipped_problems
 from themis_opt.families.door import SCHEMAS
 from themis_opt.formats.order_table import order_json
-from themis_opt.graphs.network import load_graph
-from themis_opt.graphs.rivals import ring_plan
+from themis_opt.graphs.policies import ring_plan
+from themis_opt.graphs.problem import load_graph
+from themis_opt.graphs.schedule import simulate_graph
 from themis_opt.graphs.schedule_file import schedule_text
-from themis_opt.graphs.simulation import simulate_graph
 from themis_opt.problem.catalog import is_graph, shipped_graphs, shipped_pipelines
 from themis_opt.schedules.schedule_file import schedule_document
 

@@ -13,7 +13,7 @@ from formulations.concurrent_flow import concurrent_flow
 from themis_opt.base.errors import InputError
 from themis_opt.designing.graph_design import design_graph
 from themis_opt.designing.graph_problem import GraphDesignProblem, load_graph_problem
-from themis_opt.graphs.network import GraphNetwork
+from themis_opt.graphs.problem import GraphNetwork
 
 GIGABYTE, SIZE, BUDGET = 1e9, 1e9, 400e9
 

@@ -6,8 +6,8 @@ import pytest
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.graph_pictures import draw_network, draw_schedule
-from themis_opt.graphs.network import GraphNetwork, load_graph
-from themis_opt.graphs.simulation import simulate_graph
+from themis_opt.graphs.problem import GraphNetwork, load_graph
+from themis_opt.graphs.schedule import simulate_graph
 from themis_opt.graphs.trees import tree_plan
 from themis_opt.problem.catalog import shipped_graphs
 

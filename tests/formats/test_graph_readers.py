@@ -9,7 +9,7 @@ from reader_samples import GRAPHML, INFRAGRAPH, MATRIX, NODE_LINK, TOPOLOGY
 from themis_opt.base.errors import InputError
 from themis_opt.formats.readers.parts import Request
 from themis_opt.formats.readers.registry import import_files, load
-from themis_opt.graphs.network import load_graph
+from themis_opt.graphs.problem import load_graph
 from themis_opt.problem.catalog import shipped_graphs
 
 INSIDE = Request(bandwidths={"inside": 1e12})

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 
 from formulations.flow_network import CapacityGraph
-from themis_opt.graphs.network import GraphInstance, GraphNetwork, load_graph
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork, load_graph
 from themis_opt.problem.catalog import shipped_graphs
 
 

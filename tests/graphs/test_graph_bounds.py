@@ -14,7 +14,7 @@ from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.bounds import best_bound, graph_bounds, throughput
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.conversion import as_graph
-from themis_opt.graphs.network import GraphInstance, GraphNetwork
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.problem.catalog import load
 from themis_opt.solving.cut import cut
 

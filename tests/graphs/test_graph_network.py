@@ -11,7 +11,7 @@ from graph_samples import shipped
 
 from themis_opt.base.errors import InputError
 from themis_opt.graphs.conversion import as_graph, to_graph
-from themis_opt.graphs.network import load_graph
+from themis_opt.graphs.problem import load_graph
 from themis_opt.problem.catalog import GRAPHS, graph_file, load, shipped_graphs
 from themis_opt.problem.catalog import shipped as shipped_products
 from themis_opt.problem.network import Network

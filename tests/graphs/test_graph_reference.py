@@ -14,9 +14,9 @@ from themis_opt.graphs.climbing import climbed_schedule
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.mirroring import mirrored_plan, mirrored_schedule, turned_instance
 from themis_opt.graphs.mixing import mixed_schedule
-from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.rarest import rarest_plan
-from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 
 SMALL = Limits(seconds=1.5, workers=1)

@@ -1,17 +1,15 @@
 """Schedules on graphs as files: read as they were written, refused where they say something else."""
 
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from graph_samples import shipped
 
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.graphs.comparison import GRAPH_POLICIES
-from themis_opt.graphs.explanation import critical_path, link_loads
+from themis_opt.graphs.policies import GRAPH_POLICIES
+from themis_opt.graphs.schedule import GraphSchedule, link_loads, simulate_graph
 from themis_opt.graphs.schedule_file import read_graph_schedule, schedule_text
-from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
 
 
 def schedule_of(policy: str = "trees", chunks: int = 3, name: str = "dgx1") -> GraphSchedule:
@@ -50,15 +48,6 @@ def test_what_a_file_must_not_say(tmp_path: Path, field: str, value: object, wor
         read_graph_schedule(path)
     assert str(path) in str(error.value)
     assert words in str(error.value)
-
-
-def test_a_critical_path_has_no_pause() -> None:
-    schedule = schedule_of(name="a100_x2")
-    path = critical_path(schedule)
-    assert path[0].start == 0
-    for before, hop in pairwise(path):
-        assert hop.start == before.start + before.busy + (before.lag if hop.waited_for == "data" else 0)
-    assert path[-1].start + path[-1].busy + path[-1].lag == schedule.makespan
 
 
 def test_links_are_busy_as_long_as_they_send() -> None:

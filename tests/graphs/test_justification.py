@@ -2,10 +2,10 @@
 
 import pytest
 
-from themis_opt.graphs.comparison import GRAPH_POLICIES
 from themis_opt.graphs.justification import justified
-from themis_opt.graphs.network import load_graph
-from themis_opt.graphs.simulation import simulate_graph
+from themis_opt.graphs.policies import GRAPH_POLICIES
+from themis_opt.graphs.problem import load_graph
+from themis_opt.graphs.schedule import simulate_graph
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.catalog import shipped_graphs
 

@@ -8,8 +8,8 @@ from graph_samples import shipped
 
 from themis_opt.base.errors import InputError
 from themis_opt.graphs import bounds, conversion
-from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import demands
+from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.trees import tree_plan
 
 QUESTIONS: dict[str, Callable[[GraphInstance], object]] = {

@@ -5,8 +5,8 @@ from pipeline_samples import pipeline, random_pipeline
 
 from themis_opt.base.allowance import Allowance
 from themis_opt.pipelines.order_search import anneal
-from themis_opt.pipelines.reference import best_policy
-from themis_opt.pipelines.schedule import validate
+from themis_opt.pipelines.steps import best_policy
+from themis_opt.pipelines.validation import validate
 
 
 def work(seconds):

@@ -10,11 +10,12 @@ from formulations.limits import Limits
 from formulations.microbatch_order import MicrobatchOrder
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import CyclicPlan
-from themis_opt.pipelines import reference
+from themis_opt.pipelines import steps
 from themis_opt.pipelines.bounds import bound
+from themis_opt.pipelines.comparison import curve, solve
 from themis_opt.pipelines.problem import Action, ActionKind
-from themis_opt.pipelines.reference import curve, solve
-from themis_opt.pipelines.schedule import simulate, validate
+from themis_opt.pipelines.schedule import simulate
+from themis_opt.pipelines.validation import validate
 
 LIMITS = Limits(seconds=20.0, workers=1, gap=0.0, deterministic=True)
 
@@ -35,13 +36,13 @@ def test_messages_cost_what_memory_cannot_hide(memory, period):
 def test_parts_in_a_v_wait_until_a_microbatch_comes_to_the_last(stages, microbatches, period):
     """A stage has but the forward passes of its first part until then, in 2 * stages - 1 units."""
     problem = pipeline(stages, microbatches, parts=2, placement="v", memory=4 * stages)
-    assert bound(problem) == period == reference.best_policy(problem).value
+    assert bound(problem) == period == steps.best_policy(problem).value
 
 
 @pytest.mark.parametrize("stages", [2, 4, 8])
 def test_rules_for_a_v_with_the_memory_of_1f1b_are_near_the_bound(stages):
     problem = pipeline(stages, 16, parts=2, placement="v", memory=2 * stages)
-    assert reference.best_policy(problem).value <= 1.05 * bound(problem)
+    assert steps.best_policy(problem).value <= 1.05 * bound(problem)
 
 
 def test_no_random_schedule_is_below_the_bound():
@@ -121,8 +122,8 @@ def test_no_order_of_two_parts_on_a_stage_is_below_the_bound(seed):
 def test_the_bound_is_below_what_the_solver_proves_without_it(seed):
     sample = random_pipeline(seed)
     problem = sample.replace(microbatches=min(sample.microbatches, 3))
-    start = reference.best_policy(problem)
-    outcome = MicrobatchOrder(reference._problem(problem, 1), 0, start.value).solve(LIMITS, lambda best, bound: None)
+    start = steps.best_policy(problem)
+    outcome = MicrobatchOrder(steps._problem(problem, 1), 0, start.value).solve(LIMITS, lambda best, bound: None)
     proven = start.value if outcome.status == "infeasible" else outcome.bound
     assert bound(problem) <= proven or outcome.status not in ("optimal", "infeasible")
 
@@ -145,11 +146,11 @@ def test_memory_never_makes_a_pipeline_slower():
 def test_rules_leave_half_of_the_limit_to_the_solver(monkeypatch):
     """A large pipeline has many orders to try, each of which counts as work."""
     tried = []
-    monkeypatch.setattr(reference, "simulate", lambda *plan: tried.append(plan) or simulate(*plan))
+    monkeypatch.setattr(steps, "simulate", lambda *plan: tried.append(plan) or simulate(*plan))
     problem = pipeline(8, 40, [3, 2, 4, 3, 2, 3, 4, 3], 3, 2, message=1, memory=12)
-    reference.best_policy(problem, Allowance(0.1, counts_work=True))
+    steps.best_policy(problem, Allowance(0.1, counts_work=True))
     few = len(tried)
-    reference.best_policy(problem)
+    steps.best_policy(problem)
     assert few < (len(tried) - few) / 2
 
 
@@ -158,4 +159,4 @@ def test_messages_that_queue_leave_as_they_are_ready():
     problem = pipeline(3, 3, 2, 1, 2, message=7, parts=2, placement="v", memory=6)
     result = solve(problem, LIMITS)
     validate(result.schedule)
-    assert result.bound <= result.schedule.value <= reference.best_policy(problem).value
+    assert result.bound <= result.schedule.value <= steps.best_policy(problem).value

@@ -5,7 +5,8 @@ from pipeline_samples import pipeline, random_pipeline
 
 from themis_opt.base.errors import InputError
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
-from themis_opt.pipelines.schedule import simulate, validate
+from themis_opt.pipelines.schedule import simulate
+from themis_opt.pipelines.validation import validate
 
 SHAPES = [(4, 8), (8, 16), (16, 64)]
 

@@ -10,7 +10,8 @@ from themis_opt.base.errors import CyclicPlan, InputError, InvalidSchedule
 from themis_opt.pipelines.files import read_pipeline, read_schedule, write_schedule, write_torch_csv
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.problem import Action, ActionKind
-from themis_opt.pipelines.schedule import simulate, validate
+from themis_opt.pipelines.schedule import simulate
+from themis_opt.pipelines.validation import validate
 
 FORWARD, INPUTS, WEIGHTS = ActionKind.FORWARD, ActionKind.INPUTS, ActionKind.WEIGHTS
 

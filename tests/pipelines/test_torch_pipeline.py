@@ -10,7 +10,7 @@ import pytest
 from pipeline_samples import pipeline
 
 from themis_opt.pipelines.files import write_torch_csv
-from themis_opt.pipelines.reference import best_policy
+from themis_opt.pipelines.steps import best_policy
 
 STAGES, MICROBATCHES = 2, 4
 

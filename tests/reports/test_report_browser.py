@@ -20,7 +20,7 @@ from report_rows import SAMPLED, draw, sample, write_rows
 import themis_opt
 from themis_opt.formats.gantt import gantt, save_figure
 from themis_opt.formats.graph_pictures import draw_network
-from themis_opt.graphs.network import load_graph
+from themis_opt.graphs.problem import load_graph
 from themis_opt.pipelines.picture import draw as draw_pipeline
 from themis_opt.pipelines.policies import gpipe
 from themis_opt.pipelines.schedule import simulate

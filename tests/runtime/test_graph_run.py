@@ -5,9 +5,9 @@ import pytest
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
 from themis_opt.graphs.climbing import climbed_schedule
-from themis_opt.graphs.comparison import GRAPH_POLICIES
-from themis_opt.graphs.network import GraphInstance, load_graph
-from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+from themis_opt.graphs.policies import GRAPH_POLICIES
+from themis_opt.graphs.problem import GraphInstance, load_graph
+from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.problem.catalog import shipped_graphs
 from themis_opt.runtime import graph_run
 from themis_opt.runtime.graph_run import GraphProgram, execute_graph, in_messages_to_run

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from themis_opt.base.errors import InputError
-from themis_opt.graphs.network import load_graph
-from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+from themis_opt.graphs.problem import load_graph
+from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.graphs.trees import tree_plan
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, library_instances, read_instance, shipped

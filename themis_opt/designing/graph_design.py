@@ -30,8 +30,8 @@ from themis_opt.designing.graph_times import GraphPart, TimeLimit, Wiring
 from themis_opt.designing.problem import DOLLARS_PER
 from themis_opt.graphs.bounds import graph_bounds
 from themis_opt.graphs.comparison import compare_graph
-from themis_opt.graphs.network import GraphInstance, GraphNetwork
-from themis_opt.graphs.simulation import GraphSchedule
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
+from themis_opt.graphs.schedule import GraphSchedule
 
 KEPT_DIGITS = 7
 """Digits of the largest bandwidth that are kept: capacities are whole numbers in exact flows."""

@@ -11,7 +11,7 @@ from themis_opt.base.documents import schema_text
 from themis_opt.base.errors import suggestion
 from themis_opt.base.units import BytesPerSecond
 from themis_opt.designing.problem import FORMAT, Budget, Constraint, Money, RepeatedCollective, read_constraint
-from themis_opt.graphs.network import (
+from themis_opt.graphs.problem import (
     MAX_GRAPH_LINKS,
     MAX_GRAPH_NODES,
     GraphInstance,

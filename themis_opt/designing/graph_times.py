@@ -28,7 +28,7 @@ from themis_opt.base.arrays import FloatArray
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.designing.graph_problem import GraphDesignProblem
 from themis_opt.graphs.bounds import UNFOLDED, latency_bound, words_of
-from themis_opt.graphs.network import GraphInstance, GraphNetwork
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 
 CAPACITY_STEPS = 2**20
 """Whole units of the largest bandwidth in flows that look for cuts."""

@@ -13,7 +13,7 @@ from themis_opt.problem import catalog
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from themis_opt.graphs.network import GraphInstance
+    from themis_opt.graphs.problem import GraphInstance
     from themis_opt.pipelines.problem import Pipeline
     from themis_opt.problem.instance import Instance
     from themis_opt.schedules.explanation import Explanation
@@ -29,7 +29,7 @@ FAMILIES: Mapping[str, str] = {
 SCHEMAS: Mapping[str, str] = {
     "instance": "themis_opt.problem.schema:shipped_schema",
     "schedule": "themis_opt.schedules.schedule_file:schedule_schema",
-    "graph": "themis_opt.graphs.network:graph_schema",
+    "graph": "themis_opt.graphs.problem:graph_schema",
     "graph-schedule": "themis_opt.graphs.schedule_file:graph_schedule_schema",
     "pipeline": "themis_opt.pipelines.files:pipeline_schema",
 }
@@ -92,7 +92,7 @@ def load(source: str | Path) -> "Instance | GraphInstance | Pipeline":
 
             return read_pipeline(path)
         case "graph":
-            from themis_opt.graphs.network import load_graph
+            from themis_opt.graphs.problem import load_graph
 
             return load_graph(path)
     return registry.load(source)

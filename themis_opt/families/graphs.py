@@ -9,11 +9,12 @@ from formulations.limits import Limits
 from themis_opt.base.errors import InputError
 from themis_opt.families.family import SEARCH_KNOBS, Family, checked_problem, chosen_policy
 from themis_opt.graphs.bounds import graph_bounds
-from themis_opt.graphs.comparison import GRAPH_POLICIES, SEARCH_POLICIES, GraphComparison, compare_graph
+from themis_opt.graphs.comparison import SEARCH_POLICIES, GraphComparison, compare_graph
 from themis_opt.graphs.description import graph_in_short
-from themis_opt.graphs.network import GraphInstance, graph_doubts, graph_text
 from themis_opt.graphs.plan import GraphPlan
-from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
+from themis_opt.graphs.policies import GRAPH_POLICIES
+from themis_opt.graphs.problem import GraphInstance, graph_doubts, graph_text
+from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.schedules.explanation import Explanation
 
@@ -66,7 +67,7 @@ class GraphFamily(Family):
         }
 
     def make_policy(self, specification: str, **knobs: Any) -> Any:
-        """A policy of :data:`themis_opt.graphs.comparison.GRAPH_POLICIES`."""
+        """A policy of :data:`themis_opt.graphs.policies.GRAPH_POLICIES`."""
         return partial(chosen_policy(GRAPH_POLICIES, specification), **knobs)
 
     def simulate(self, problem: GraphInstance, plan: GraphPlan, **options: Any) -> GraphSchedule:
@@ -90,7 +91,7 @@ class GraphFamily(Family):
         return schedule, None
 
     def text(self, problem: GraphInstance) -> str:
-        """As :func:`themis_opt.graphs.network.graph_text`."""
+        """As :func:`themis_opt.graphs.problem.graph_text`."""
         return graph_text(problem)
 
     def in_short(self, problem: GraphInstance) -> str:
@@ -104,7 +105,7 @@ class GraphFamily(Family):
         return problem.resized(size) if size else problem
 
     def doubts(self, problem: GraphInstance) -> Iterable[str]:
-        """As :func:`themis_opt.graphs.network.graph_doubts`."""
+        """As :func:`themis_opt.graphs.problem.graph_doubts`."""
         return graph_doubts(problem.network)
 
     def plot(self, schedule: GraphSchedule, ax: "Axes | None" = None, **options: Any) -> "Axes":

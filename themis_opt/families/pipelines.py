@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.families.family import SEARCH_KNOBS, Family, checked_problem, chosen_policy
-from themis_opt.pipelines import bounds, reference
+from themis_opt.pipelines import bounds, comparison
+from themis_opt.pipelines.comparison import PipelineComparison
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.problem import Pipeline, StageOrders
-from themis_opt.pipelines.reference import PipelineComparison
-from themis_opt.pipelines.schedule import PipelineSchedule, simulate, validate
+from themis_opt.pipelines.schedule import PipelineSchedule, simulate
+from themis_opt.pipelines.validation import validate
 from themis_opt.policies.registry import REFERENCE
 from themis_opt.schedules.explanation import Explanation
 
@@ -32,7 +33,7 @@ class PipelineFamily(Family):
 
     def solve(self, problem: Pipeline, *, time_limit: float = Limits.seconds, **limits: Any) -> PipelineComparison:
         """All policies and the reference."""
-        return reference.compare(problem, None, Limits(seconds=time_limit, **limits))
+        return comparison.compare(problem, None, Limits(seconds=time_limit, **limits))
 
     def compare(
         self, problem: Pipeline, policies: Sequence[Any], *, time_limit: float = Limits.seconds, **limits: Any
@@ -42,7 +43,7 @@ class PipelineFamily(Family):
         for name in policies:
             if name not in known:
                 raise InputError(f"is no policy of pipelines{suggestion(name, known)}", field="policies", value=name)
-        return reference.compare(problem, policies, Limits(seconds=time_limit, **limits))
+        return comparison.compare(problem, policies, Limits(seconds=time_limit, **limits))
 
     def bounds(self, problem: Pipeline, **options: Any) -> Mapping[str, float]:
         """The bound of filling and draining, in any order of the microbatches."""
@@ -76,7 +77,7 @@ class PipelineFamily(Family):
         return simulate(problem, plan, **options)
 
     def validate(self, schedule: PipelineSchedule) -> None:
-        """As :func:`themis_opt.pipelines.schedule.validate`."""
+        """As :func:`themis_opt.pipelines.validation.validate`."""
         validate(schedule)
 
     def explain(self, schedule: PipelineSchedule) -> Explanation:

@@ -21,9 +21,8 @@ from themis_opt.formats.msccl.exporter import Msccl, plan_name
 from themis_opt.formats.msccl.interpreter import check_results, random_memories
 from themis_opt.formats.msccl.plus import MAX_UNITS, MscclPlus
 from themis_opt.formats.msccl.transfers import INPUT, OUTPUT, SCRATCH
-from themis_opt.graphs.explanation import LinkLoad, link_loads
-from themis_opt.graphs.network import GraphInstance
-from themis_opt.graphs.simulation import GraphSchedule
+from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.schedule import GraphSchedule, LinkLoad, link_loads
 from themis_opt.problem.phases import CollectiveKind
 
 TOPOLOGY_FILE, LOGICAL_FILE = "topology.txt", "logical_topology.json"

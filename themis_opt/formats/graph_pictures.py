@@ -18,9 +18,8 @@ from themis_opt.base.units import format_link, time_unit
 from themis_opt.formats.drawing import PICTURED_MICRO, format_pictured_time
 from themis_opt.formats.gantt import save_figure
 from themis_opt.formats.palette import INK, LINE, QUIET
-from themis_opt.graphs.explanation import arrow, link_loads
-from themis_opt.graphs.network import GraphInstance, GraphNetwork
-from themis_opt.graphs.simulation import GraphSchedule, Hops
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
+from themis_opt.graphs.schedule import GraphSchedule, Hops, arrow, link_loads
 
 MOST_DRAWN, MOST_NAMED_NODES, MOST_BANDWIDTH_LABELS = 400, 48, 24
 """Nodes of a picture, nodes whose names are written, and links whose bandwidth is."""

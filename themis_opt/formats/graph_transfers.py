@@ -28,7 +28,7 @@ from themis_opt.formats.msccl.transfers import (
     UnitPlace,
 )
 from themis_opt.graphs.plan import divide
-from themis_opt.graphs.simulation import GraphSchedule, Hops, simulate_graph
+from themis_opt.graphs.schedule import GraphSchedule, Hops, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.phases import Demand, Ends

@@ -14,8 +14,8 @@ from formulations.quickest_flow import latest_arrival
 from formulations.shared_roots import partition_bound, share_roots
 from formulations.worst_cut import WorstCut, worst_broadcast, worst_cut
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_link
-from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import demands, num_elements, shares
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.problem.phases import Demand
 
 Reach = Literal["any algorithm", "trees", "chunks of one size"]

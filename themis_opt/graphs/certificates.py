@@ -8,8 +8,8 @@ import numpy as np
 from formulations.concurrent_flow import concurrent_flow
 from formulations.worst_cut import worst_broadcast, worst_cut
 from themis_opt.base.documents import digest
-from themis_opt.graphs.network import GraphInstance
-from themis_opt.graphs.simulation import GraphSchedule, Hops
+from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.schedule import GraphSchedule, Hops
 
 GRAPH_ORDER_FORMAT = "themis-opt/graph-order/1"
 

@@ -22,9 +22,9 @@ from themis_opt.graphs.meetings import (
     random_meeting,
     routes_of_ways,
 )
-from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphTransfer, demands, divide
-from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.problem.phases import Demand, Ends
 
 MOST_CLIMBED_NPUS = 32

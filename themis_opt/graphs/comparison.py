@@ -14,35 +14,19 @@ from formulations.interruption import TimeUp
 from formulations.limits import Limits
 from themis_opt.base.allowance import SLACK, Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule, suggestion
-from themis_opt.base.registries import Functions
 from themis_opt.base.units import format_duration, format_percent, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, best_bound, graph_bounds
 from themis_opt.graphs.climbing import climbed_schedule, is_for_climbs
+from themis_opt.graphs.exact import best_routing, takes
 from themis_opt.graphs.mirroring import is_for_mirrors, mirrored_schedule
 from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
-from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPlan, merged_plan
+from themis_opt.graphs.policies import GRAPH_POLICIES
+from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.rarest import is_for_rarest, rarest_schedule
-from themis_opt.graphs.reference import best_routing, takes
-from themis_opt.graphs.rivals import direct_plan, double_tree_plan, greedy_plan, ring_plan
-from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks
-from themis_opt.graphs.trees import tree_plan
+from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.schedules.status import status_of
-
-GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = Functions(
-    "themis_opt.graph_policies",
-    {
-        "trees": tree_plan,
-        "trees=1": partial(tree_plan, count=1),
-        "trees=2": partial(tree_plan, count=2),
-        "ring": ring_plan,
-        "double_tree": double_tree_plan,
-        "direct": direct_plan,
-        "greedy": greedy_plan,
-    },
-)
-"""The plans that are compared, trees first; other packages add to them by entry points."""
 
 
 class GraphSearch(NamedTuple):

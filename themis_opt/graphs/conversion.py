@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise, product
 
 from themis_opt.base.errors import InputError
-from themis_opt.graphs.network import GraphInstance, GraphLink, GraphNetwork, GraphNode
+from themis_opt.graphs.problem import GraphInstance, GraphLink, GraphNetwork, GraphNode
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.wiring import Kind, grid

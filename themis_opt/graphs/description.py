@@ -3,7 +3,7 @@
 from collections import Counter
 
 from themis_opt.base.units import format_link, format_short_size, format_short_time
-from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.problem import GraphInstance
 
 MOST_LINK_ROWS = 24
 """Links up to which each has a row; more are summed up by what their ends are called without numbers."""

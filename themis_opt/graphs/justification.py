@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from themis_opt.graphs.plan import GraphPlan
-from themis_opt.graphs.simulation import GraphSchedule, Hops, serve_pieces, simulate_graph
+from themis_opt.graphs.schedule import GraphSchedule, Hops, serve_pieces, simulate_graph
 
 
 def justified(schedule: GraphSchedule) -> GraphSchedule:

@@ -10,7 +10,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, nanoseconds
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.losses import without_link
-from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule_file import schedule_text
 
 LOSSES_FORMAT = "themis-opt/losses/1"

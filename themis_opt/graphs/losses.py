@@ -8,7 +8,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_duration, format_percent, format_rate
 from themis_opt.graphs.bounds import GraphBound, best_bound, throughput
 from themis_opt.graphs.comparison import GraphComparison
-from themis_opt.graphs.network import GraphInstance, GraphNetwork
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import networkx as nx
 
 from formulations.edge_splitting import Route
-from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, routes_between
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 
 NodeGroup = frozenset[int]
 GroupHalves = dict[NodeGroup, tuple[NodeGroup, NodeGroup]]

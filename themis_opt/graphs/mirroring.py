@@ -10,9 +10,9 @@ from formulations.limits import Limits
 from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.graphs.justification import justified
 from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
-from themis_opt.graphs.network import GraphInstance, GraphLink, GraphNetwork
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, PlanBuilder
-from themis_opt.graphs.simulation import GraphSchedule, Hops, in_best_chunks, simulate_graph
+from themis_opt.graphs.problem import GraphInstance, GraphLink, GraphNetwork
+from themis_opt.graphs.schedule import GraphSchedule, Hops, in_best_chunks, simulate_graph
 from themis_opt.graphs.trees import tree_plan
 
 NUMBERS_OF_TREES = (1, 2, None)

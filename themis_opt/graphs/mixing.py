@@ -31,10 +31,10 @@ from themis_opt.graphs.meetings import (
     random_tree,
     routes_of_ways,
 )
-from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, demands, divide
+from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.rarest import LinkArc
-from themis_opt.graphs.simulation import GraphSchedule, in_best_chunks, simulate_graph
+from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 
 MOST_MIXED_NPUS = 32
 """NPUs up to which ways are made in a few milliseconds."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from formulations.edge_splitting import Route
-from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.problem import GraphInstance
 from themis_opt.problem.phases import Demand, Ends
 
 

@@ -1,6 +1,6 @@
 """Rarest chunk first: a matching of links and chunks over time that gives up what would arrive too late.
 
-As the matching of TACOS (:mod:`themis_opt.graphs.rivals`), with three rules more.  A free link takes the chunk that
+As the matching of TACOS (:mod:`themis_opt.graphs.matching`), with three rules more.  A free link takes the chunk that
 fewest nodes have, so that a root sends every chunk once.  Switches that copy, or sum on the graph turned around, have
 chunks as NPUs do.  And nothing is sent that would arrive after a horizon, so that slow links leave what others bring
 sooner; the shortest horizon with which everybody gets everything is looked for.
@@ -20,10 +20,10 @@ from formulations.limits import Limits
 from themis_opt.base.arrays import BoolArray
 from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.matching import Match, OwnedChunk, matched_plan
 from themis_opt.graphs.plan import GraphPlan, demands, routes_between
-from themis_opt.graphs.rivals import Match, OwnedChunk, matched_plan
-from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 
 MOST_NPUS, MOST_MATCHES = 64, 8192
 """Most NPUs, and messages of a matching in one direction: half a second for each horizon."""

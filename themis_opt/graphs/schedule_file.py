@@ -10,9 +10,9 @@ from pydantic import Field, StrictBool
 from themis_opt.base.documents import schema_text
 from themis_opt.base.errors import InputError, InvalidSchedule, suggestion
 from themis_opt.base.units import Picoseconds
-from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer
-from themis_opt.graphs.simulation import MAX_HOPS, GraphSchedule, simulate_graph
+from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.schedule import MAX_HOPS, GraphSchedule, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.documents import read_model
 from themis_opt.problem.fields import MAX_BYTES, Model

@@ -11,8 +11,8 @@ from formulations.flow_network import CapacityGraph
 from formulations.shared_roots import WholeShares, share_roots, whole_shares
 from formulations.tree_packing import OutTree, pack_trees
 from formulations.worst_cut import fixed_shares, scaled, worst_broadcast, worst_cut
-from themis_opt.graphs.network import GraphInstance, GraphNetwork
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide, num_elements, shares
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 
 MOST_UNITS = 96
 """Most units per NPU of exact trees; where more are needed, this many lose a hundredth at most."""

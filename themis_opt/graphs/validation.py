@@ -9,9 +9,9 @@ import numpy as np
 from themis_opt.base.arrays import BoolArray, IntArray
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPiece, GraphTransfer, demands
-from themis_opt.graphs.simulation import GraphSchedule
+from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.schedule import GraphSchedule
 
 GRAPH_RULES = ("amounts", "switches", "links", "order", "capacity", "data", "makespan")
 """The rules that are checked."""

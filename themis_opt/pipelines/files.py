@@ -13,7 +13,8 @@ from themis_opt.base.documents import read_json, schema_text, write_atomically
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import MAX_CLOCK
 from themis_opt.pipelines.problem import PIPELINE_FORMAT, Action, ActionKind, Pipeline, StageOrders
-from themis_opt.pipelines.schedule import PipelineSchedule, Times, simulate, validate
+from themis_opt.pipelines.schedule import PipelineSchedule, Times, simulate
+from themis_opt.pipelines.validation import validate
 from themis_opt.problem.catalog import locate, shipped_pipelines
 from themis_opt.problem.fields import located
 

@@ -1,14 +1,14 @@
-"""When the actions of a plan run, and whether a schedule obeys the rules of its pipeline."""
+"""When the actions of a plan run."""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 
 import numpy as np
 
-from themis_opt.base.errors import CyclicPlan, InvalidSchedule
+from themis_opt.base.errors import CyclicPlan
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 from themis_opt.schedules.kernel import Operations, start_times
 from themis_opt.schedules.timed import TimedOperations
@@ -41,7 +41,7 @@ class PipelineSchedule:
             for successor in operations.successor[slice(*operations.successor_start[number : number + 2])]
         }
         free = Counter[int]()
-        labels = [_name(action) for action in actions]
+        labels = [name_of(action) for action in actions]
         for number in range(len(actions), len(operations.resource)):
             link = int(operations.resource[number])
             start.append(max(free[link], self.end(actions[giver[number]])))
@@ -173,7 +173,7 @@ def simulate(pipeline: Pipeline, orders: StageOrders) -> PipelineSchedule:
     start = dict(zip(actions, start_times(operations).tolist(), strict=False))
     stuck = [action for action, time in start.items() if time < 0]
     if stuck:
-        raise CyclicPlan(f"actions wait for each other: {_name(stuck[0])} never runs")
+        raise CyclicPlan(f"actions wait for each other: {name_of(stuck[0])} never runs")
     return PipelineSchedule(pipeline, orders, start)
 
 
@@ -192,50 +192,6 @@ def halves(action: Action) -> tuple[Action, ...]:
     return tuple(action._replace(kind=half) for half in BACKWARD_HALVES)
 
 
-def validate(schedule: PipelineSchedule) -> None:
-    """Check a schedule against the rules, whatever made it.
-
-    Raises
-    ------
-    InvalidSchedule
-        If an action is missing, comes before its input, shares a stage or a link, or exceeds the memory.
-    """
-    pipeline = schedule.pipeline
-    for stage, order in enumerate(schedule.orders):
-        if not pipeline.split and any(action.kind in BACKWARD_HALVES for action in order):
-            raise InvalidSchedule("actions", f"stage {stage} runs half of a backward pass, which is one action here")
-        done = [half for action in order for half in (halves(action) or [action])]
-        if sorted(done) != sorted(half for a in pipeline.actions_of(stage) for half in (halves(a) or [a])):
-            raise InvalidSchedule("actions", f"stage {stage} does not run each of its actions once")
-        for one, following in pairwise(order):
-            if schedule.start[following] < schedule.end(one):
-                raise InvalidSchedule("stage", f"{_name(following)} begins before {_name(one)} has ended")
-    _check_inputs(schedule)
-    if pipeline.memory is not None and max(schedule.peaks()) > pipeline.memory:
-        raise InvalidSchedule("memory", f"a stage keeps {max(schedule.peaks())} of {pipeline.memory} bytes")
-
-
-def _check_inputs(schedule: PipelineSchedule) -> None:
-    """Inputs arrive in time, although each link carries one message after the other, as they are ready."""
-    pipeline = schedule.pipeline
-    messages: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for action, start in schedule.start.items():
-        before = pipeline.before(action)
-        if before is None:
-            continue
-        link = (pipeline.stage_of[before.part], pipeline.stage_of[action.part])
-        hop = pipeline.message if link[0] != link[1] else 0
-        if start < schedule.result[before] + hop:
-            raise InvalidSchedule("input", f"{_name(action)} begins before the result of {_name(before)} is there")
-        if hop:
-            messages.setdefault(link, []).append((schedule.result[before], start))
-    for link, windows in messages.items():
-        now = 0
-        for ready, due in sorted(windows):
-            now = max(now, ready) + pipeline.message
-            if now > due:
-                raise InvalidSchedule("link", f"stage {link[0]} sends two messages to stage {link[1]} at once")
-
-
-def _name(action: Action) -> str:
+def name_of(action: Action) -> str:
+    """An action in words."""
     return f"{action.kind}{action.microbatch} of part {action.part}"

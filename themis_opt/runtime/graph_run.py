@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent
-from themis_opt.graphs.simulation import GraphSchedule, Hops, simulate_graph
+from themis_opt.graphs.schedule import GraphSchedule, Hops, simulate_graph
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.movement import Pacer
 from themis_opt.runtime.worker import end_with_parent

@@ -26,8 +26,8 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_duration, format_percent
 from themis_opt.formats.order_table import order_table
 from themis_opt.graphs.certificates import graph_certificate, graph_fingerprint, graph_order
-from themis_opt.graphs.network import GraphInstance
-from themis_opt.graphs.simulation import GraphSchedule
+from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.schedule import GraphSchedule
 from themis_opt.problem.catalog import LIBRARY
 from themis_opt.problem.fields import Model, located
 from themis_opt.problem.instance import Instance

@@ -6,7 +6,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 
 if TYPE_CHECKING:
-    from themis_opt.graphs.simulation import GraphSchedule
+    from themis_opt.graphs.schedule import GraphSchedule
 
 
 def has_rival_trees(instance: Instance) -> bool:
@@ -23,7 +23,7 @@ def trees_beside(instance: Instance) -> "GraphSchedule | None":
     None for other problems, for large ones, and where stages cost more than latency and bandwidth, which graphs have.
     """
     from themis_opt.graphs.conversion import as_graph
-    from themis_opt.graphs.simulation import simulate_graph
+    from themis_opt.graphs.schedule import simulate_graph
     from themis_opt.graphs.trees import tree_plan
 
     dimensions = instance.network.dimensions

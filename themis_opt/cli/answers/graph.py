@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.formats.readers.registry import Import
     from themis_opt.graphs.comparison import GraphComparison
-    from themis_opt.graphs.network import GraphInstance
-    from themis_opt.graphs.simulation import GraphSchedule
+    from themis_opt.graphs.problem import GraphInstance
+    from themis_opt.graphs.schedule import GraphSchedule
 
 QUIET_SECONDS = 5.0
 """Seconds between lines of progress where they are no terminal."""
@@ -392,7 +392,7 @@ def _to_run(
     """The schedule, or those of policies, at the pace of the fastest link."""
     from themis_opt.base.units import parse_bandwidth
     from themis_opt.graphs.comparison import compare_graph
-    from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+    from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 
     instance = subject.plan.instance if isinstance(subject, GraphSchedule) else subject
     if pace not in (None, "instance"):

@@ -12,8 +12,8 @@ from themis_opt.cli.process import remaining
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
+    from themis_opt.pipelines.comparison import PipelineComparison
     from themis_opt.pipelines.problem import Pipeline
-    from themis_opt.pipelines.reference import PipelineComparison
     from themis_opt.pipelines.schedule import PipelineSchedule
 
 TORCH = "torch-pipeline"
@@ -56,13 +56,13 @@ def compare(
     """Policies and the reference within the limits of the command."""
     from formulations.limits import MIN_SECONDS, Limits
     from themis_opt.cli.progress import best_so_far
-    from themis_opt.pipelines import reference
+    from themis_opt.pipelines import comparison
 
     names, settings = _chosen(policies), search.settings()
     seconds = max(remaining(settings.pop("time_limit")), MIN_SECONDS)
     limits = Limits(seconds, **{name: value for name, value in settings.items() if name != "sizes"})
     with best_so_far("iteration", seconds) as report:
-        return reference.compare(pipeline, names, limits, report)
+        return comparison.compare(pipeline, names, limits, report)
 
 
 def _chosen(policies: str | None) -> tuple[str, ...]:
@@ -163,7 +163,7 @@ def export(schedule: "PipelineSchedule", to: str, folder: Path) -> Reply:
 def sweep(pipeline: "Pipeline", over: Sequence[str] | None) -> Reply:
     """What memory buys: the best iteration for every limit."""
     from themis_opt.base.units import parse_size
-    from themis_opt.pipelines.reference import curve
+    from themis_opt.pipelines.comparison import curve
 
     text = ",".join(over or ())
     name, _, values = text.partition("=")

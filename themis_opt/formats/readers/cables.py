@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 from themis_opt.base.errors import InputError
-from themis_opt.graphs.network import GraphLink, GraphNetwork, GraphNode
+from themis_opt.graphs.problem import GraphLink, GraphNetwork, GraphNode
 
 
 class ReadCable(NamedTuple):

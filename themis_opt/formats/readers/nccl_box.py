@@ -17,7 +17,7 @@ from themis_opt.formats.readers.nccl_topology import (
     gpu_links,
     whole_attribute,
 )
-from themis_opt.graphs.network import GraphNetwork
+from themis_opt.graphs.problem import GraphNetwork
 
 GIGA = 1e9
 NVLINK_LATENCY, PCI_LATENCY, NET_LATENCY = 3_400_000, 5_700_000, 14_000_000

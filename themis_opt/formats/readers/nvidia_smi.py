@@ -20,7 +20,7 @@ from themis_opt.formats.readers.cables import ReadCable, cabled, plain_name, rea
 from themis_opt.formats.readers.nccl_box import GIGA, NVLINK_LATENCY, PCI_LATENCY
 from themis_opt.formats.readers.nccl_topology import within
 from themis_opt.formats.readers.parts import Part, Reader, only
-from themis_opt.graphs.network import GraphNetwork
+from themis_opt.graphs.problem import GraphNetwork
 from themis_opt.problem.network import Kind, Network
 
 NVLINK = 25.0  # GB/s of one NVLink in one direction, by its data sheets since Volta

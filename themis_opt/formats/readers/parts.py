@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
-from themis_opt.graphs.network import GraphInstance, GraphNetwork
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Collective

@@ -12,7 +12,7 @@ from themis_opt.base.registries import Registry
 from themis_opt.base.sources import Source
 from themis_opt.base.units import TIME_UNITS
 from themis_opt.formats.readers.parts import Machine, Part, Reader, Request, assemble, assemble_graph
-from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.problem import GraphInstance
 from themis_opt.problem import catalog
 from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance

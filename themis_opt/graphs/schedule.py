@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +12,8 @@ from themis_opt.base.allowance import Allowance
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.graphs.network import GraphInstance
 from themis_opt.graphs.plan import GraphPlan
+from themis_opt.graphs.problem import GraphInstance
 from themis_opt.schedules.kernel import Operations, start_times
 from themis_opt.schedules.timed import TimedOperations
 
@@ -56,7 +57,7 @@ class GraphSchedule:
             chunk, hop = divmod(operation, len(hops.piece))
             return f"piece {hops.piece[hop]}, chunk {chunk}"
 
-        names = [f"{nodes[tail].name} > {nodes[head].name}" for tail, head in hops.links]
+        names = [arrow(nodes[tail].name, nodes[head].name) for tail, head in hops.links]
         return TimedOperations(lower(self.plan, self.chunks, hops), self.start.ravel(), label, names)
 
     @property
@@ -267,3 +268,28 @@ NEXT_TIMES = 3
 
 WORTH_DOUBLING, FEW_CHUNKS = 2e-3, 8
 """Doubling must save this share to go on, but for the first times, which are cheap."""
+
+
+class LinkLoad(NamedTuple):
+    """A direction of a link: picoseconds in which it sends, and bytes."""
+
+    name: str
+    busy: int
+    bytes: int
+
+
+def link_loads(schedule: GraphSchedule, hops: Hops | None = None) -> list[LinkLoad]:
+    """Every direction of every link, the busiest first."""
+    plan = schedule.plan
+    hops, network, size = hops or Hops(plan), plan.instance.network, plan.instance.element_bytes
+    busy = np.bincount(hops.link, (schedule.end - schedule.start).sum(axis=0), len(hops.links))
+    elements = np.array([plan.pieces[piece].elements for piece in hops.piece.tolist()])
+    sent = np.bincount(hops.link, elements * size, len(hops.links))
+    names = [arrow(network.nodes[tail].name, network.nodes[head].name) for tail, head in hops.links]
+    loads = map(LinkLoad, names, busy.astype(np.int64).tolist(), sent.astype(np.int64).tolist())
+    return sorted(loads, key=lambda load: (-load.busy, load.name))
+
+
+def arrow(tail: str, head: str) -> str:
+    """A direction of a link."""
+    return f"{tail} > {head}"

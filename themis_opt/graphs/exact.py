@@ -10,10 +10,10 @@ from formulations.flow_network import reversed_arcs
 from formulations.limits import Limits
 from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.graphs.network import GraphInstance
+from themis_opt.graphs.matching import Match, OwnedChunk, greedy_matching, matched_plan
 from themis_opt.graphs.plan import demands, routes_between
-from themis_opt.graphs.rivals import Match, OwnedChunk, greedy_matching, matched_plan
-from themis_opt.graphs.simulation import GraphSchedule, simulate_graph
+from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 
 MOST_NODES, MOST_INTERVALS = 16, 12_000
 """Nodes of a graph that the reference takes, and intervals of a model: in a minute larger ones find nothing."""

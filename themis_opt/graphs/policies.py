@@ -1,0 +1,172 @@
+"""The plans that are compared: trees, matchings, and what others run: rings, double binary trees, direct messages."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+
+import networkx as nx
+
+from formulations.edge_splitting import Route
+from themis_opt.base.errors import InputError
+from themis_opt.base.registries import Functions
+from themis_opt.graphs.matching import greedy_plan
+from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
+from themis_opt.graphs.trees import tree_plan
+
+Routes = list[Route]
+
+
+def ring_plan(instance: GraphInstance) -> GraphPlan:
+    """Rings in both directions through boxes: as many as a box has NPUs, each of which enters boxes at another one."""
+    network = instance.network
+    boxes = boxes_of(network)
+    rotations = [
+        [box[(place + shift) % len(box)] for box in boxes for place in range(len(box))]
+        for shift in range(min(map(len, boxes)) if len(boxes) > 1 else 1)
+    ]
+    rings = [order for ring in rotations for order in (ring, ring[::-1])]
+    return _plan_of_trees("ring", instance, [_Ring(network, order) for order in rings])
+
+
+def direct_plan(instance: GraphInstance) -> GraphPlan:
+    """Every NPU sends to every other one over the fastest route."""
+    return _plan_of_trees("direct", instance, [_Star(instance.network)])
+
+
+def double_tree_plan(instance: GraphInstance) -> GraphPlan:
+    """Chains within boxes, and between boxes two binary trees in which the leaves of one are inside in the other.
+
+    As many pairs of trees as a box has NPUs (P. Sanders, J. Speck, J. Traff, 2009,
+    https://doi.org/10.1016/j.parco.2009.09.001; as in NCCL).  Raises InputError for what is no all-reduce.
+    """
+    if not instance.demand.sums_for_all:
+        raise InputError("double binary trees are for all_reduce", field="kind", value=instance.kind.value)
+    network, builder = instance.network, PlanBuilder("double_tree", instance)
+    boxes = boxes_of(network)
+    forests = [
+        _box_trees(network, boxes, shift, mirrored)
+        for shift in range(min(map(len, boxes)))
+        for mirrored in (False, True)
+    ]
+    total = demands(instance)[None, None]
+    for (into, out), part in zip(forests, divide(total, [1] * len(forests)), strict=True):
+        piece = builder.add_piece(part, None, None)
+        builder.spread(piece, out, builder.collect(piece, into))
+    return builder.build()
+
+
+def boxes_of(network: GraphNetwork) -> list[list[int]]:
+    """NPUs by the part of their names before the last full stop, in order; single NPUs are one box."""
+    boxes: dict[str, list[int]] = defaultdict(list)
+    for npu in network.npus:
+        boxes[npu.rpartition(".")[0]].append(network.index[npu])
+    return list(boxes.values())
+
+
+@lru_cache(maxsize=8)
+def _fastest_routes(network: GraphNetwork) -> dict[int, dict[int, Route]]:
+    """The route between each pair of NPUs on which a megabyte takes least."""
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    for arc, bandwidth in network.arcs.items():
+        graph.add_edge(*arc, time=float(10**18 / bandwidth) + network.latencies[arc])
+    return {
+        npu: {
+            target: tuple(route) for target, route in nx.single_source_dijkstra_path(graph, npu, weight="time").items()
+        }
+        for npu in network.capacities.terminals
+    }
+
+
+class _Star:
+    """Trees of one step."""
+
+    def __init__(self, network: GraphNetwork) -> None:
+        self._routes, self._npus = _fastest_routes(network), network.capacities.terminals
+
+    def out(self, root: int) -> Routes:
+        """Routes from a root."""
+        count = len(self._npus)
+        place = self._npus.index(root)
+        return [self._routes[root][self._npus[(place + shift) % count]] for shift in range(1, count)]
+
+    def into(self, root: int) -> Routes:
+        """Routes to a root, turned around."""
+        return [self._routes[route[-1]][root][::-1] for route in self.out(root)]
+
+
+class _Ring:
+    """Chains along a ring: into a root through all others, and out of it."""
+
+    def __init__(self, network: GraphNetwork, order: Sequence[int]) -> None:
+        self._routes, self._order = _fastest_routes(network), order
+
+    def out(self, root: int) -> Routes:
+        """Routes from each NPU to the next one, from a root on."""
+        place = self._order.index(root)
+        turned = [*self._order[place:], *self._order[:place]]
+        return [self._routes[tail][head] for tail, head in itertools.pairwise(turned)]
+
+    def into(self, root: int) -> Routes:
+        """Routes from each NPU to the next one, up to a root, turned around and the last one first."""
+        place = self._order.index(root) + 1
+        turned = [*self._order[place:], *self._order[:place]][::-1]
+        return [self._routes[tail][head][::-1] for head, tail in itertools.pairwise(turned)]
+
+
+def _plan_of_trees(name: str, instance: GraphInstance, forests: Sequence[_Star | _Ring]) -> GraphPlan:
+    """Trees from every NPU, or into it, or both: each forest carries an equal part of the data."""
+    builder = PlanBuilder(name, instance)
+    for (source, target), elements in demands(instance).items():
+        if source is not None and target is not None:
+            route = _fastest_routes(instance.network)[source][target]
+            builder.send(builder.add_piece(elements, source, target), route)
+            continue
+        root = target if source is None else source
+        roots = instance.network.capacities.terminals if root is None else (root,)
+        ways = [(forest, end) for forest in forests for end in roots]
+        for (forest, end), part in zip(ways, divide(elements, [1] * len(ways)), strict=True):
+            piece = builder.add_piece(part, source, target)
+            sums = builder.collect(piece, forest.into(end)) if source is None else ()
+            if target is None:
+                builder.spread(piece, forest.out(end), sums)
+    return builder.build()
+
+
+def _box_trees(
+    network: GraphNetwork, boxes: Sequence[Sequence[int]], shift: int, mirrored: bool
+) -> tuple[Routes, Routes]:
+    """One tree into and out of its root, both as routes out of it."""
+    routes = _fastest_routes(network)
+    order = boxes[::-1] if mirrored else boxes
+    heads = [box[shift % len(box)] for box in order]
+    steps = [(heads[parent], heads[child]) for parent, child in _binary(0, len(heads) - 1)]
+    for box, head in zip(order, heads, strict=True):
+        chain = [head, *(npu for npu in box if npu != head)]
+        steps += list(itertools.pairwise(chain))
+    return [routes[child][parent][::-1] for parent, child in steps], [routes[parent][child] for parent, child in steps]
+
+
+def _binary(first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Pairs of parent and child of a balanced tree over places in order, parents first."""
+    middle = (first + last) // 2
+    for low, high in ((first, middle - 1), (middle + 1, last)):
+        if low <= high:
+            yield middle, (low + high) // 2
+            yield from _binary(low, high)
+
+
+GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = Functions(
+    "themis_opt.graph_policies",
+    {
+        "trees": tree_plan,
+        "trees=1": partial(tree_plan, count=1),
+        "trees=2": partial(tree_plan, count=2),
+        "ring": ring_plan,
+        "double_tree": double_tree_plan,
+        "direct": direct_plan,
+        "greedy": greedy_plan,
+    },
+)
+"""The plans that are compared, trees first; other packages add to them by entry points."""
