@@ -31,6 +31,7 @@ from solver_process import Limits, SolverProcess
 
 from themis_opt.policies.hourglass.candidates import aims_of
 from themis_opt.policies.hourglass.policy import USUAL_HOURGLASS, Hourglass
+from themis_opt.problem.catalog import instance_text
 from themis_opt.search.annealing import Annealing
 from themis_opt.search.annealing_state import USUAL_MOVES
 from themis_opt.search.exact import Exact
@@ -38,7 +39,6 @@ from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.refute_counts import usual_oracles
 from themis_opt.search.steps import Step
 from themis_opt.search.table import PERIOD_STEPS, STEPS
-from themis_opt.workloads.files import instance_text
 
 SEARCH, HOURGLASS = "themis_opt.search", "themis_opt.policies.hourglass.policy"
 
@@ -146,7 +146,7 @@ def lines_of(table: Sequence[Step], name: str, label: str, families: Sequence[st
 
 def engine(name: str) -> AbstractContextManager[Any]:
     """The search of collectives without the steps of an engine."""
-    return replaced("exact.STEPS", [step for step in STEPS if step.engine != name])
+    return replaced("table.STEPS", [step for step in STEPS if step.engine != name])
 
 
 REFUTES_COUNTS = next(step for step in STEPS if type(step).__name__ == "RefuteCounts")

@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 from held_out import FAMILIES, HeldOut, held_out
 from solver_process import Limits, SolverProcess
 
-from themis_opt.workloads.files import instance_text
+from themis_opt.problem.catalog import instance_text
 
 SIDES = ("old", "new")
 

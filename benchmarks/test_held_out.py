@@ -3,8 +3,8 @@ from ablation import MECHANISMS, taken_out
 from held_out import FAMILIES, held_out
 
 from themis_opt.policies.hourglass.policy import Hourglass
+from themis_opt.problem.catalog import instance_text
 from themis_opt.problem.instance import Instance
-from themis_opt.workloads.files import instance_text
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

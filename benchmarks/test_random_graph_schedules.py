@@ -21,9 +21,9 @@ from themis_opt.graphs.bounds import graph_bounds
 from themis_opt.graphs.climbing import climbed_schedule, is_for_climbs
 from themis_opt.graphs.mirroring import is_for_mirrors, mirrored_schedule
 from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
-from themis_opt.graphs.policies import GRAPH_POLICIES
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.rarest import is_for_rarest, rarest_plan
+from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.phases import CollectiveKind

@@ -5,8 +5,8 @@ from pathlib import Path
 from generators.paper import NETWORKS, WORKLOADS, paper_iteration
 from generators.slow_links import SLOW_LINKS_FILE, slow_iteration
 from generators.v100_cluster import NAME, PIPELINES, TRAININGS, v100_iteration, v100_pipeline
+from themis_opt.families.door import save
 from themis_opt.problem.instance import Instance
-from themis_opt.workloads.files import write_instance
 
 
 def shipped_iterations() -> dict[str, Instance]:
@@ -31,4 +31,4 @@ def write_shipped(folder: Path) -> None:
         If a file cannot be written.
     """
     for name, instance in shipped_iterations().items():
-        write_instance(instance, folder / name)
+        save(instance, folder / name)

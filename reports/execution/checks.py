@@ -30,6 +30,7 @@ from themis_opt import (
     make_policy,
     simulate,
 )
+from themis_opt.families.door import save
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.runtime.coordinator import Coordinator, local
 from themis_opt.runtime.elements import DTYPES, REDUCTIONS
@@ -37,7 +38,6 @@ from themis_opt.runtime.execution import ExecutionResult, execute
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import RunOptions, compile_program
 from themis_opt.runtime.worker import FAULT_VARIABLE
-from themis_opt.workloads.files import write_instance
 
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "runtime"))
 
@@ -163,7 +163,7 @@ def check_calibration() -> dict[str, Any]:
     """A file that is wrong about the network: errors of its predictions, and of those of the calibrated one."""
     with tempfile.TemporaryDirectory() as folder:
         stated, measured = Path(folder, "stated.json"), Path(folder, "measured.json")
-        write_instance(all_reduce((4, 2), ("100 Mb/s", "50 Mb/s"), "4 MiB", 8), stated)
+        save(all_reduce((4, 2), ("100 Mb/s", "50 Mb/s"), "4 MiB", 8), stated)
         policies = ("--policies", ",".join(POLICIES))
         before = _emulated("4x2", REAL, "run", str(stated), *policies, "--json")
         dimensions = _emulated("4x2", REAL, "calibrate", str(stated), "--repeat", "3", "-o", str(measured), "--json")

@@ -7,8 +7,8 @@ import pytest
 from themis_opt.base.errors import InputError
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
+from themis_opt.families.door import save
 from themis_opt.problem.catalog import load, shipped
-from themis_opt.workloads.files import write_instance
 from themis_opt.workloads.models import find_model
 
 FIG5, RESNET = "fig5.all_reduce.256MB", "2d-sw_sw.resnet-152"
@@ -230,7 +230,7 @@ def test_iterations_that_only_policies_and_columns_see_as_different_are_told_apa
     instance = load(RESNET)
     tensors = tuple(tensor.replace(parallelism="model") for tensor in instance.iteration.tensors)
     for name, changes in (("model", {"tensors": tensors}), ("steps", {"steps": 4})):
-        write_instance(instance.replace(iteration=instance.iteration.replace(**changes)), tmp_path / f"{name}.json")
+        save(instance.replace(iteration=instance.iteration.replace(**changes)), tmp_path / f"{name}.json")
     runs = runs_of(f'instances = ["{RESNET}", "model.json", "steps.json"]\n{BASELINE}')
     assert len({run.key for run in runs}) == 3
 

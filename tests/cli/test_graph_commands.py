@@ -7,10 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from themis_opt.cli.main import application
-from themis_opt.families.products import OF_GRAPHS
-from themis_opt.graphs.comparison import SEARCH_POLICIES
-from themis_opt.graphs.policies import GRAPH_POLICIES
-from themis_opt.policies.registry import REFERENCE
 from themis_opt.problem.catalog import shipped_graphs
 
 NETWORK = "dgx1.all_gather.1GB"
@@ -156,10 +152,6 @@ def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], message
     output = run(*arguments, code=2)
     assert message in output
     assert output.startswith("error: ")
-
-
-def test_the_names_of_policies_are_those_that_there_are():
-    assert {*GRAPH_POLICIES, *SEARCH_POLICIES} == OF_GRAPHS | {REFERENCE}
 
 
 def test_options_of_the_search_are_said_to_do_nothing(invoke):

@@ -6,15 +6,15 @@ import pytest
 from reader_samples import RING_16, collective_arguments, kernel, pytorch_trace
 from sharded_iterations import sharded
 
+from themis_opt.families.door import save
 from themis_opt.formats.chakra import Node, NodeType, write_trace
-from themis_opt.workloads.files import write_instance
 
 QUICK = ("--time-limit", 0.5, "--workers", 1)
 
 
 @pytest.fixture
 def step(tmp_path):
-    write_instance(sharded(8, 8, 8), tmp_path / "step.json")
+    save(sharded(8, 8, 8), tmp_path / "step.json")
     return tmp_path / "step.json"
 
 

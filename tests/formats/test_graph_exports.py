@@ -12,8 +12,8 @@ from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.graph_exports import export_graph, move_data
 from themis_opt.formats.graph_transfers import graph_program
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer
-from themis_opt.graphs.policies import GRAPH_POLICIES
 from themis_opt.graphs.problem import GraphInstance, load_graph
+from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.catalog import shipped_graphs

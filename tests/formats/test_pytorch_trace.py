@@ -9,10 +9,10 @@ from reader_samples import OVERLAPPED, collective_arguments, kernel, pytorch_tra
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import watched_reading
 from themis_opt.formats.readers.registry import import_files, load
+from themis_opt.problem.catalog import instance_text
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.workloads.files import instance_text
 
 US = 10**6
 

@@ -8,7 +8,7 @@ from graph_samples import instance_of, network_of, random_graph, shipped
 from formulations.flow_network import CapacityGraph
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
-from themis_opt.graphs import comparison
+from themis_opt.graphs import exact
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.climbing import climbed_schedule
 from themis_opt.graphs.comparison import compare_graph
@@ -50,7 +50,7 @@ def test_ctrl_c_keeps_what_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     def ends(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(comparison, "best_routing", ends)
+    monkeypatch.setattr(exact, "best_routing", ends)
     compared = compare_graph(torus("all_gather"), ["ring", "exact"], SMALL)
     assert compared.interrupted
     assert [result.policy for result in compared.results] == ["ring"]

@@ -7,7 +7,7 @@ import pytest
 from graph_samples import shipped
 
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.graphs.policies import GRAPH_POLICIES
+from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.graphs.schedule import GraphSchedule, link_loads, simulate_graph
 from themis_opt.graphs.schedule_file import read_graph_schedule, schedule_text
 

@@ -19,8 +19,8 @@ from themis_opt.graphs import comparison
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
-from themis_opt.graphs.policies import GRAPH_POLICIES
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork, load_graph
+from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.trees import gather_capacities, tree_plan
 from themis_opt.graphs.validation import validate_graph

@@ -7,9 +7,8 @@ import pytest
 from generators.paper import NETWORKS
 from generators.shipped import shipped_iterations
 
-from themis_opt.problem.catalog import load
+from themis_opt.problem.catalog import instance_text, load
 from themis_opt.problem.instance import Instance
-from themis_opt.workloads.files import instance_text
 
 FOLDER = Path(__file__).parents[2] / "instances" / "iterations"
 SHIPPED = shipped_iterations()

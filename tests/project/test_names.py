@@ -14,7 +14,7 @@ OTHERS = [
     for module in (ROOT / folder).rglob("*.py")
 ]
 
-REPEATED = {"READER", "IntArray", "FloatArray", "BoolArray"}
+REPEATED = {"READER", "GRAPH_SEARCH", "IntArray", "FloatArray", "BoolArray"}
 """The registry of formats looks up the first; the formulations, which import nothing else, alias arrays themselves."""
 
 VAGUE = re.compile(r"\b(own|found)\b")

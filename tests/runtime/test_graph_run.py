@@ -5,8 +5,8 @@ import pytest
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
 from themis_opt.graphs.climbing import climbed_schedule
-from themis_opt.graphs.policies import GRAPH_POLICIES
 from themis_opt.graphs.problem import GraphInstance, load_graph
+from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.problem.catalog import shipped_graphs
 from themis_opt.runtime import graph_run

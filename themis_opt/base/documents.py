@@ -210,3 +210,35 @@ def file_name(text: str) -> str:
     """The text as the name of a file or folder that every system allows, Windows included."""
     name = _NOT_IN_NAMES.sub("_", text).rstrip(". ") or "_"
     return f"_{name}" if _RESERVED.fullmatch(name) else name
+
+
+def laid_out(value: Any, indent: str = "") -> str:
+    """JSON with objects that hold no objects on one line, and everything around them indented."""
+    if not _holds_objects(value):
+        return _on_one_line(value)
+    deeper = indent + "  "
+    if isinstance(value, dict):
+        lines = [f"{deeper}{json.dumps(key)}: {laid_out(part, deeper)}" for key, part in value.items()]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(deeper + laid_out(part, deeper) for part in value) + f"\n{indent}]"
+
+
+def _holds_objects(value: Any) -> bool:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(isinstance(part, dict) or _holds_objects(part) for part in parts)
+
+
+def _on_one_line(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return f"{{ {text[1:-1]} }}" if isinstance(value, dict) and value else text
+
+
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")  # with what begins a text that spreadsheets run as a formula
+
+
+def harmless(value: Any) -> Any:
+    """A value as a cell of CSV: an apostrophe stands before a text that spreadsheets would run as a formula.
+
+    https://owasp.org/www-community/attacks/CSV_Injection
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_SIGNS) and len(value) > 1 else value

@@ -16,6 +16,8 @@ class Functions(Mapping[str, Any]):
     """Functions by name: those that come with the package, then those of other packages by entry points of a group.
 
     An entry point cannot replace what comes with the package.
+
+    `shipped`: functions, or import paths such as ``package.module:name``, which are loaded when they are asked for.
     """
 
     def __init__(self, group: str, shipped: Mapping[str, Any]) -> None:
@@ -26,7 +28,10 @@ class Functions(Mapping[str, Any]):
         return {entry.name: entry for entry in entry_points(group=self.group) if entry.name not in self._shipped}
 
     def __getitem__(self, name: str) -> Any:
-        return self._shipped[name] if name in self._shipped else self._others[name].load()
+        if name not in self._shipped:
+            return self._others[name].load()
+        shipped = self._shipped[name]
+        return _imported(shipped) if isinstance(shipped, str) else shipped
 
     def __iter__(self) -> Iterator[str]:
         return iter((*self._shipped, *sorted(self._others)))

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from themis_opt.base.documents import read_bytes, write_atomically
+from themis_opt.base.documents import harmless, read_bytes, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_size
-from themis_opt.formats.tables import harmless
 
 ROWS, PACKED, PROVENANCE = "rows.csv", ".gz", "provenance.json"
 """Names of files in the folder of an experiment, and the ending of what is packed."""

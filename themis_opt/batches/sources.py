@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -24,11 +24,10 @@ from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
 from themis_opt.problem.random_networks import MAX_SEED, PREFIX, seed_of
-from themis_opt.workloads.layers import Layer
-from themis_opt.workloads.models import find_model
-from themis_opt.workloads.parallelisms import make_workload
-from themis_opt.workloads.setup import read_setup, weights_only
-from themis_opt.workloads.timing import Rate, Timing, parse_rate, read_times
+
+if TYPE_CHECKING:
+    from themis_opt.workloads.layers import Layer
+    from themis_opt.workloads.timing import Timing
 
 MAX_INSTANCES = 10**6  # most instances that one pattern stands for
 # Choices that every name of a workload tells; others are told where they differ among a model and parallelism
@@ -224,6 +223,10 @@ def _name(workload: Workload, distinctive: Mapping[tuple[str, str], Sequence[str
 
 def _make(workload: Workload, network: Network, folder: Path, place: str) -> Instance:
     """The training iteration; errors name the field of the table."""
+    from themis_opt.workloads.models import find_model
+    from themis_opt.workloads.parallelisms import make_workload
+    from themis_opt.workloads.setup import read_setup, weights_only
+
     with _placed(place):
         model = find_model(workload.model)
         layers = model.layers(workload.sequence)
@@ -235,7 +238,9 @@ def _make(workload: Workload, network: Network, folder: Path, place: str) -> Ins
         return instance
 
 
-def _timing(workload: Workload, folder: Path, layers: tuple[Layer, ...]) -> Timing:
+def _timing(workload: Workload, folder: Path, layers: "tuple[Layer, ...]") -> "Timing":
+    from themis_opt.workloads.timing import Rate, parse_rate, read_times
+
     if workload.times is not None:
         return read_times(folder / workload.times, layers)
     return Rate(parse_rate(workload.flops), workload.efficiency)

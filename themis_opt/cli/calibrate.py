@@ -31,19 +31,19 @@ def calibrate(
     instance = options.load_instance(source, changes)
 
     from themis_opt.cli.printing import print_json, print_table, tell_files
+    from themis_opt.families.door import save
     from themis_opt.formats.calibration_picture import picture_fits
     from themis_opt.formats.gantt import save_figure
     from themis_opt.runtime.calibration import calibrate as measure
     from themis_opt.runtime.local_network import on_network
     from themis_opt.runtime.program import RunOptions
-    from themis_opt.workloads.files import write_instance
 
     instance = on_network(instance, local, pace)
     schedule = options.scheduled(instance, "baseline")
     with ranks.ranks(instance.fabric.num_npus, transport, start) as coordinator, ranks.run_progress() as progress:
         settings = RunOptions(paced=pace is not None)
         done = measure(instance, schedule, coordinator, settings, repeat=repeat, progress=progress)
-    write_instance(done.instance, output)
+    save(done.instance, output)
     picture = output.with_suffix(".svg")
     save_figure(picture_fits(done.panels()), picture)
     tell_files([output, picture])

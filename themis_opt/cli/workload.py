@@ -180,12 +180,12 @@ def _print_template(model: str, training: options.Training, *, weights_only: boo
 def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | None, as_json: bool) -> None:
     from themis_opt.base.units import format_short_time
     from themis_opt.cli.printing import print_json, print_table, say, say_all
+    from themis_opt.families.door import save
     from themis_opt.study.verdict import on_step
-    from themis_opt.workloads.files import write_instance
     from themis_opt.workloads.summary import workload_summary
 
     if output is not None:
-        write_instance(instance, output)
+        save(instance, output)
     summary = workload_summary(instance, layers)
     if as_json:
         print_json(summary)

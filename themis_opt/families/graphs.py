@@ -9,11 +9,11 @@ from formulations.limits import Limits
 from themis_opt.base.errors import InputError
 from themis_opt.families.family import SEARCH_KNOBS, Family, checked_problem, chosen_policy
 from themis_opt.graphs.bounds import graph_bounds
-from themis_opt.graphs.comparison import SEARCH_POLICIES, GraphComparison, compare_graph
+from themis_opt.graphs.comparison import GraphComparison, compare_graph
 from themis_opt.graphs.description import graph_in_short
 from themis_opt.graphs.plan import GraphPlan
-from themis_opt.graphs.policies import GRAPH_POLICIES
 from themis_opt.graphs.problem import GraphInstance, graph_doubts, graph_text
+from themis_opt.graphs.registry import GRAPH_POLICIES, has_policy, is_search
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.schedules.explanation import Explanation
@@ -49,11 +49,11 @@ class GraphFamily(Family):
 
     def has_policy(self, specification: str) -> bool:
         """Whether there is such a plan or search."""
-        return specification in (*GRAPH_POLICIES, *SEARCH_POLICIES)
+        return has_policy(specification)
 
     def knobs(self, specification: str) -> tuple[str, ...]:
         """The limits of searches; plans have none."""
-        return SEARCH_KNOBS if specification in SEARCH_POLICIES else ()
+        return SEARCH_KNOBS if is_search(specification) else ()
 
     def facts(self, problem: GraphInstance) -> Mapping[str, str | int]:
         """NPUs and the first collective; graphs have no dimensions, and policies choose the chunks."""
@@ -67,7 +67,7 @@ class GraphFamily(Family):
         }
 
     def make_policy(self, specification: str, **knobs: Any) -> Any:
-        """A policy of :data:`themis_opt.graphs.policies.GRAPH_POLICIES`."""
+        """A policy of :data:`themis_opt.graphs.registry.GRAPH_POLICIES`."""
         return partial(chosen_policy(GRAPH_POLICIES, specification), **knobs)
 
     def simulate(self, problem: GraphInstance, plan: GraphPlan, **options: Any) -> GraphSchedule:

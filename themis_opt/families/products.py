@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.families.family import Family
+from themis_opt.graphs.registry import has_policy
 from themis_opt.policies.registry import LAUNCHING, POLICIES, REFERENCE
+from themis_opt.problem.catalog import instance_text
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.explanation import Explanation, explain
 from themis_opt.schedules.plan import Plan
@@ -24,12 +26,6 @@ if TYPE_CHECKING:
     from themis_opt.schedules.schedule_file import Summary
     from themis_opt.study.comparison import Comparison
     from themis_opt.study.robustness import LossDistribution
-
-
-OF_GRAPHS = frozenset(
-    ["trees", "trees=1", "trees=2", "ring", "double_tree", "direct", "greedy", "rarest", "mix", "mirror", "climb"]
-)
-"""Policies of graphs that come with the package, by name: loading them would load a solver."""
 
 
 class ProductFamily(Family):
@@ -99,9 +95,7 @@ class ProductFamily(Family):
         return schedule, summary
 
     def text(self, problem: Instance) -> str:
-        """As :func:`themis_opt.workloads.files.instance_text`."""
-        from themis_opt.workloads.files import instance_text
-
+        """As :func:`themis_opt.problem.catalog.instance_text`."""
         return instance_text(problem)
 
     def in_short(self, problem: Instance) -> str:
@@ -138,7 +132,7 @@ class ProductFamily(Family):
     def on_graph(self, problem: Instance, policies: Sequence[str], *, needed: bool) -> Any:
         """The instance, or the collective on the graph of its network."""
         names = set(policies) - {REFERENCE}
-        if not needed and not (names and names <= OF_GRAPHS):
+        if not needed and not (names and all(map(has_policy, names))):
             return problem
         from themis_opt.graphs.conversion import as_graph
 

@@ -5,6 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from themis_opt.base.documents import harmless
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 from themis_opt.formats.timeline import last_iterations
@@ -14,7 +15,6 @@ from themis_opt.schedules.schedule import Schedule
 MAX_TABULATED_STAGES = 200_000
 """Stages of an iteration up to which they are written as tables; they would take a hundred megabytes for a million."""
 
-FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")  # with what begins a text that spreadsheets run as a formula
 
 LATEX_ESCAPES: Mapping[int, str] = str.maketrans(
     {
@@ -43,14 +43,6 @@ def phase_name(phase: Phase) -> str:
 def phase_title(phase: Phase) -> str:
     """How legends spell a phase, such as ``reduce-scatter``."""
     return phase_name(phase).replace("_", "-")
-
-
-def harmless(value: Any) -> Any:
-    """A value as a cell of CSV: an apostrophe stands before a text that spreadsheets would run as a formula.
-
-    https://owasp.org/www-community/attacks/CSV_Injection
-    """
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_SIGNS) and len(value) > 1 else value
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:

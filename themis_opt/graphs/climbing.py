@@ -24,6 +24,7 @@ from themis_opt.graphs.meetings import (
 )
 from themis_opt.graphs.plan import GraphTransfer, demands, divide
 from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.registry import GraphSearch
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.problem.phases import Demand, Ends
 
@@ -61,6 +62,9 @@ def climbed_schedule(instance: GraphInstance, limits: Limits, enough: float) -> 
     best = min(climbs, key=lambda climb: climb.makespan)
     best.run(limits.within((1 - TRIAL_SHARE) * limits.seconds), enough)
     return best.schedule()
+
+
+GRAPH_SEARCH = GraphSearch(is_for_climbs, climbed_schedule)
 
 
 @dataclass

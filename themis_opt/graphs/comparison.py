@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from math import inf
-from types import MappingProxyType
-from typing import NamedTuple
 
 from formulations.interruption import TimeUp
 from formulations.limits import Limits
@@ -16,36 +14,12 @@ from themis_opt.base.allowance import SLACK, Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule, suggestion
 from themis_opt.base.units import format_duration, format_percent, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, best_bound, graph_bounds
-from themis_opt.graphs.climbing import climbed_schedule, is_for_climbs
-from themis_opt.graphs.exact import best_routing, takes
-from themis_opt.graphs.mirroring import is_for_mirrors, mirrored_schedule
-from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
 from themis_opt.graphs.plan import GraphPlan, merged_plan
-from themis_opt.graphs.policies import GRAPH_POLICIES
 from themis_opt.graphs.problem import GraphInstance
-from themis_opt.graphs.rarest import is_for_rarest, rarest_schedule
+from themis_opt.graphs.registry import EXACT, GRAPH_POLICIES, GRAPH_SEARCHES, is_search
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.schedules.status import status_of
-
-
-class GraphSearch(NamedTuple):
-    """Whether a search is for an instance, and the search: within limits, until picoseconds that are enough."""
-
-    is_for: Callable[[GraphInstance], bool]
-    find: Callable[[GraphInstance, Limits, float], GraphSchedule | None]
-
-
-GRAPH_SEARCHES: Mapping[str, GraphSearch] = MappingProxyType(
-    {
-        "rarest": GraphSearch(is_for_rarest, rarest_schedule),
-        "mix": GraphSearch(is_for_mixing, mixed_schedule),
-        "mirror": GraphSearch(is_for_mirrors, mirrored_schedule),
-        "climb": GraphSearch(is_for_climbs, climbed_schedule),
-    }
-)
-SEARCH_POLICIES = (*GRAPH_SEARCHES, "exact")
-"""Searches for small graphs and messages, which follow the plans."""
 
 WORTH_SEARCHING = 0.01
 """Gap above which the search is asked by default: pipelines of many chunks are nearer."""
@@ -174,15 +148,15 @@ def compare_graph(
     """
     names = tuple(GRAPH_POLICIES) if policies is None else tuple(policies)
     _check_names(names)
-    searches = [name for name in names if name in SEARCH_POLICIES]
+    searches = [name for name in names if is_search(name)]
     if policies is None and limits is not None:
-        searches = list(SEARCH_POLICIES)
+        searches = [*GRAPH_SEARCHES, EXACT]
     clock = Allowance(limits.seconds, limits.deterministic) if limits else Allowance(inf)
     run = _GraphRun(instance, best_bound(instance), clock)
     interrupted = False
     try:
         for name in names:
-            if name not in SEARCH_POLICIES:
+            if not is_search(name):
                 run.plan(name)
         run.search(searches, limits or Limits(), only_if_worth=policies is None)
     except KeyboardInterrupt:
@@ -201,7 +175,7 @@ def compare_graph(
 def _check_names(names: Sequence[str]) -> None:
     if not names or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="--policies", value=", ".join(names))
-    known = (*GRAPH_POLICIES, *SEARCH_POLICIES)
+    known = (*GRAPH_POLICIES, *GRAPH_SEARCHES, EXACT)
     for name in names:
         if name not in known:
             rule = f"must be one of {', '.join(known)}{suggestion(name, known)}"
@@ -278,16 +252,22 @@ def _is_for(name: str, instance: GraphInstance) -> bool:
     """Whether a search is for the kinds and the size of an instance."""
     if len(instance.collectives) > 1:
         return False
-    return takes(instance) if name == "exact" else GRAPH_SEARCHES[name].is_for(instance)
+    if name != EXACT:
+        return GRAPH_SEARCHES[name].is_for(instance)
+    from themis_opt.graphs.exact import takes
+
+    return takes(instance)
 
 
 def _searched(
     name: str, instance: GraphInstance, limits: Limits, bound: GraphBound, enough: float, upper: int | None
 ) -> GraphResult | None:
     """The result of one search; none if there is none, or the exact one finds nothing faster."""
-    if name != "exact":
+    if name != EXACT:
         schedule = GRAPH_SEARCHES[name].find(instance, limits, enough)
         return None if schedule is None else GraphResult(name, schedule, bound)
+    from themis_opt.graphs.exact import best_routing
+
     reference = best_routing(instance, limits, math.ceil(bound.picoseconds), upper)
     if reference is None:
         return None

@@ -12,6 +12,7 @@ from themis_opt.graphs.justification import justified
 from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, PlanBuilder
 from themis_opt.graphs.problem import GraphInstance, GraphLink, GraphNetwork
+from themis_opt.graphs.registry import GraphSearch
 from themis_opt.graphs.schedule import GraphSchedule, Hops, in_best_chunks, simulate_graph
 from themis_opt.graphs.trees import tree_plan
 
@@ -44,6 +45,9 @@ def mirrored_schedule(instance: GraphInstance, limits: Limits, enough: float) ->
     ranked = sorted(schedules, key=lambda schedule: schedule.makespan)
     plan = next(filter(None, (mirrored_plan("mirror", instance, schedule) for schedule in ranked)), None)
     return justified(simulate_graph(plan)) if plan else None
+
+
+GRAPH_SEARCH = GraphSearch(is_for_mirrors, mirrored_schedule)
 
 
 def turned_instance(instance: GraphInstance) -> GraphInstance:

@@ -34,6 +34,7 @@ from themis_opt.graphs.meetings import (
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, demands, divide
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.rarest import LinkArc
+from themis_opt.graphs.registry import GraphSearch
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 
 MOST_MIXED_NPUS = 32
@@ -87,6 +88,9 @@ def mixed_schedule(instance: GraphInstance, limits: Limits, enough: float) -> Gr
         if best.makespan <= enough or (SEARCH_CLOCK.now() > end and not limits.deterministic):
             break
     return best
+
+
+GRAPH_SEARCH = GraphSearch(is_for_mixing, mixed_schedule)
 
 
 class _Mixture(NamedTuple):

@@ -1,19 +1,16 @@
-"""The plans that are compared: trees, matchings, and what others run: rings, double binary trees, direct messages."""
+"""The plans that others run: rings, double binary trees, and direct messages."""
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import networkx as nx
 
 from formulations.edge_splitting import Route
 from themis_opt.base.errors import InputError
-from themis_opt.base.registries import Functions
-from themis_opt.graphs.matching import greedy_plan
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
-from themis_opt.graphs.trees import tree_plan
 
 Routes = list[Route]
 
@@ -155,18 +152,3 @@ def _binary(first: int, last: int) -> Iterator[tuple[int, int]]:
         if low <= high:
             yield middle, (low + high) // 2
             yield from _binary(low, high)
-
-
-GRAPH_POLICIES: Mapping[str, Callable[[GraphInstance], GraphPlan]] = Functions(
-    "themis_opt.graph_policies",
-    {
-        "trees": tree_plan,
-        "trees=1": partial(tree_plan, count=1),
-        "trees=2": partial(tree_plan, count=2),
-        "ring": ring_plan,
-        "double_tree": double_tree_plan,
-        "direct": direct_plan,
-        "greedy": greedy_plan,
-    },
-)
-"""The plans that are compared, trees first; other packages add to them by entry points."""

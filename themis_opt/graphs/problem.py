@@ -12,7 +12,7 @@ import networkx as nx
 from pydantic import Field, StrictBool, ValidationError, model_validator
 
 from formulations.flow_network import CapacityGraph
-from themis_opt.base.documents import digest, schema_text
+from themis_opt.base.documents import digest, laid_out, schema_text
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, BytesPerSecond, Picoseconds, format_bandwidth
 from themis_opt.problem.documents import INSTANCE_FORMAT, read_model
@@ -20,7 +20,6 @@ from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located
 from themis_opt.problem.network import SLOWEST_LINK
 from themis_opt.problem.phases import COLLECTIVE_RULES, CollectiveKind, Demand, Ends
-from themis_opt.workloads.files import laid_out
 
 Name = Annotated[str, Field(min_length=1, pattern=r"^[^,=\s]+$")]
 """What ``--lost`` and ``--slow`` name: without commas, equals signs and blanks."""

@@ -23,6 +23,7 @@ from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.matching import Match, OwnedChunk, matched_plan
 from themis_opt.graphs.plan import GraphPlan, demands, routes_between
 from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.registry import GraphSearch
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 
 MOST_NPUS, MOST_MATCHES = 64, 8192
@@ -51,6 +52,9 @@ def rarest_schedule(instance: GraphInstance, limits: Limits, enough: float) -> G
         if best.makespan <= enough or (SEARCH_CLOCK.now() > end and not limits.deterministic):
             break
     return best
+
+
+GRAPH_SEARCH = GraphSearch(is_for_rarest, rarest_schedule)
 
 
 def rarest_plan(instance: GraphInstance, chunks: int, seed: int = 0) -> GraphPlan:

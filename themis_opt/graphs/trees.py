@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from formulations.concurrent_flow import concurrent_flow, route_flow
 from formulations.edge_splitting import balanced, split_switches
@@ -36,6 +36,9 @@ def tree_plan(instance: GraphInstance, count: int | None = None) -> GraphPlan:
     else:
         _add_trees(builder, count)
     return builder.build()
+
+
+one_tree, two_trees = partial(tree_plan, count=1), partial(tree_plan, count=2)
 
 
 def _add_trees(builder: PlanBuilder, count: int | None) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from functools import lru_cache
 from graphlib import TopologicalSorter
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Chunks, Launch, Order, Plan, TaskOf, fused, mirrored_launches
-from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
+
+if TYPE_CHECKING:
+    from themis_opt.schedules.schedule import Schedule
 
 Policy = Callable[[Instance], Plan]
 
@@ -80,8 +81,10 @@ class PlanningOnce:
             self._plans[instance.fingerprint] = self._policy(instance)
         return self._plans[instance.fingerprint]
 
-    def schedule(self, instance: Instance) -> Schedule:
+    def schedule(self, instance: Instance) -> "Schedule":
         """The schedule of `instance`."""
+        from themis_opt.schedules.simulator import simulate
+
         if instance.fingerprint not in self._schedules:
             self._schedules[instance.fingerprint] = simulate(instance, self(instance))
         return self._schedules[instance.fingerprint]
@@ -137,8 +140,10 @@ def plans_of_launches(
     return by_priority, _one_group_after_another(instance, by_priority, keys)
 
 
-def fastest(instance: Instance, plans: Sequence[Plan]) -> Schedule:
+def fastest(instance: Instance, plans: Sequence[Plan]) -> "Schedule":
     """The schedule with the least makespan among those of some plans."""
+    from themis_opt.schedules.simulator import simulate
+
     return min((simulate(instance, plan) for plan in plans), key=lambda schedule: schedule.makespan)
 
 
@@ -167,7 +172,7 @@ def _planning_once(policy: Policy, groups: Iterable[Instance]) -> PlanningOnce:
     return PlanningOnce(within(policy, (seconds_of(policy) or math.inf) / len(different)))
 
 
-def _starts(alone: Mapping[tuple[int, ...], Schedule], mirrors: Mapping[int, int]) -> dict[int, IntArray]:
+def _starts(alone: "Mapping[tuple[int, ...], Schedule]", mirrors: Mapping[int, int]) -> dict[int, IntArray]:
     """Per launch, when its stages start if its group runs `alone`, shape (chunks, stages).
 
     A gather that reverses a scatter runs like it, backwards in time.

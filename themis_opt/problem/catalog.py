@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from themis_opt.base.documents import read_json
+from themis_opt.base.documents import laid_out, read_json
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.documents import INSTANCE_FORMAT, read_model
@@ -116,6 +116,12 @@ def locate(source: str | Path, files: Callable[[], Mapping[str, Path]] = _named,
         near = suggestion(name, known) or f"; 'themis-opt list {what}s' names all"
         raise InputError(f"no such file, and no shipped {what} of that name{near}", source=str(source))
     return known[name]
+
+
+def instance_text(instance: Instance) -> str:
+    """The JSON document of an instance, with the fields that were given."""
+    document = {"format": instance.format} | instance.model_dump(mode="json", exclude_unset=True)
+    return laid_out(document) + "\n"
 
 
 def read_instance(path: Path) -> Instance:

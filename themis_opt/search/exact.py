@@ -17,7 +17,6 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.search.incumbent import Incumbent, Progress, Reference, ignore
 from themis_opt.search.start import starting_schedule
 from themis_opt.search.steps import Step, take_turns
-from themis_opt.search.table import PERIOD_STEPS, STEPS
 from themis_opt.solving.lowering import chunk_overhead
 
 STARTED_PER_SECOND = 70_000  # stages that the fast policies plan and simulate in a second on a slow core
@@ -71,6 +70,8 @@ class Exact(Limits):
         steps : sequence of Step, optional
             Steps that take turns in the place of the usual ones.
         """
+        from themis_opt.search.table import PERIOD_STEPS, STEPS  # which imports every step
+
         allowance, is_period = Allowance(self.seconds, self.deterministic), has_launches(instance)
         best = self._start(instance, allowance, start)
         bound = max(lower_bound, float(instance.compute)) if is_period else lower_bound

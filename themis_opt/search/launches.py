@@ -7,11 +7,10 @@ from itertools import takewhile
 from typing import ClassVar, NamedTuple
 
 from themis_opt.base.errors import CyclicPlan, InvalidSchedule
-from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.launching.common import Bucket, may_fuse, of_runs, runs
 from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets, temporary
 from themis_opt.policies.planning import LaunchingPolicy, PlanningOnce, fastest, in_few_chunks, plans_of_launches
-from themis_opt.policies.registry import LAUNCHING
+from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch, Order, TaskOf
@@ -80,7 +79,7 @@ class Trials:
     def __init__(self, incumbent: Incumbent) -> None:
         self.incumbent, self.instance = incumbent, incumbent.instance
         self.starts: list[TriedCandidate] = []
-        self._chunks = PlanningOnce(Hourglass())
+        self._chunks = PlanningOnce(make_policy("hourglass"))
         self._planned: set[object] = set()
         self._tried: set[object] = set()
 

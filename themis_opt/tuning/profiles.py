@@ -9,7 +9,6 @@ import numpy as np
 
 from themis_opt.schedules.plan import Chunks, Plan
 from themis_opt.schedules.simulator import simulate
-from themis_opt.solving.sizing import resized, rounded
 
 if TYPE_CHECKING:
     from themis_opt.base.arrays import IntArray
@@ -33,6 +32,8 @@ def ramp(instance: Instance, policy: Policy, ratio: int) -> Schedule:
 
 def free(instance: Instance, policy: Policy, ratio: int) -> Schedule:
     """The sizes that suit the schedule of equal chunks best (:func:`themis_opt.solving.sizing.resized`)."""
+    from themis_opt.solving.sizing import resized
+
     schedule = equal(instance, policy, ratio)
     for _ in range(4):  # chunks that one programme drops no longer cost the next one anything
         sized = resized(schedule)
@@ -51,6 +52,8 @@ def ramp_sizes(collective: Exchange, ratio: int) -> IntArray:
 
     `ratio`: size of the middle chunks over the size of the first and the last.
     """
+    from themis_opt.solving.sizing import rounded
+
     number = np.arange(collective.chunks)
     from_end = np.minimum(number, number[::-1])
     climbed = np.minimum(from_end / max(1.0, collective.chunks / 4), 1.0)  # a quarter rises, a quarter falls

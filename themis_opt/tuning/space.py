@@ -13,7 +13,6 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import fused, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import validate
-from themis_opt.solving.bounds import bounds, bounds_of
 from themis_opt.tuning.launching import LaunchingChoices, launching_specification
 from themis_opt.tuning.parameters import Choice, ParameterValue, TunedParameter
 from themis_opt.tuning.profiles import PROFILES
@@ -72,6 +71,8 @@ class Space:
 
         They are those of a period, or the ideal makespan.
         """
+        from themis_opt.solving.bounds import bounds, bounds_of
+
         return tuple(
             bounds(one) if has_launches(one) else {"ideal": bounds_of(one)["ideal"].compute(one)}
             for one in self.instances
@@ -87,6 +88,8 @@ class Space:
         """The best bound of each case in picoseconds, on chunks of any sizes and as many as can be chosen."""
         if self.launching:
             return self.ideals
+        from themis_opt.solving.bounds import bounds
+
         return tuple(max(bounds(self._at_most(instance), equal_sizes=False).values()) for instance in self.instances)
 
     def _at_most(self, instance: Instance) -> Instance:

@@ -1,0 +1,56 @@
+"""The policies of graphs by name: plans, and searches that follow them.  Each is loaded when it is asked for."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from themis_opt.base.registries import Functions
+
+if TYPE_CHECKING:
+    from formulations.limits import Limits
+    from themis_opt.graphs.plan import GraphPlan
+    from themis_opt.graphs.problem import GraphInstance
+    from themis_opt.graphs.schedule import GraphSchedule
+
+GRAPH_POLICIES: "Mapping[str, Callable[[GraphInstance], GraphPlan]]" = Functions(
+    "themis_opt.graph_policies",
+    {
+        "trees": "themis_opt.graphs.trees:tree_plan",
+        "trees=1": "themis_opt.graphs.trees:one_tree",
+        "trees=2": "themis_opt.graphs.trees:two_trees",
+        "ring": "themis_opt.graphs.policies:ring_plan",
+        "double_tree": "themis_opt.graphs.policies:double_tree_plan",
+        "direct": "themis_opt.graphs.policies:direct_plan",
+        "greedy": "themis_opt.graphs.matching:greedy_plan",
+    },
+)
+"""The plans that are compared, trees first; other packages add to them by entry points."""
+
+
+class GraphSearch(NamedTuple):
+    """Whether a search is for an instance, and the search: within limits, until picoseconds that are enough."""
+
+    is_for: "Callable[[GraphInstance], bool]"
+    find: "Callable[[GraphInstance, Limits, float], GraphSchedule | None]"
+
+
+GRAPH_SEARCHES: Mapping[str, GraphSearch] = Functions(
+    "themis_opt.graph_searches",
+    {
+        "rarest": "themis_opt.graphs.rarest:GRAPH_SEARCH",
+        "mix": "themis_opt.graphs.mixing:GRAPH_SEARCH",
+        "mirror": "themis_opt.graphs.mirroring:GRAPH_SEARCH",
+        "climb": "themis_opt.graphs.climbing:GRAPH_SEARCH",
+    },
+)
+EXACT = "exact"
+"""The search by constraint programming, which bounds its class of schedules too."""
+
+
+def is_search(name: str) -> bool:
+    """Whether a policy is a search for small graphs and messages, which follows the plans."""
+    return name == EXACT or name in GRAPH_SEARCHES
+
+
+def has_policy(name: str) -> bool:
+    """Whether there is a plan or a search of a name."""
+    return name in GRAPH_POLICIES or is_search(name)
