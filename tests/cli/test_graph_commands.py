@@ -24,7 +24,7 @@ def said(*arguments: str) -> str:
 
 
 def test_bound_names_what_decides() -> None:
-    rows = json.loads(run("bound", NETWORK, "--json"))
+    rows = json.loads(said("bound", NETWORK, "--json"))
     assert [row["bound"] for row in rows] == ["cut", "latency"]
     assert rows[0]["meaning"] == "out of the 7 NPUs but gpu0 over 4 links (150 GB/s)"
     assert rows[0]["bound_ns"] == pytest.approx(1e9 * 7 / 8 / 150)
@@ -36,7 +36,7 @@ def test_bound_says_first_what_is_kept() -> None:
 
 
 def test_bound_of_every_link_begins_with_the_worst() -> None:
-    rows = json.loads(run("bound", NETWORK, "--lost", "each", "--json"))
+    rows = json.loads(said("bound", NETWORK, "--lost", "each", "--json"))
     kept = [row["kept"] for row in rows]
     assert len(kept) == 16
     assert kept == sorted(kept)
@@ -44,7 +44,7 @@ def test_bound_of_every_link_begins_with_the_worst() -> None:
 
 
 def test_of_many_links_one_stands_for_those_alike() -> None:
-    rows = json.loads(run("bound", "h100_x16.all_reduce.1GB", "--lost", "each", "--json"))
+    rows = json.loads(said("bound", "h100_x16.all_reduce.1GB", "--lost", "each", "--json"))
     assert [row["lost"] for row in rows] == ["box0.gpu0-box0.nvswitch or 127 alike", "box0.nic0 or 127 alike"]
     assert rows[1]["kept"] == pytest.approx(127 / 128, abs=1e-3)
 
@@ -94,7 +94,7 @@ def test_several_collectives_are_exported_alone(tmp_path: Path) -> None:
 
 
 def test_slow_links_count() -> None:
-    half = json.loads(run("bound", NETWORK, "--slow", "gpu0-gpu3=0.5", "--json"))
+    half = json.loads(said("bound", NETWORK, "--slow", "gpu0-gpu3=0.5", "--json"))
     assert half[0]["bound_ns"] == pytest.approx(1e9 * 7 / 8 / 125)
 
 
@@ -115,20 +115,20 @@ def test_solve_writes_the_schedule_and_compares_with_the_healthy_network(tmp_pat
 
 
 def test_compare_ranks_policies() -> None:
-    rows = json.loads(run("compare", NETWORK, "--size", "1 MB", "--policies", "direct,trees", "--json"))
+    rows = json.loads(said("compare", NETWORK, "--size", "1 MB", "--policies", "direct,trees", "--json"))
     assert [row["policy"] for row in rows] == ["trees", "direct"]
     assert all(row["gap"] >= 0 for row in rows)
 
 
 def test_policies_of_graphs_run_on_networks_of_dimensions() -> None:
-    (row,) = json.loads(run("compare", "one_ring.all_reduce.4MB", "--policies", "trees", "--json"))
+    (row,) = json.loads(said("compare", "one_ring.all_reduce.4MB", "--policies", "trees", "--json"))
     assert row["makespan_ns"] >= 6e6
 
 
 def test_show_lists_links() -> None:
     output = run("show", NETWORK)
     assert output.startswith(f"{NETWORK}: 8 NPUs, 0 switches, 16 links; all_gather of 1 GB")
-    assert json.loads(run("show", NETWORK, "--json"))["network"]["nodes"][0] == {"name": "gpu0"}
+    assert json.loads(said("show", NETWORK, "--json"))["network"]["nodes"][0] == {"name": "gpu0"}
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_commands_on_schedules_take_those_on_graphs(tmp_path: Path) -> None:
     run("solve", NETWORK, "--size", "1 MB", "--policies", "ring", "-o", str(tmp_path))
     path = str(tmp_path / "schedule.json")
     assert run("validate", path).startswith("valid: 7 rules hold")
-    explained = json.loads(run("explain", path, "--json"))
-    assert explained["makespan_ns"] == json.loads(run("validate", path, "--json"))["makespan_ns"]
+    explained = json.loads(said("explain", path, "--json"))
+    assert explained["makespan_ns"] == json.loads(said("validate", path, "--json"))["makespan_ns"]
     assert explained["steps"][0]["waited_for"] == "release"
     run("plot", path, "-o", str(tmp_path / "schedule.png"))
     assert (tmp_path / "schedule.png").stat().st_size > 10_000
@@ -207,7 +207,7 @@ def test_schedules_are_exported_and_moved_on_data(tmp_path: Path) -> None:
 
 def test_sweep_varies_the_bandwidth_of_a_link() -> None:
     given = ("--over", "nic0.bandwidth=5GB/s,25GB/s", "--policies", "trees", "--size", "1 MB", "--json")
-    rows = json.loads(run("sweep", "boxes_5_3.all_reduce.1GB", *given))
+    rows = json.loads(said("sweep", "boxes_5_3.all_reduce.1GB", *given))
     assert rows[0]["makespan_ns"] > rows[1]["makespan_ns"]
     refused = run("sweep", "boxes_5_3.all_reduce.1GB", "--over", "nic9.bandwidth=1GB/s", code=2)
     assert "must name a link of the network" in refused
