@@ -1,5 +1,6 @@
 """The search on small graphs: legal, no slower than rules, and bounded in its class."""
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -12,9 +13,10 @@ from themis_opt.graphs import exact
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.climbing import climbed_schedule
 from themis_opt.graphs.comparison import compare_graph
+from themis_opt.graphs.meetings import plan_of_ways, random_meeting, routes_of_ways
 from themis_opt.graphs.mirroring import mirrored_plan, mirrored_schedule, turned_instance
 from themis_opt.graphs.mixing import mixed_schedule
-from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.rarest import rarest_plan
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.graphs.validation import validate_graph
@@ -112,6 +114,18 @@ def test_switches_that_sum_and_copy_meet_as_well() -> None:
     validate_graph(schedule)
     switches = {instance.network.index[f"box{box}.nvswitch"] for box in range(2)}
     assert any(transfer.route[-1] in switches for transfer in schedule.plan.transfers)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sums_of_a_half_reach_all_its_nodes_where_the_other_half_has_no_npus(seed: int) -> None:
+    nodes = [*({"name": name} for name in "abcd"), {"name": "s", "kind": "switch", "sums": True, "multicasts": True}]
+    links = [{"ends": list(ends), "bandwidth": "1 GB/s"} for ends in ("ab", "bs", "sc", "cd")]
+    links += [{"ends": ["a", "d"], "bandwidth": "1 GB/s", "back": "0 GB/s"}]
+    instance = instance_of(GraphNetwork.model_validate({"nodes": nodes, "links": links}), "all_reduce", "240 B")
+    routes = {(route[0], route[-1]): route for route in routes_of_ways(instance)}
+    chance = random.Random(seed)
+    way = random_meeting(instance.network, routes, dict.fromkeys(routes, 1.0), chance, trees=False)
+    validate_graph(simulate_graph(plan_of_ways("meeting", instance, [(120, (None, None), tuple(way))])))
 
 
 def test_a_mixture_of_small_sums_on_uneven_boxes_is_near_the_bound() -> None:

@@ -305,6 +305,17 @@ def test_searches_take_links_that_carry_one_way_alone() -> None:
     assert all(result.gap >= 0 for result in compared.results)
 
 
+def test_trees_are_refused_where_switches_let_out_less_than_they_let_in() -> None:
+    nodes = [*({"name": name} for name in "abc"), {"name": "s", "kind": "switch"}]
+    one_way = {"bandwidth": "1 GB/s", "back": "0 GB/s"}
+    links = [{"ends": list(ends), **one_way} for ends in ("as", "bs", "sc", "ca", "cb")]
+    what = [{"kind": "reduce_scatter", "size": "1200 B", "element_bytes": 2}]
+    graph = GraphInstance.model_validate({"network": {"nodes": nodes, "links": links}, "collectives": what})
+    compared = compare_graph(graph, ["trees", "mirror", "ring"], Limits(seconds=1.0, deterministic=True))
+    assert "switches that let out as much as they let in" in compared.refused["trees"]
+    assert [result.policy for result in compared.results] == ["mirror", "ring"]
+
+
 def test_trees_leave_out_switches_that_have_nothing_to_sum() -> None:
     nodes = [{"name": "a"}, {"name": "b"}]
     nodes += [{"name": "s", "kind": "switch", "multicasts": True, "sums": True}]

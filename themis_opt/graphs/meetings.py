@@ -174,9 +174,9 @@ class _Meeting:
         self.thin = max(chance.uniform(-0.5, 0.5), 0.0)  # share of borders of one node, none in half of the meetings
 
     def divide_at_a_link(self, nodes: NodeGroup) -> bool:
-        """Two groups around the ends of a random link, each of those nearer to it; whether both are connected.
+        """Two groups around the ends of a random link that carries both ways, each of the nodes nearer to its end.
 
-        Both groups send over the link, so the link carries both ways.
+        Whether both groups have NPUs and are connected, since both send over the link.
         """
         both_ways = sorted(pair for pair in self.lengths if pair[::-1] in self.lengths)
         if not both_ways:
@@ -188,7 +188,9 @@ class _Meeting:
             side.setdefault(node, side[previous] if previous is not None else node)
         one = frozenset(node for node in nodes if side.get(node) == first)
         self.halves = {nodes: (one, nodes - one)}
-        return len(before) == len(nodes) and self._is_connected(one, first) and self._is_connected(nodes - one, second)
+        if len(before) < len(nodes) or not (one & self.npus and (nodes - one) & self.npus):
+            return False
+        return self._is_connected(one, first) and self._is_connected(nodes - one, second)
 
     def _is_connected(self, group: NodeGroup, root: int) -> bool:
         sides = (nearest(group, (root,), self.lengths, self.chance, turned=turned) for turned in (False, True))
@@ -233,8 +235,10 @@ class _Meeting:
         for near, far in (halves, halves[::-1]):
             if near & wanting and far & self.npus:
                 borders += self._borders(near, far, near & wanting)
-        for half in halves:
+        for half, other in (halves, halves[::-1]):
             needing = {node for border in borders for node in border} & half
+            if not other & self.npus:  # nobody brings these nodes more than the sum of their half
+                needing |= wanting & half
             if needing:
                 self.join(half, needing)
         has_data = {node for half in halves if half & self.npus for node in half}

@@ -4,10 +4,13 @@ A reduce-scatter takes what an all-gather takes on the graph whose links and swi
 broadcast does.
 """
 
+from contextlib import suppress
+
 import numpy as np
 
 from formulations.limits import Limits
 from themis_opt.base.clock import SEARCH_CLOCK
+from themis_opt.base.errors import InputError
 from themis_opt.graphs.justification import justified
 from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, PlanBuilder
@@ -35,8 +38,11 @@ def mirrored_schedule(instance: GraphInstance, limits: Limits, enough: float) ->
     """
     gather, end, schedules = turned_instance(instance), SEARCH_CLOCK.now() + limits.seconds, list[GraphSchedule]()
     for count in NUMBERS_OF_TREES:
-        schedules.append(in_best_chunks(tree_plan(gather, count=count), enough))
-        if schedules[-1].makespan <= enough or (SEARCH_CLOCK.now() > end and not limits.deterministic):
+        with suppress(InputError):
+            schedules.append(in_best_chunks(tree_plan(gather, count=count), enough))
+        if any(schedule.makespan <= enough for schedule in schedules) or (
+            SEARCH_CLOCK.now() > end and not limits.deterministic
+        ):
             break
     else:
         left = limits.seconds if limits.deterministic else max(end - SEARCH_CLOCK.now(), 0.0)

@@ -11,6 +11,7 @@ from formulations.flow_network import CapacityGraph
 from formulations.shared_roots import WholeShares, share_roots, whole_shares
 from formulations.tree_packing import OutTree, pack_trees
 from formulations.worst_cut import fixed_shares, scaled, worst_broadcast, worst_cut
+from themis_opt.base.errors import InputError
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide, num_elements, shares
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 
@@ -60,8 +61,9 @@ def _add_trees(builder: PlanBuilder, count: int | None) -> None:
 
 def _rooted_trees(instance: GraphInstance, count: int | None, turned: bool) -> tuple[OutTree, ...]:
     """Trees that all have the same root, as many as the least cut has units."""
-    graph = balanced(_graph(instance.network, turned))
+    graph = _balanced(instance.network, turned)
     units = int(worst_broadcast(graph, instance.root).ratio)
+    _check_connected(units)
     if count is not None and count < units:
         units, graph = count, fixed_shares(graph, count, instance.root)[1]
     roots = {instance.root: units}
@@ -77,8 +79,9 @@ def _gather_trees(network: GraphNetwork, count: int | None, turned: bool) -> tup
 
 def gather_capacities(network: GraphNetwork, count: int | None, turned: bool) -> tuple[CapacityGraph, dict[int, int]]:
     """Whole capacities for the trees of an all-gather, and units of each NPU; on the graph turned around if so."""
-    graph = balanced(_graph(network, turned))
+    graph = _balanced(network, turned)
     ratio = worst_cut(graph).ratio
+    _check_connected(ratio.numerator)
     if count is None and ratio.numerator <= MOST_UNITS:
         units, capacities = ratio.numerator, scaled(graph, Fraction(ratio.denominator))
     else:
@@ -87,8 +90,15 @@ def gather_capacities(network: GraphNetwork, count: int | None, turned: bool) ->
     return capacities, dict.fromkeys(graph.terminals, units)
 
 
-def _graph(network: GraphNetwork, turned: bool) -> CapacityGraph:
-    return network.capacities.reversed if turned else network.capacities
+def _balanced(network: GraphNetwork, turned: bool) -> CapacityGraph:
+    return balanced(network.capacities.reversed if turned else network.capacities)
+
+
+def _check_connected(units: int) -> None:
+    """Refuse graphs on which NPUs do not reach each other once switches let out no more than they let in."""
+    if not units:
+        rule = "must join all NPUs over switches that let out as much as they let in, for trees"
+        raise InputError(rule, field="network.links")
 
 
 def _add_reductions(builder: PlanBuilder, count: int | None) -> None:
