@@ -141,9 +141,10 @@ def test_summaries_of_commands_are_whole(invoke):
     [
         (("sweep", NAME, "--over", "share=x"), "share = 'x': must be a number"),
         (("sweep", NAME, "--over", "share=nan"), "share = 'nan': must be a number"),
-        (("scaling", "resnet-50", "--network", NAME, "--npus", "nan"), "--npus = 'nan': must be finite"),
-        (("scaling", "resnet-50", "--network", NAME, "--utilisation", "inf"), "--utilisation = 'inf': must be finite"),
-        (("scaling", "resnet-50", "--network", NAME, "--npus", "16", "--overhead", "nan"), "overhead = nan: "),
+        (("sweep", "resnet-50", "--network", NAME, "--over", "npus=nan"), "npus = 'nan': must be a whole number"),
+        (("sweep", "resnet-50", "--network", NAME, "--over", "share=inf"), "share = 'inf': must be a number"),
+        (("sweep", "resnet-50", "--network", NAME, "--over", "npus=16", "--overhead", "nan"), "overhead = nan: "),
+        (("sweep", NAME, "--target", "0.9"), "--target = 0.9: is for training iterations"),
     ],
 )
 def test_numbers_that_are_none_are_refused(refuse, line, said):

@@ -71,7 +71,6 @@ def arguments(solution, trained, trained_solution, batched, tmp_path_factory):
         "batch": ("batch", batched / "experiment.toml", "--jobs", 1),
         "report": ("report", batched, "-o", tmp_path / "report"),
         "workload": ("workload", "resnet-50", "--network", NAME),
-        "scaling": ("scaling", "vgg-16-cifar", "--network", NAME, "--npus", "1,8", "--chunks", 1),
         "design": ("design", "libra.resnet-50_4d.multiple", "--readings", "fixed,free", "--policy", "baseline"),
         "plot": ("plot", solution / "schedule.json", "-o", tmp_path / "picture.png"),
         "export": ("export", solution / "schedule.json", "--to", "msccl", "-o", tmp_path / "plans", "--check"),
@@ -178,7 +177,7 @@ def test_a_solved_file_is_explained_with_the_proof_that_was_printed(succeed, tmp
 
 
 WIDE = [(kind, name) for kind in KINDS for name in ("simulate", "compare", "explain", "robustness", "bound", "show")]
-WIDE += [("collectives", name) for name in ("sweep", "scaling", "design", "workload", "list")]
+WIDE += [("collectives", name) for name in ("sweep", "design", "workload", "list")]
 
 
 @pytest.mark.parametrize(("kind", "command"), WIDE)

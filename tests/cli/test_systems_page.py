@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "systems.md"
-COMMANDS = re.findall(r"`themis-opt ((?:workload|simulate|bound|scaling) [^`]*)`", PAGE.read_text(encoding="utf-8"))
+COMMANDS = re.findall(r"`themis-opt ((?:workload|simulate|bound|sweep) [^`]*)`", PAGE.read_text(encoding="utf-8"))
 ANY = "v100-256.resnet-50"  # in the place of N, whose network is taken
 
 

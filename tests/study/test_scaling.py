@@ -8,8 +8,7 @@ import pytest
 from themis_opt.base.errors import InputError
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.study.scaling import efficiency, least_compression, parameter_servers, scaling
-from themis_opt.study.sweep import resized
+from themis_opt.study.sweep import efficiency, least_compression, parameter_servers, resized, sweep
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
@@ -27,7 +26,7 @@ def trained(network: Network, model: str = "resnet-50", **choices: Any) -> Insta
 
 @pytest.mark.parametrize(("rate", "milliseconds"), [("10 Gb/s", 161.0), ("100 Gb/s", 16.1)])
 def test_all_reduce_of_resnet_50_takes_what_the_bandwidth_says(rate: str, milliseconds: float) -> None:
-    (row,) = scaling(trained(adapters(rate)), "fused/baseline+fifo", npus=[64])
+    (row,) = sweep(trained(adapters(rate)), {"npus": [64]}, ["fused/baseline+fifo"])
     assert float(row["exposed_ns"]) / 1e6 == pytest.approx(milliseconds, rel=1e-3)
 
 
@@ -41,13 +40,13 @@ def test_two_to_five_times_compression_reaches_the_target_at_10_gigabits_and_a_l
     assert needed is not None
     assert 2 < needed < 5
     ratios = [needed, needed / 1.01]
-    enough, little = (row["scaling_factor"] for row in scaling(instance, policy, npus=[64], compressions=ratios))
+    enough, little = (row["scaling_factor"] for row in sweep(instance, {"npus": [64], "compression": ratios}, [policy]))
     assert float(little) < 0.95 <= float(enough)
 
 
 def test_one_npu_waits_for_nobody_and_less_of_the_network_scales_worse() -> None:
-    rows = scaling(trained(adapters("10 Gb/s")), "ddp/hourglass", npus=[1, 8, 64], utilisations=[0.3, 1.0])
-    factors: dict[Any, Any] = {(row["npus"], row["utilisation"]): row["scaling_factor"] for row in rows}
+    rows = sweep(trained(adapters("10 Gb/s")), {"npus": [1, 8, 64], "share": [0.3, 1.0]}, ["ddp/hourglass"])
+    factors: dict[Any, Any] = {(row["npus"], row["share"]): row["scaling_factor"] for row in rows}
     assert factors[1, 0.3] == factors[1, 1.0] == 1.0
     assert factors[64, 0.3] < factors[64, 1.0] < factors[8, 1.0] < 1
     assert all(float(row["gap"]) >= 0 for row in rows)
@@ -79,8 +78,9 @@ def test_numbers_that_do_not_fit_the_network_are_refused(count: int) -> None:
 )
 @pytest.mark.parametrize("npus", [1, 8])
 def test_shares_and_ratios_out_of_range_are_refused(npus: int, share: float, ratio: float, field: str) -> None:
+    over = {"npus": [npus], "share": [share], "compression": [ratio]}
     with pytest.raises(InputError, match=f"{field} = "):
-        scaling(trained(adapters("10 Gb/s")), "ddp/hourglass", npus=[npus], utilisations=[share], compressions=[ratio])
+        sweep(trained(adapters("10 Gb/s")), over, ["ddp/hourglass"])
 
 
 def test_guidelines_are_their_formulas() -> None:
@@ -95,8 +95,9 @@ def test_command_prints_the_same_figures() -> None:
 
     from themis_opt.cli.main import application
 
-    line = ["scaling", "resnet-50", "--network", "v100-256.resnet-50", "--npus", "1,8,16", "--json"]
+    line = ["sweep", "resnet-50", "--network", "v100-256.resnet-50", "--over", "npus=1,8,16", "--target", "0.95"]
+    line += ["--policies", "horovod/hourglass", "--json"]
     document = json.loads(CliRunner().invoke(application(), line).stdout)
-    assert [row["npus"] for row in document["scaling"]] == [1, 8, 16]
-    assert document["scaling"][0]["scaling_factor"] == 1.0
+    assert [row["npus"] for row in document["rows"]] == [1, 8, 16]
+    assert document["rows"][0]["scaling_factor"] == 1.0
     assert document["least_compression"][0]["npus"] == 16

@@ -41,7 +41,6 @@ COMMANDS: Mapping[str, str] = {
     "sweep": "themis_opt.cli.sweep:sweep",
     "workload": "themis_opt.cli.workload:workload",
     "best-known": "themis_opt.cli.best_known:best_known",
-    "scaling": "themis_opt.cli.scaling:scaling",
     "list": "themis_opt.cli.listing:list_names",
     "show": "themis_opt.cli.show:show",
     "schema": "themis_opt.cli.show:schema",

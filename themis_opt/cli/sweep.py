@@ -1,18 +1,29 @@
 """``themis-opt sweep``: policies over message sizes, chunk counts and figures of dimensions."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import ask
 
+if TYPE_CHECKING:
+    from themis_opt.problem.instance import Instance
+
+
+V100 = options.Training(dtype="fp32", flops="15.7 TFLOP/s", efficiency=0.6)
+"""The NPU of which Zhang et al. (NetAI 2020) measured how training scales."""
+
 
 @options.grouped
 def sweep(
     source: options.InstanceArgument,
     *,
+    trained_on: Annotated[
+        str | None,
+        Option("--network", help="Sweep the training of a model, which stands in the place of the instance, on it."),
+    ] = None,
     over: Annotated[
         list[str] | None,
         Option(
@@ -23,6 +34,13 @@ def sweep(
             "of a link, such as nic0.bandwidth=25GB/s,50GB/s."
         ),
     ] = None,
+    target: Annotated[
+        float | None, Option(help="Of iterations, the scaling factor for which the least compression is looked for.")
+    ] = None,
+    overhead: Annotated[
+        float, Option(help="Of iterations, work that is not divided, over work that is (Amdahl).")
+    ] = 0.0,
+    training: options.Training = V100,
     changes: options.InstanceChanges,
     network: options.NetworkChanges,
     policies: options.Policies = None,
@@ -30,7 +48,26 @@ def sweep(
     output: Annotated[Path | None, options.output("Folder for sweep.csv and pictures over what varies first.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Run policies over message sizes, chunk counts, or bandwidth, latency, launches and NPUs of a dimension."""
-    problem = options.load_problem(source, changes, network, policies)
-    given = {"policies": policies, "output": output, **network.given()} | ({} if sizes == "equal" else {"sizes": sizes})
+    """Run policies over message sizes, chunk counts, or bandwidth, latency, launches and NPUs of a dimension.
+
+    Of training iterations, say how far they scale, and with --target how much compression they need.
+    """
+    if trained_on is None:
+        problem = options.load_problem(source, changes, network, policies)
+    else:
+        problem = _trained(source, options.load_instance(trained_on), training, changes.chunks or 4)
+    given: dict[str, Any] = {"policies": policies, "output": output, "target": target, **network.given()}
+    given |= {} if sizes == "equal" else {"sizes": sizes}
+    given |= {} if overhead == 0 else {"overhead": overhead}
     ask("sweep", problem, problem, over, **given).tell(as_json=as_json)
+
+
+def _trained(model: str, instance: "Instance", training: options.Training, chunks: int) -> "Instance":
+    """An iteration of data-parallel training of a model on the network of an instance."""
+    from themis_opt.workloads.models import find_model
+    from themis_opt.workloads.parallelisms import make_workload
+    from themis_opt.workloads.setup import Setup, element_bytes
+
+    trained, size = find_model(model), element_bytes(training.dtype)
+    setup = Setup(network=instance.network, timing=training.rate(), batch=training.batch, element_bytes=size)
+    return make_workload(trained, trained.layers(training.sequence), setup, chunks=chunks)

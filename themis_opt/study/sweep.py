@@ -1,4 +1,9 @@
-"""What-if questions: policies and bounds over message sizes, chunk counts, and figures of single dimensions."""
+"""What-if questions: policies and bounds over message sizes, chunk counts, and figures of single dimensions.
+
+Of training iterations rows say how far they scale: the scaling factor is the throughput of n NPUs over n times that of
+one, here the compute of an iteration over its time, as every NPU has the same share of the work whatever their number
+(Z. Zhang et al., *Is Network the Bottleneck of Distributed Training?*, NetAI 2020, https://arxiv.org/abs/2006.10103).
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,21 +16,24 @@ from pydantic import ValidationError
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import (
     BANDWIDTH_UNITS,
+    PICOSECONDS_PER_SECOND,
     SIZE_UNITS,
     TIME_UNITS,
     format_bandwidth,
     format_size,
     format_time,
+    nanoseconds,
     parse_bandwidth,
     parse_quantity,
     parse_size,
     parse_time,
 )
-from themis_opt.policies.registry import usual_policies
+from themis_opt.policies.registry import make_policy, usual_policies
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
+from themis_opt.schedules.simulator import simulate
 from themis_opt.study.columns import Value, result_row
 from themis_opt.study.comparison import compare
 
@@ -71,7 +79,12 @@ QUANTITIES: Mapping[str, Quantity] = {
 
 
 def sweep(
-    instance: Instance, over: Mapping[str, Sequence[Any]], policies: Sequence[str] | None = None, **limits: Any
+    instance: Instance,
+    over: Mapping[str, Sequence[Any]],
+    policies: Sequence[str] | None = None,
+    *,
+    overhead: float = 0.0,
+    **limits: Any,
 ) -> list[dict[str, Value]]:
     """Run policies on every combination of varied values.
 
@@ -85,6 +98,9 @@ def sweep(
         that of all of them, in the proportions that they have; ``NAME.RAIL.bandwidth`` is that of one.
     policies : sequence of str, optional
         Specifications; the usual ones without the reference by default.
+    overhead : float
+        Of iterations, work that is not divided among NPUs, over work that is; rows state the efficiency that
+        Amdahl's law leaves.
     **limits
         As of :func:`themis_opt.compare`, for each combination.
 
@@ -92,7 +108,8 @@ def sweep(
     -------
     list of dict
         One row per combination and policy, policies inside: the varied values as plain numbers (bytes, bytes per
-        second, picoseconds), then the columns of a result.
+        second, picoseconds), then the columns of a result; of iterations also ``scaling_factor``, ``amdahl`` and
+        ``parameter_servers``.  One NPU, ``npus`` of 1, trains alone and waits for nobody.
 
     Raises
     ------
@@ -100,6 +117,8 @@ def sweep(
         If what is varied is unknown, a value breaks a rule, or there are too many combinations.
     """
     names = list(over)
+    if not 0 <= overhead < math.inf:
+        raise InputError("must be 0 or more", field="overhead", value=overhead)
     if not names or not all(over.values()):
         raise InputError("must vary something, with one or more values", field="over")
     points = math.prod(len(values) for values in over.values())
@@ -108,11 +127,82 @@ def sweep(
     rows: list[dict[str, Value]] = []
     for values in product(*(over[name] for name in names)):
         point = dict(zip(names, values, strict=True))
-        changed = varied(instance, point)
+        if instance.tasks and point.get("npus") == 1:
+            made = [_alone(instance, point, policy) for policy in policies or usual_policies(instance)]
+        else:
+            changed = varied(instance, point)
+            results = compare(changed, policies or usual_policies(changed), **limits).results
+            made = [result_row(result) for result in results]
         place = {name: plain(name, value) for name, value in point.items()}
-        results = compare(changed, policies or usual_policies(changed), **limits).results
-        rows += [place | result_row(result) for result in results]
+        rows += [place | row | _scaling(instance, point, row, overhead) for row in made]
     return rows
+
+
+def _alone(instance: Instance, point: Mapping[str, Any], policy: str) -> dict[str, Value]:
+    """The row of one NPU, which waits for nobody."""
+    varied(instance, {name: value for name, value in point.items() if name != "npus"})  # refuses what does not fit
+    compute = nanoseconds(instance.compute)
+    times: dict[str, Value] = {"iteration_ns": compute, "compute_ns": compute, "exposed_ns": 0.0, "bound_ns": compute}
+    return {"policy": policy, **times, "gap": 0.0, "status": "optimal"}
+
+
+def _scaling(instance: Instance, point: Mapping[str, Any], row: Mapping[str, Any], overhead: float) -> dict[str, Value]:
+    """How far a training iteration scales, and what rules of thumb say of it."""
+    if not instance.tasks:
+        return {}
+    npus, size = int(point.get("npus", instance.network.num_npus)), sum(e.size for e in instance.exchanges)
+    bandwidth = instance.network.bandwidths[-1] * _read_ratio(point.get("share", 1))
+    servers = parameter_servers(size, npus, bandwidth, instance.compute)
+    factor = nanoseconds(instance.compute) / time_of(row)
+    return {"scaling_factor": factor, "amdahl": efficiency(overhead, npus), "parameter_servers": servers}
+
+
+def least_compression(instance: Instance, policy: str, target: float = 0.95, **point: Any) -> float | None:
+    """The least compression with which training reaches a scaling factor, to 0.1 %; None if none does.
+
+    Raises InputError if the target is not within 0 and 1.
+
+    `point`: other values that vary, such as ``npus`` and ``share``.
+    """
+    if not 0 < target < 1:
+        raise InputError("must be more than 0 and less than 1", field="target", value=target)
+
+    def reaches(compression: float) -> bool:
+        smaller = varied(instance, point | {"compression": compression})
+        return instance.compute >= target * simulate(smaller, make_policy(policy)(smaller)).makespan
+
+    little, enough = 1.0, MOST_COMPRESSION
+    if reaches(little):
+        return little
+    if not reaches(enough):
+        return None
+    while enough / little > 1.001:
+        middle = (enough * little) ** 0.5
+        little, enough = (little, middle) if reaches(middle) else (middle, enough)
+    return enough
+
+
+MOST_COMPRESSION = 10_000.0  # bytes over those on the wire beyond which latency decides: more is no answer
+
+
+def efficiency(overhead: float, npus: int) -> float:
+    r"""Share of linear speed-up where a part of the work is not divided: :math:`(1 + R) / (1 + G R)`.
+
+    With the overhead R in units of the work that is (Amdahl's law in the form of P. Goldsborough et al.,
+    https://arxiv.org/abs/1709.06622, lemma 3.1).
+    """
+    return (1 + overhead) / (1 + npus * overhead)
+
+
+def parameter_servers(size: int, workers: int, bandwidth: float, compute: float) -> int:
+    r"""Parameter servers that hide their traffic behind compute: :math:`N \ge 2 S W / (B T)`, the same source.
+
+    `size`: bytes of the parameters, S.
+    `workers`: workers, W.
+    `bandwidth`: bytes per second of one server, B.
+    `compute`: picoseconds of one iteration of a worker, T.
+    """
+    return max(1, math.ceil(2 * size * workers * PICOSECONDS_PER_SECOND / (bandwidth * compute)))
 
 
 def best_by_value(rows: Sequence[Mapping[str, Any]], name: str) -> dict[float, Mapping[str, Any]]:

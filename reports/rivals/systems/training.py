@@ -10,7 +10,7 @@ from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.robustness import executions, loss_distributions, parse_chunk_delay
-from themis_opt.study.scaling import least_compression, scaling
+from themis_opt.study.sweep import least_compression, sweep
 from themis_opt.study.tolerance import tolerance_effect
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.out_of_core import activations, offloaded
@@ -246,8 +246,8 @@ def bottleneck() -> Iterator[Row]:
                 dimensions=(Dimension(kind="ring", size=64, bandwidth=f"{gigabits} Gb/s", name="adapter"),)
             )
             instance = made(model, network, batch=32)
-            whole, part = scaling(instance, policy, npus=[64], utilisations=[1.0, 0.3])
-            alone = 2 * float(whole["exchanged_bytes"]) * 63 / 64 / (gigabits * 1.25e8) * 1e3
+            whole, part = sweep(instance, {"npus": [64], "share": [1.0, 0.3]}, [policy])
+            alone = 2 * sum(exchange.size for exchange in instance.exchanges) * 63 / 64 / (gigabits * 1.25e8) * 1e3
             yield {
                 "workload": f"{MODELS[model].title}, {gigabits} Gb/s",
                 "batch ms": float(whole["iteration_ns"]) / 1e6,

@@ -1,6 +1,6 @@
 """Sweeps over figures of instances on dimensions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,18 @@ SWEEP_COLUMNS: "ShownColumns" = {
     "algbw_bytes_per_s": ("algbw", "bandwidth"),
     "busbw_bytes_per_s": ("busbw", "bandwidth"),
     "busy": ("busy", "shares"),
+    "exposed_ns": ("exposed", "time"),
+    "scaling_factor": ("scaling factor", "share"),
+    "amdahl": ("Amdahl", "share"),
+    "parameter_servers": ("parameter servers", "count"),
     "gap": ("gap", "share"),
+}
+
+NEEDED: "ShownColumns" = {
+    "policy": ("policy", "text"),
+    "npus": ("NPUs", "count"),
+    "share": ("share", "share"),
+    "least_compression": ("compression", "text"),
 }
 
 
@@ -32,6 +43,8 @@ def sweep(
     policies: str | None = None,
     sizes: str = "equal",
     output: Path | None = None,
+    target: float | None = None,
+    overhead: float = 0.0,
 ) -> Reply:
     """Policies over message sizes, chunk counts and figures of dimensions; perhaps with a table and pictures."""
     from themis_opt.study.comparison import checked_sizes
@@ -40,13 +53,42 @@ def sweep(
 
     usual = [USUAL_SIZES] if instance.iteration is None else ["chunks=4..64"]
     varied = _varied(instance, over or usual)
-    rows = run(instance, varied, options.split(policies), sizes=checked_sizes(sizes))
+    rows = run(instance, varied, options.split(policies), sizes=checked_sizes(sizes), overhead=overhead)
     name = instance.name or "instance"
     files = [] if output is None else _write(output, rows, list(varied), name)
     shown: ShownColumns = {**{figure: (figure, "text") for figure in varied}, **SWEEP_COLUMNS}
     title = f"{name}: {len(rows)} runs, chunk sizes {sizes}"
     table = Listing(title, _folded(_readable(rows, list(varied))), shown)
-    return Reply(rows, on_sweep(instance, rows, next(iter(varied))), [table], files=files)
+    sentences = on_sweep(instance, rows, next(iter(varied)))
+    if target is None:
+        return Reply(rows, sentences, [table], files=files)
+    needed = _needed(instance, varied, options.split(policies), target)
+    words = [row | {"least_compression": _ratio_in_words(row["least_compression"])} for row in needed]
+    compression = Listing(f"least compression for a scaling factor of {target:g}", words, NEEDED)
+    return Reply({"rows": rows, "least_compression": needed}, sentences, [table, compression], files=files)
+
+
+def _needed(
+    instance: "Instance", varied: Mapping[str, Sequence[Any]], policies: Sequence[str] | None, target: float
+) -> list[dict[str, Any]]:
+    """The least compression of each policy and share of the bandwidths, on the most NPUs."""
+    from themis_opt.policies.registry import specify, usual_policies
+    from themis_opt.study.sweep import least_compression
+
+    if not instance.tasks:
+        raise InputError("is for training iterations", field="--target", value=target)
+    most = max(varied.get("npus", [instance.network.num_npus]))
+    rows = []
+    for policy in policies or usual_policies(instance):
+        for share in varied.get("share", [1.0]):
+            point = {"npus": most, "share": float(share)}
+            least = least_compression(instance, specify(policy, instance), target, **point)
+            rows.append({"policy": policy, **point, "target": target, "least_compression": least})
+    return rows
+
+
+def _ratio_in_words(ratio: float | None) -> str:
+    return "none reaches it" if ratio is None else f"{ratio:.4g}x"
 
 
 def _varied(instance: "Instance", texts: Sequence[str]) -> dict[str, list[Any]]:
