@@ -32,12 +32,12 @@ from solver_process import Limits, SolverProcess
 from themis_opt.policies.hourglass.candidates import aims_of
 from themis_opt.policies.hourglass.policy import USUAL_HOURGLASS, Hourglass
 from themis_opt.problem.catalog import instance_text
+from themis_opt.schedules.steps import Step
 from themis_opt.search.annealing import Annealing
 from themis_opt.search.annealing_state import USUAL_MOVES
 from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.refute_counts import usual_oracles
-from themis_opt.search.steps import Step
 from themis_opt.search.table import PERIOD_STEPS, STEPS
 
 SEARCH, HOURGLASS = "themis_opt.search", "themis_opt.policies.hourglass.policy"

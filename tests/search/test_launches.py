@@ -14,11 +14,11 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch, TaskOf
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.steps import take_turns
 from themis_opt.schedules.validation import validate
 from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.launches import Launches, candidates, moved, neighbours, with_buckets
-from themis_opt.search.steps import take_turns
 
 
 def improved(start: Schedule, seconds: float = 1.0) -> Incumbent:

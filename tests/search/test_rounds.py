@@ -5,10 +5,10 @@ from layered_iterations import layers, scheduled
 
 from formulations.limits import Limits
 from themis_opt.problem.instance import Instance
+from themis_opt.schedules.steps import take_turns
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.orders import Rounds
-from themis_opt.search.steps import take_turns
 from themis_opt.solving.bounds import bounds
 
 

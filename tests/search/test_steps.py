@@ -18,10 +18,10 @@ from themis_opt.problem.network import Packet
 from themis_opt.schedules.plan import has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.steps import Step, take_turns
 from themis_opt.schedules.validation import validate
 from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.steps import Step, take_turns
 from themis_opt.search.table import PERIOD_STEPS, STEPS
 
 COSTS = {"launch_overhead": 2_000_000, "packet": Packet(payload=4096, header=30)}

@@ -11,12 +11,13 @@ from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
+from themis_opt.schedules.incumbent import Progress, ignore
 from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.incumbent import Incumbent, Progress, Reference, ignore
+from themis_opt.schedules.steps import Step, take_turns
+from themis_opt.search.incumbent import Incumbent, Reference
 from themis_opt.search.start import starting_schedule
-from themis_opt.search.steps import Step, take_turns
 from themis_opt.solving.lowering import chunk_overhead
 
 STARTED_PER_SECOND = 70_000  # stages that the fast policies plan and simulate in a second on a slow core

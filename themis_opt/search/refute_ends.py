@@ -13,9 +13,10 @@ from formulations.chunk_order import ChunkOrder
 from formulations.end_counts import BeginCounts, EndCells
 from formulations.limits import Limits
 from themis_opt.problem.instance import Instance
+from themis_opt.schedules.incumbent import ignore
 from themis_opt.schedules.plan import equal_sizes
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.incumbent import Incumbent, ignore
+from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.launches import num_stages
 from themis_opt.search.orders import MAX_ORDERED_STAGES
 from themis_opt.search.refuter import QUESTION_WORK, Answer, Refuter

@@ -1,11 +1,11 @@
 """The steps of the reference, in the order in which they take turns."""
 
+from themis_opt.schedules.steps import Step
 from themis_opt.search.anneal import Anneal, Coarse
 from themis_opt.search.launches import Launches
 from themis_opt.search.orders import MoveElements, Orders, Rounds
 from themis_opt.search.refute_counts import RefuteCounts
 from themis_opt.search.refute_ends import RefuteEnds
-from themis_opt.search.steps import Step
 
 # The search for the schedule of collectives
 STEPS: tuple[Step, ...] = (
