@@ -1,45 +1,38 @@
 """Sessions of nox: ``nox -l`` lists them, ``nox -s lint`` runs one."""
 
-import tomllib
-from pathlib import Path
-
 import nox
 
-VERSIONS = ("3.11", "3.12", "3.13")
 nox.options.sessions = ("tests", "lint", "types")
+VERSIONS = (("3.11", "oldest"), ("3.11", "newest"), ("3.12", "newest"), ("3.13", "newest"))
 
 
-@nox.session(python=VERSIONS[0])
+@nox.session(python="3.11")
 def tests(session: nox.Session) -> None:
-    """The suite."""
+    """Run the suite."""
     session.install("-e", ".[test]")
     session.run("pytest", "-n", "2", *session.posargs)
 
 
-@nox.session(python=VERSIONS[0])
+@nox.session(python="3.11")
 def lint(session: nox.Session) -> None:
-    """Style and layers."""
+    """Check style and layers."""
     session.install("-e", ".[dev]")
-    session.run("ruff", "check", ".")
-    session.run("ruff", "format", "--check", ".")
-    session.run("lint-imports")
+    for command in ("ruff check .", "ruff format --check .", "lint-imports"):
+        session.run(*command.split())
 
 
-@nox.session(python=VERSIONS[0])
+@nox.session(python="3.11")
 def types(session: nox.Session) -> None:
-    """Strict types."""
+    """Check types."""
     session.install("-e", ".[dev]")
     session.run("mypy")
 
 
-@nox.session(python=VERSIONS)
-@nox.parametrize("dependencies", ["oldest", "newest"])
-def compatibility(session: nox.Session, dependencies: str) -> None:
-    """The suite beside the oldest or the newest allowed dependencies."""
-    limits = Path(session.create_tmp()) / "limits.txt"
-    wanted = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-    versions = dict(one.split(">=") for one in wanted)
-    least = {name: version if "." in version else f"{version}.0" for name, version in versions.items()}
-    limits.write_text("".join(f"{name}=={version}.*\n" for name, version in least.items()))
-    session.install(".[test]", *(["-c", str(limits)] if dependencies == "oldest" else []))
+@nox.session
+@nox.parametrize(("python", "versions"), VERSIONS)
+def compatibility(session: nox.Session, versions: str) -> None:
+    """Run the suite beside the oldest or the newest allowed dependencies."""
+    dependencies = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
+    pairs = [dependency.split(">=") for dependency in dependencies if versions == "oldest"]
+    session.install(".[test]", *(f"{name}=={least if '.' in least else least + '.0'}.*" for name, least in pairs))
     session.run("pytest", "-n", "2", *session.posargs)

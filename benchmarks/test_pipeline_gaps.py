@@ -1,4 +1,4 @@
-"""Gaps of pipelines with messages and passes of unequal length: ``python -m pytest -m benchmarks``."""
+"""Gaps of pipelines with messages and passes of unequal length."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Speed of the hourglass policy and of many simulations: ``python -m pytest -m benchmarks --benchmark-enable``.
+"""Speed of the hourglass policy and of many simulations.
 
 All times are processor time of one core, so that other work on the machine hardly counts.  Everything runs compiled and
 warm.  The targets hold for a core of 2020 or later; without ``--benchmark-enable`` everything runs once and none is

@@ -1,4 +1,4 @@
-"""How near the reference comes to its bounds: ``python -m pytest -m benchmarks``.
+"""How near the reference comes to its bounds.
 
 THEMIS_OPT_BENCHMARK_SECONDS sets the time limit of one search, THEMIS_OPT_BENCHMARK_OUTPUT the folder for the tables
 `gaps`, `widest` and `fewest`, as CSV and Markdown.  Searches of more than eight chunks, and of free sizes, stop at

@@ -1,4 +1,4 @@
-"""The reference policy beside other solvers, all with the same wall time: ``python -m pytest -m benchmarks``.
+"""The reference policy beside other solvers, all with the same wall time.
 
 Needs the package ``pyjobshop``.  THEMIS_OPT_BENCHMARK_SECONDS sets the seconds that each solver may take, everything
 included, and THEMIS_OPT_BENCHMARK_OUTPUT the folder for tables, trajectories and picture.

@@ -1,4 +1,4 @@
-"""Speed and memory of the simulator: ``python -m pytest -m benchmarks``.
+"""Speed and memory of the simulator.
 
 All simulations run compiled and warm; what loading the compiler takes is not part of any figure.
 """

@@ -1,4 +1,4 @@
-"""What tuning gains over 64 equal chunks with themis+scf: ``python -m pytest -m benchmarks -s``.
+"""What tuning gains over 64 equal chunks with themis+scf.
 
 The networks of the paper, all-reduce of 100 MiB, 100 trials, seed 0; a stage is launched in 2 us and packets are those
 of InfiniBand with 4096 B of payload and 30 B of headers.  Step latencies delay the chunk (`lag`) or hold the

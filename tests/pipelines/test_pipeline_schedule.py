@@ -32,7 +32,7 @@ def test_messages_of_a_link_wait_for_each_other():
     schedule = simulate(problem, PIPELINE_POLICIES["gpipe"](problem))
     assert [schedule.start[Action(FORWARD, 1, i)] for i in range(2)] == [11, 21]
     validate(schedule)
-    with pytest.raises(InvalidSchedule, match="two messages"):
+    with pytest.raises(InvalidSchedule, match="stage 0 sends two messages to stage 1"):
         validate(moved(schedule, Action(FORWARD, 1, 1), -8))
 
 
@@ -55,8 +55,9 @@ def test_times_that_break_a_rule_are_refused(schedule, action, by, rule):
     assert refusal.value.rule == rule
 
 
-def test_missing_actions_are_refused(schedule):
-    orders = (schedule.orders[0][:-1], *schedule.orders[1:])
+@pytest.mark.parametrize("change", [lambda order: order[:-1], lambda order: (*order, order[-1])])
+def test_missing_and_repeated_actions_are_refused(schedule, change):
+    orders = (change(schedule.orders[0]), *schedule.orders[1:])
     with pytest.raises(InvalidSchedule, match="each of its actions once"):
         validate(replace(schedule, orders=orders))
 
