@@ -1,4 +1,4 @@
-"""The documentation site is built without a warning, and the tutorials run as they stand."""
+"""The documentation site is built without a warning; tutorials and examples of each family run as they stand."""
 
 import os
 import re
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from themis_opt.families.door import FAMILIES
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -55,6 +57,21 @@ def test_a_tutorial_runs_from_above_to_below(tutorial: Path, tmp_path: Path) -> 
             assert done.returncode == 0, f"{block.text}\n{done.stderr}"
             commands += 1
     assert commands >= 3
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/usage.md", "docs/reference/python.md"])
+def test_programs_serve_a_problem_of_each_family(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = (block.text for block in blocks(ROOT / page) if block.language == "python" and "family" in block.text)
+    exec(program, {})
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == set(FAMILIES)
+
+
+@pytest.mark.benchmarks  # the programs above solve the same problems
+def test_commands_serve_a_problem_of_each_family(tmp_path: Path) -> None:
+    (commands,) = (block.text for block in blocks(ROOT / "README.md") if block.text.startswith("themis-opt solve"))
+    done = run(f"set -e\n{commands}", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("*.solution/schedule.json"))) == len(FAMILIES)
 
 
 @pytest.fixture(scope="module")
