@@ -42,8 +42,8 @@ JUDGED = {"policy", "utilisation", "busy", "idle", "speedup", "bound_ns", "gap",
 TIMES = {
     "collectives": {"makespan_ns", "algbw_bytes_per_s", "busbw_bytes_per_s"},
     "iteration": {
-        "iteration_ns", "compute_ns", "exposed_ns", "exposed_share", "exposed_data_ns", "exposed_model_ns",
-        "communicating_ns", "overlap", "launches", "steady",
+        "iteration_ns", "makespan_ns", "compute_ns", "exposed_ns", "exposed_share", "exposed_data_ns",
+        "exposed_model_ns", "communicating_ns", "overlap", "launches", "steady",
     },
 }  # fmt: skip
 

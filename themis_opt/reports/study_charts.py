@@ -31,7 +31,7 @@ def curves(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str,
     frame = pd.DataFrame(rows)
     frame["series"] = [_series(row, names[1:]) for row in rows]
     x = _axis(names[0], frame)
-    if "makespan_ns" not in frame:
+    if "iteration_ns" in frame:
         y = Axis("iteration_ns", "time of an iteration", log=True, format="duration")
         bounds = frame.assign(iteration_ns=frame["bound_ns"])
         return {"iteration": lines(frame, x, y, "series", guides=_guides(bounds, names))}

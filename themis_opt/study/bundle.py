@@ -10,7 +10,7 @@ from themis_opt.base.units import cells, nanoseconds
 from themis_opt.formats.bundle import write_schedule
 from themis_opt.formats.tables import to_csv, to_latex
 from themis_opt.schedules.schedule_file import Summary
-from themis_opt.study.columns import RESULT_COLUMNS
+from themis_opt.study.columns import columns_of
 from themis_opt.study.comparison import Comparison
 
 
@@ -39,7 +39,7 @@ def write_comparison(folder: Path, comparison: Comparison, settings: Mapping[str
 
 def _latex(comparison: Comparison, rows: Sequence[Mapping[str, Any]]) -> str:
     """The table that the command line prints, for a paper."""
-    shown = [column for column in RESULT_COLUMNS if column.title and all(column.name in row for row in rows)]
+    shown = [column for column in columns_of([one.schedule for one in comparison.results], judged=True) if column.title]
     texts = [cells(column.form, [row[column.name] for row in rows]) for column in shown]
     policies = [str(row["policy"]) for row in rows]
     headings = ["policy", *(column.title for column in shown)]

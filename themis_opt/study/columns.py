@@ -64,6 +64,7 @@ RESULT_COLUMNS: tuple[ResultColumn, ...] = (
         of_period=True,
         note=lambda s: "" if s.period.is_steady else "varies",
     ),
+    ResultColumn("makespan_ns", lambda s: nanoseconds(s.makespan), "time", of_period=True),  # the objective again
     ResultColumn("compute_ns", lambda s: nanoseconds(s.instance.compute), "time", of_period=True),
     ResultColumn("exposed_ns", lambda s: nanoseconds(s.period.exposed), "time", "exposed", of_period=True),
     ResultColumn("exposed_share", lambda s: s.period.exposed / s.makespan, "share", "of step", of_period=True),
@@ -117,7 +118,8 @@ ShownTable = tuple[Sequence[str], Sequence[Sequence[str]]]  # headings, and the 
 
 def result_table(rows: Sequence[Mapping[str, Any]], schedules: Sequence[Schedule]) -> ShownTable:
     """Rows of schedules by policy as a table: the columns that have a title and that all rows have."""
-    columns = [column for column in RESULT_COLUMNS if column.title and all(column.name in row for row in rows)]
+    shown = [column for column in columns_of(schedules, judged=True) if column.title]
+    columns = [column for column in shown if all(column.name in row for row in rows)]
     texts = [_noted(column, [row[column.name] for row in rows], schedules) for column in columns]
     policies = [str(row["policy"]) for row in rows]
     return ["policy", *(column.title for column in columns)], list(zip(policies, *texts, strict=True))

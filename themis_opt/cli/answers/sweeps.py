@@ -56,7 +56,9 @@ def sweep(
     rows = run(instance, varied, options.split(policies), sizes=checked_sizes(sizes), overhead=overhead)
     name = instance.name or "instance"
     files = [] if output is None else _write(output, rows, list(varied), name)
-    shown: ShownColumns = {**{figure: (figure, "text") for figure in varied}, **SWEEP_COLUMNS}
+    again = {"makespan_ns"} if instance.tasks else set[str]()  # an iteration has its time in a column of its own
+    columns = {name: how for name, how in SWEEP_COLUMNS.items() if name not in again}
+    shown: ShownColumns = {**{figure: (figure, "text") for figure in varied}, **columns}
     title = f"{name}: {len(rows)} runs, chunk sizes {sizes}"
     table = Listing(title, _folded(_readable(rows, list(varied))), shown)
     sentences = on_sweep(instance, rows, next(iter(varied)))
