@@ -13,17 +13,14 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "graphs"))
 
-from graph_samples import network_of, random_graph
+from graph_samples import network_of, random_graph, searched
 
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
 from themis_opt.graphs.bounds import graph_bounds
-from themis_opt.graphs.climbing import climbed_schedule, is_for_climbs
-from themis_opt.graphs.mirroring import is_for_mirrors, mirrored_schedule
-from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.rarest import is_for_rarest, rarest_plan
-from themis_opt.graphs.registry import GRAPH_POLICIES
+from themis_opt.graphs.registry import GRAPH_POLICIES, GRAPH_SEARCHES
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.phases import CollectiveKind
@@ -54,12 +51,10 @@ def schedules(instance: GraphInstance, seed: int) -> list[GraphSchedule]:
         made.append(simulate_graph(plan, 1 if plan.ranked else 1 + seed % 8))
     if is_for_rarest(instance):
         made.append(simulate_graph(rarest_plan(instance, 4 + seed % 16, seed)))
-    if is_for_mixing(instance) and (mixed := mixed_schedule(instance, Limits(1.0, seed=seed, deterministic=True), 0.0)):
-        made.append(mixed)
-    if is_for_mirrors(instance):
-        made += filter(None, [mirrored_schedule(instance, Limits(0.5, seed=seed, deterministic=True), 0.0)])
-    climbed = is_for_climbs(instance) and climbed_schedule(instance, Limits(0.3, seed=seed, deterministic=True), 0.0)
-    return [*made, climbed] if climbed else made
+    for name, seconds in (("mix", 1.0), ("mirror", 0.5), ("climb", 0.3)):
+        if GRAPH_SEARCHES[name].is_for(instance):
+            made += filter(None, [searched(name, instance, Limits(seconds, seed=seed, deterministic=True))])
+    return made
 
 
 @pytest.mark.benchmarks

@@ -29,7 +29,7 @@ from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.conversion import as_graph
 from themis_opt.graphs.exact import MOST_NODES
 from themis_opt.graphs.problem import GraphInstance, load_graph
-from themis_opt.graphs.registry import EXACT, GRAPH_POLICIES, GRAPH_SEARCHES
+from themis_opt.graphs.registry import GRAPH_POLICIES, GRAPH_SEARCHES
 from themis_opt.graphs.trees import tree_plan
 from themis_opt.problem.catalog import INSTANCES, shipped_graphs
 from themis_opt.problem.phases import CollectiveKind
@@ -119,7 +119,7 @@ def _policies(instance: GraphInstance, size: str) -> tuple[str, ...]:
         usual = tuple(GRAPH_POLICIES)
     missing = {CollectiveKind.ALL_TO_ALL: ("double_tree", "greedy"), CollectiveKind.ALL_REDUCE: ()}
     usual = tuple(name for name in usual if name not in missing.get(instance.kind, ("double_tree",)))
-    return (*usual, *GRAPH_SEARCHES, EXACT) if instance.network.num_npus <= MOST_NODES and size != "1 GB" else usual
+    return (*usual, *GRAPH_SEARCHES) if instance.network.num_npus <= MOST_NODES and size != "1 GB" else usual
 
 
 def forestcoll() -> list[Row]:

@@ -4,7 +4,11 @@ import random
 from collections.abc import Iterable
 
 from formulations.flow_network import CapacityGraph
+from formulations.limits import Limits
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork, load_graph
+from themis_opt.graphs.registry import GRAPH_SEARCHES
+from themis_opt.graphs.schedule import GraphSchedule
+from themis_opt.graphs.steps import GraphContest
 from themis_opt.problem.catalog import shipped_graphs
 
 
@@ -68,3 +72,11 @@ def partitions(nodes: list[int]) -> Iterable[list[frozenset[int]]]:
         yield [frozenset([first]), *parts]
         for place, part in enumerate(parts):
             yield [*parts[:place], part | {first}, *parts[place + 1 :]]
+
+
+def searched(name: str, instance: GraphInstance, limits: Limits, enough: float = 0.0) -> GraphSchedule | None:
+    """What a search finds within limits, or until picoseconds that are enough; it is legal."""
+    contest = GraphContest(instance, limits, enough)
+    GRAPH_SEARCHES[name].run(contest)
+    assert not contest.refused
+    return contest.schedules.get(name)

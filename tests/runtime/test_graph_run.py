@@ -4,10 +4,10 @@ import pytest
 
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
-from themis_opt.graphs.climbing import climbed_schedule
 from themis_opt.graphs.problem import GraphInstance, load_graph
-from themis_opt.graphs.registry import GRAPH_POLICIES
+from themis_opt.graphs.registry import GRAPH_POLICIES, GRAPH_SEARCHES
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
+from themis_opt.graphs.steps import GraphContest
 from themis_opt.problem.catalog import shipped_graphs
 from themis_opt.runtime import graph_run
 from themis_opt.runtime.graph_run import GraphProgram, execute_graph, in_messages_to_run
@@ -31,8 +31,9 @@ def test_runs_end_with_exact_data(kind: str) -> None:
 
 
 def test_sums_that_cross_on_their_way_are_exact() -> None:
-    schedule = climbed_schedule(small("all_reduce", size="4 kB"), Limits(0.3, deterministic=True), 0.0)
-    assert schedule is not None
+    contest = GraphContest(small("all_reduce", size="4 kB"), Limits(0.3, deterministic=True))
+    GRAPH_SEARCHES["climb"].run(contest)
+    schedule = contest.schedules["climb"]
     graph_run.run_once(GraphProgram.of(in_messages_to_run(schedule)), 0)
 
 

@@ -13,10 +13,11 @@ from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.explanation import CriticalStep, critical_path, explain
+from themis_opt.schedules.explanation import critical_path, explain
 from themis_opt.schedules.plan import Chunks, Plan, TaskOf
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.timed import CriticalStep
 from themis_opt.schedules.validation import validate
 
 MICROSECOND = 10**6

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from themis_opt.graphs.problem import GraphInstance
     from themis_opt.pipelines.problem import Pipeline
     from themis_opt.problem.instance import Instance
-    from themis_opt.schedules.explanation import Explanation
+    from themis_opt.schedules.timed import Explanation
 
 FAMILIES: Mapping[str, str] = {
     "product": "themis_opt.families.products:ProductFamily",

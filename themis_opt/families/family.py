@@ -9,7 +9,7 @@ from themis_opt.base.errors import InputError, suggestion
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from themis_opt.schedules.explanation import Explanation
+    from themis_opt.schedules.timed import Explanation
 
 
 SEARCH_KNOBS = ("seconds", "workers", "seed", "gap")

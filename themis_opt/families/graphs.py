@@ -16,7 +16,7 @@ from themis_opt.graphs.problem import GraphInstance, graph_doubts, graph_text
 from themis_opt.graphs.registry import GRAPH_POLICIES, has_policy, is_search
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.validation import validate_graph
-from themis_opt.schedules.explanation import Explanation
+from themis_opt.schedules.timed import Explanation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

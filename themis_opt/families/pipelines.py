@@ -15,7 +15,7 @@ from themis_opt.pipelines.problem import Pipeline, StageOrders
 from themis_opt.pipelines.schedule import PipelineSchedule, simulate
 from themis_opt.pipelines.validation import validate
 from themis_opt.policies.registry import REFERENCE
-from themis_opt.schedules.explanation import Explanation
+from themis_opt.schedules.timed import Explanation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,10 +14,11 @@ from themis_opt.graphs.registry import has_policy
 from themis_opt.policies.registry import LAUNCHING, POLICIES, REFERENCE
 from themis_opt.problem.catalog import instance_text
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.explanation import Explanation, explain
+from themis_opt.schedules.explanation import explain
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.timed import Explanation
 from themis_opt.schedules.validation import validate
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """Hill climbing on the simulator: a random piece is moved in another way, which stays if the schedule is no slower."""
 
-import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -10,22 +9,18 @@ from itertools import pairwise
 import numpy as np
 
 from formulations.edge_splitting import Route
-from formulations.limits import Limits
-from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.meetings import (
     PieceEnds,
     PieceWay,
-    nearest,
-    path_to,
     plan_of_ways,
-    random_meeting,
+    random_way,
     routes_of_ways,
 )
-from themis_opt.graphs.plan import GraphTransfer, demands, divide
+from themis_opt.graphs.plan import demands, divide
 from themis_opt.graphs.problem import GraphInstance
-from themis_opt.graphs.registry import GraphSearch
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
+from themis_opt.graphs.steps import GraphContest, GraphStep
 from themis_opt.problem.phases import Demand, Ends
 
 MOST_CLIMBED_NPUS = 32
@@ -40,8 +35,8 @@ CUTS = {
 TRIAL_SHARE = 0.3
 """Share of the time for trials; the best cut has the rest."""
 
-STEPS_PER_SECOND = 100
-"""Steps that count as a second of work where limits are deterministic."""
+STEPS_PER_SECOND = 200
+"""Steps that a core takes in a second but for their simulations, for limits that count work."""
 
 
 def is_for_climbs(instance: GraphInstance) -> bool:
@@ -49,22 +44,22 @@ def is_for_climbs(instance: GraphInstance) -> bool:
     return instance.demand in CUTS and instance.network.num_npus <= MOST_CLIMBED_NPUS
 
 
-def climbed_schedule(instance: GraphInstance, limits: Limits, enough: float) -> GraphSchedule | None:
-    """The best schedule within limits; none where nodes are not joined both ways.
-
-    `enough`: picoseconds at which it stops.
-    """
-    climbs = [_Climb(instance, *cut, seed=limits.seed) for cut in CUTS[instance.demand]]
+def climbed_schedules(contest: GraphContest) -> Iterator[GraphSchedule]:
+    """The best schedule of each cut, and that after all steps; none where nodes are not joined both ways."""
+    climbs = [_Climb(contest.instance, *cut, seed=contest.limits.seed) for cut in CUTS[contest.instance.demand]]
     if not all(climb.start() for climb in climbs):
-        return None
+        return
+    seconds = TRIAL_SHARE * contest.left / len(climbs)
     for climb in climbs:
-        climb.run(limits.within(TRIAL_SHARE * limits.seconds / len(climbs)), enough)
+        with contest.allowance.turn(seconds):
+            climb.run(contest)
+        yield climb.schedule()
     best = min(climbs, key=lambda climb: climb.makespan)
-    best.run(limits.within((1 - TRIAL_SHARE) * limits.seconds), enough)
-    return best.schedule()
+    best.run(contest)
+    yield best.schedule()
 
 
-GRAPH_SEARCH = GraphSearch(is_for_climbs, climbed_schedule)
+GRAPH_SEARCH = GraphStep("climb", is_for_climbs, climbed_schedules)
 
 
 @dataclass
@@ -94,12 +89,11 @@ class _Climb:
         """That of the best ways so far, in picoseconds."""
         return self.ends_of_pieces[0]
 
-    def run(self, limits: Limits, enough: float) -> None:
-        """Steps until limits are used up."""
-        end, steps = SEARCH_CLOCK.now() + limits.seconds, math.ceil(limits.seconds * STEPS_PER_SECOND)
-        while self.makespan > enough and (steps > 0 if limits.deterministic else SEARCH_CLOCK.now() < end):
+    def run(self, contest: GraphContest) -> None:
+        """Steps until the turn is over."""
+        while self.makespan > contest.enough and contest.left > 0:
             self.step()
-            steps -= 1
+            contest.allowance.charge(1 / STEPS_PER_SECOND)
 
     def step(self) -> None:
         """Move one piece in another way, which stays if that is no slower."""
@@ -127,11 +121,7 @@ class _Climb:
             pair: time + price * sum(self.loads[arc] for arc in pairwise(self.routes[pair]))
             for pair, time in self.times.items()
         }
-        source, target = ends
-        if source is None or target is None:
-            return tuple(random_meeting(self.instance.network, self.routes, lengths, self.chance, trees=self.trees))
-        before = nearest(self.instance.network.capacities.terminals, (source,), lengths, self.chance)
-        return (GraphTransfer(0, path_to(target, before, self.routes), False, ()),)
+        return random_way(self.instance.network, ends, self.routes, lengths, self.chance, trees=self.trees)
 
     @cached_property
     def holds(self) -> Mapping[tuple[int, int], float]:

@@ -1,31 +1,29 @@
 """Plans on a graph side by side."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from math import inf
 
-from formulations.interruption import TimeUp
-from formulations.limits import Limits
-from themis_opt.base.allowance import SLACK, Allowance, cut_off
-from themis_opt.base.errors import InputError, InvalidSchedule, suggestion
+from formulations.limits import MAX_SECONDS, Limits
+from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import format_duration, format_percent, nanoseconds
-from themis_opt.graphs.bounds import GraphBound, best_bound, graph_bounds
-from themis_opt.graphs.plan import GraphPlan, merged_plan
+from themis_opt.graphs.bounds import GraphBound, graph_bounds
+from themis_opt.graphs.plan import merged_plan
 from themis_opt.graphs.problem import GraphInstance
-from themis_opt.graphs.registry import EXACT, GRAPH_POLICIES, GRAPH_SEARCHES, is_search
-from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks
-from themis_opt.graphs.validation import validate_graph
+from themis_opt.graphs.registry import GRAPH_POLICIES, GRAPH_SEARCHES, is_search
+from themis_opt.graphs.schedule import GraphSchedule, chunked_schedules
+from themis_opt.graphs.steps import GraphContest
 from themis_opt.schedules.status import status_of
+from themis_opt.schedules.steps import take_turns
 
 WORTH_SEARCHING = 0.01
 """Gap above which the search is asked by default: pipelines of many chunks are nearer."""
 
 ENOUGH = 1.002
 """Multiple of the bound at which no other number of chunks is tried."""
+
+NEXT_TIMES = 3
+"""Times as long as all numbers of chunks before the next one takes, with its validation."""
 
 FALLBACK = "direct"
 """The policy whose plan is made soonest."""
@@ -79,6 +77,7 @@ class GraphResult:
 class GraphComparison:
     """The results of one instance, the fastest first, and why other policies are not among them.
 
+    `proofs`: the bounds by name.
     `interrupted`: whether Ctrl-C ended it before all were tried.
     `beside`: the sentence that compares another network, if there is one.
     `left_out`: policies for which there was no time.
@@ -87,6 +86,7 @@ class GraphComparison:
     instance: GraphInstance
     results: tuple[GraphResult, ...]
     refused: Mapping[str, str]
+    proofs: Mapping[str, GraphBound]
     interrupted: bool = False
     beside: str = ""
     left_out: tuple[str, ...] = ()
@@ -99,8 +99,7 @@ class GraphComparison:
     @property
     def bounds(self) -> dict[str, float]:
         """Bounds on any algorithm in picoseconds, by name."""
-        bounds = graph_bounds(self.instance).items()
-        return {name: float(one.picoseconds) for name, one in bounds if one.holds == "any algorithm"}
+        return {name: float(one.picoseconds) for name, one in self.proofs.items() if one.holds == "any algorithm"}
 
     @property
     def best(self) -> GraphResult:
@@ -111,7 +110,7 @@ class GraphComparison:
     def verdict(self) -> tuple[str, ...]:
         """What to know before the table."""
         best, bound = self.best, self.best.proof
-        trees = best_bound(self.instance, trees=True)
+        trees = max(self.proofs.values(), key=lambda one: one.picoseconds)
         first = (
             f"{best.policy} takes {format_duration(best.schedule.makespan)} for {self.instance.kinds}, "
             f"{format_percent(best.gap)} above what any algorithm needs ({bound.meaning})."
@@ -150,127 +149,43 @@ def compare_graph(
     _check_names(names)
     searches = [name for name in names if is_search(name)]
     if policies is None and limits is not None:
-        searches = [*GRAPH_SEARCHES, EXACT]
-    clock = Allowance(limits.seconds, limits.deterministic) if limits else Allowance(inf)
-    run = _GraphRun(instance, best_bound(instance), clock)
-    interrupted = False
-    try:
-        for name in names:
-            if not is_search(name):
-                run.plan(name)
-        run.search(searches, limits or Limits(), only_if_worth=policies is None)
-    except KeyboardInterrupt:
-        if not run.results:
-            raise
-        interrupted = True
-    if not run.results and run.left_out:
-        run.plan_at_once(FALLBACK if policies is None else run.left_out[0])
-    if not run.results:
-        reasons = "; ".join(run.refused.values()) or "searches take fewer nodes and chunks than this graph has"
-        raise InputError(f"no policy has a plan: {reasons}", field="--policies", value=", ".join(names))
-    ranked = sorted(run.results.values(), key=lambda result: result.schedule.makespan)
-    return GraphComparison(instance, tuple(ranked), run.refused, interrupted, left_out=tuple(run.left_out))
+        searches = list(GRAPH_SEARCHES)
+    limits = limits or Limits(seconds=Limits.seconds if searches else MAX_SECONDS)
+    contest = GraphContest(instance, limits, gap=WORTH_SEARCHING if policies is None else 0.0)
+    proofs = graph_bounds(instance)
+    proof = max((one for one in proofs.values() if one.holds == "any algorithm"), key=lambda one: one.picoseconds)
+    contest.raise_bound(float(proof.picoseconds))
+    for name in names:
+        if not is_search(name) and not contest.allowance.interrupted:
+            contest.attempt(name, partial(_planned, name, instance), ENOUGH * contest.bound, NEXT_TIMES)
+    take_turns(contest, [GRAPH_SEARCHES[name] for name in searches])
+    interrupted = contest.allowance.interrupted
+    if not contest.schedules and contest.left_out:
+        late = FALLBACK if policies is None else contest.left_out[0]
+        contest.attempt_late(late, partial(_planned, late, instance))
+    contest.expect_schedules("searches take fewer nodes and chunks than this graph has")
+    ranked = sorted(contest.schedules.items(), key=lambda row: row[1].makespan)
+    results = (GraphResult(name, one, proof, contest.class_bounds.get(one)) for name, one in ranked)
+    left_out = tuple(contest.left_out)
+    return GraphComparison(instance, tuple(results), contest.refused, proofs, interrupted, left_out=left_out)
 
 
 def _check_names(names: Sequence[str]) -> None:
     if not names or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="--policies", value=", ".join(names))
-    known = (*GRAPH_POLICIES, *GRAPH_SEARCHES, EXACT)
+    known = (*GRAPH_POLICIES, *GRAPH_SEARCHES)
     for name in names:
         if name not in known:
             rule = f"must be one of {', '.join(known)}{suggestion(name, known)}"
             raise InputError(rule, field="--policies", value=name)
 
 
-@dataclass
-class _GraphRun:
-    """The results so far, why other policies have none, and those for which there was no time."""
+def _planned(name: str, instance: GraphInstance) -> Iterator[GraphSchedule]:
+    """The schedules of a policy; of several collectives the plans of each, at once.
 
-    instance: GraphInstance
-    bound: GraphBound
-    clock: Allowance
-    results: dict[str, GraphResult] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
-
-    def plan(self, name: str) -> None:
-        """Add the schedule of a policy, if it is in time."""
-        if self.results and self.clock.left <= 0:
-            self.left_out.append(name)
-            return
-        try:
-            with cut_off(self.clock, SLACK):
-                enough = ENOUGH * float(self.bound.picoseconds)
-                self._add(name, lambda: self._planned(name, enough))
-        except TimeUp:
-            self.left_out.append(name)
-
-    def plan_at_once(self, name: str) -> None:
-        """Add the schedule of a policy in one chunk, whatever the time."""
-        self.left_out = [one for one in self.left_out if one != name]
-        self._add(name, lambda: self._planned(name, inf))
-
-    def _planned(self, name: str, enough: float) -> GraphResult:
-        schedule = in_best_chunks(_plan(name, self.instance), enough, self.clock)
-        return GraphResult(name, schedule, self.bound)
-
-    def _add(self, name: str, make: Callable[[], GraphResult | None]) -> None:
-        """Add a valid result, if one is made, to the others, or the reason to those refused."""
-        try:
-            result = make()
-            if result is not None:
-                validate_graph(result.schedule)
-                self.results[name] = result
-        except (InputError, InvalidSchedule) as error:
-            self.refused[name] = error.rule if isinstance(error, InputError) else str(error)
-        except Exception as error:  # whatever a policy of another package dies of, the others go on
-            self.refused[name] = f"{type(error).__name__}: {error}"
-
-    def search(self, names: Sequence[str], limits: Limits, *, only_if_worth: bool) -> None:
-        """Add the results of searches that are for the instance, each of which has an equal part of the time left."""
-        enough = float(self.bound.picoseconds) * (1 + (WORTH_SEARCHING if only_if_worth else 0))
-        names = [name for name in names if _is_for(name, self.instance)]
-        for place, name in enumerate(names):
-            left = limits.seconds if limits.deterministic else min(self.clock.left, limits.seconds)
-            upper = min((result.schedule.makespan for result in self.results.values()), default=None)
-            if (upper is not None and upper <= enough) or left <= 0:
-                return
-            share = limits.within(left / (len(names) - place))
-            with suppress(TimeUp), cut_off(self.clock, SLACK):
-                self._add(name, partial(_searched, name, self.instance, share, self.bound, enough, upper))
-
-
-def _plan(name: str, instance: GraphInstance) -> GraphPlan:
-    """The plan of a policy; of several collectives those of each, at once. Raises InputError if it sends nothing."""
+    Raises InputError if the policy sends nothing.
+    """
     plans = [GRAPH_POLICIES[name](single) for single in instance.singles]
     if not all(plan.transfers for plan in plans):
         raise InputError(f"{name} has no routes on this graph", field="--policies", value=name)
-    return plans[0] if len(plans) == 1 else merged_plan(instance, plans)
-
-
-def _is_for(name: str, instance: GraphInstance) -> bool:
-    """Whether a search is for the kinds and the size of an instance."""
-    if len(instance.collectives) > 1:
-        return False
-    if name != EXACT:
-        return GRAPH_SEARCHES[name].is_for(instance)
-    from themis_opt.graphs.exact import takes
-
-    return takes(instance)
-
-
-def _searched(
-    name: str, instance: GraphInstance, limits: Limits, bound: GraphBound, enough: float, upper: int | None
-) -> GraphResult | None:
-    """The result of one search; none if there is none, or the exact one finds nothing faster."""
-    if name != EXACT:
-        schedule = GRAPH_SEARCHES[name].find(instance, limits, enough)
-        return None if schedule is None else GraphResult(name, schedule, bound)
-    from themis_opt.graphs.exact import best_routing
-
-    reference = best_routing(instance, limits, math.ceil(bound.picoseconds), upper)
-    if reference is None:
-        return None
-    words = f"schedules of {reference.chunks} equal chunks of each share"
-    class_bound = GraphBound("chunks", Fraction(reference.proven), "chunks of one size", words)
-    return GraphResult(name, reference.schedule, bound, class_bound)
+    yield from chunked_schedules(plans[0] if len(plans) == 1 else merged_plan(instance, plans))

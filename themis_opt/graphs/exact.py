@@ -3,17 +3,19 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import pairwise
 
 from formulations.chunk_routing import ChunkRouting, RoutedChunk, RoutingProblem, RoutingStep
 from formulations.flow_network import reversed_arcs
 from formulations.limits import Limits
-from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.graphs.bounds import GraphBound
 from themis_opt.graphs.matching import Match, OwnedChunk, greedy_matching, matched_plan
 from themis_opt.graphs.plan import demands, routes_between
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
+from themis_opt.graphs.steps import GraphContest, GraphStep
 
 MOST_NODES, MOST_INTERVALS = 16, 12_000
 """Nodes of a graph that the reference takes, and intervals of a model: in a minute larger ones find nothing."""
@@ -22,42 +24,33 @@ REFERENCE_CHUNKS = (1, 2, 4, 8)
 """Chunks of each share that are tried."""
 
 
-@dataclass(frozen=True)
-class RoutedReference:
-    """The best schedule, and for its number of chunks what no schedule beats."""
-
-    schedule: GraphSchedule
-    chunks: int
-    proven: int
-
-
 def takes(instance: GraphInstance) -> bool:
     """Whether a graph is small enough, and data are either summed or copied."""
-    is_small = len(instance.network.nodes) <= MOST_NODES and len(instance.collectives) == 1
-    return is_small and not instance.demand.sums_for_all
+    return len(instance.network.nodes) <= MOST_NODES and not instance.demand.sums_for_all
 
 
-def best_routing(instance: GraphInstance, limits: Limits, lower: int, upper: int | None) -> RoutedReference | None:
-    """The best schedule of chunks of one size; none if no model is small enough or none is faster than `upper`.
+def routed_schedules(contest: GraphContest) -> Iterator[GraphSchedule]:
+    """Schedules of chunks of one size, each faster than all before; of models that are small enough.
 
-    By default `upper` is what one message after the other would take.  Each number of chunks has an equal part of the
-    time that is left.
+    Without a schedule to beat they must be faster than one message after the other.  Each number of chunks has an equal
+    part of the time that is left.
     """
-    upper = _one_by_one(instance) if upper is None else upper
-    end, best = SEARCH_CLOCK.now() + limits.seconds, None
-    counts = [count for count in _counts(instance) if _Search(instance, limits, lower, upper).fits(count)]
+    instance, lower = contest.instance, math.ceil(contest.bound)
+    upper = _one_by_one(instance) if contest.best is None else contest.best.makespan
+    counts = [count for count in _counts(instance) if _Search(instance, contest.limits, lower, upper).fits(count)]
     for place, count in enumerate(counts):
-        seconds = (end - SEARCH_CLOCK.now()) / (len(counts) - place)
-        if seconds <= 0 or (best and best.schedule.makespan <= lower * (1 + limits.gap)):
-            break
-        routing = _Search(instance, limits.within(seconds), lower, upper)
-        plan = matched_plan("exact", instance, count, routing.match)
-        if not plan.transfers:
-            continue
-        schedule = simulate_graph(plan)
-        if schedule.makespan < (best.schedule.makespan if best else upper):
-            best = RoutedReference(schedule, count, routing.proven)
-    return best
+        seconds = contest.left / (len(counts) - place)
+        search = _Search(instance, contest.solver_limits(seconds), lower, upper)
+        plan = matched_plan("exact", instance, count, search.match)
+        contest.allowance.charge(seconds)
+        if plan.transfers and (schedule := simulate_graph(plan)).makespan < upper:
+            upper = schedule.makespan
+            words = f"schedules of {count} equal chunks of each share"
+            contest.class_bounds[schedule] = GraphBound("chunks", Fraction(search.proven), "chunks of one size", words)
+            yield schedule
+
+
+GRAPH_SEARCH = GraphStep("exact", takes, routed_schedules, "cp_sat")
 
 
 def _one_by_one(instance: GraphInstance) -> int:

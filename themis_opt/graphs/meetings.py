@@ -25,6 +25,7 @@ GroupHalves = dict[NodeGroup, tuple[NodeGroup, NodeGroup]]
 PairLengths = Mapping[tuple[int, int], float]
 PieceEnds = tuple[int | None, int | None]
 PieceWay = tuple[GraphTransfer, ...]
+NodesBefore = dict[int, int | None]
 
 
 class Border(NamedTuple):
@@ -36,12 +37,12 @@ class Border(NamedTuple):
 
 def nearest(
     nodes: Iterable[int], sources: Iterable[int], lengths: PairLengths, chance: random.Random, *, turned: bool = False
-) -> dict[int, int | None]:
+) -> NodesBefore:
     """Nodes by their distance from sources, or to them if turned, and the one before each; of equal ones a random one.
 
     Nodes that are not reached are missing.
     """
-    before = dict[int, int | None]()
+    before = NodesBefore()
     inside, near = set(nodes), [(0.0, chance.random(), source, None) for source in sources]
     heap: list[tuple[float, float, int, int | None]] = list(near)
     heapify(heap)
@@ -127,6 +128,31 @@ def plan_of_ways(name: str, instance: GraphInstance, parts: Iterable[tuple[int, 
         ]
         pieces.append(GraphPiece(elements, *ends))
     return GraphPlan(name, instance, tuple(pieces), tuple(transfers))
+
+
+def random_way(
+    network: GraphNetwork,
+    ends: PieceEnds,
+    routes: Mapping[tuple[int, int], Route],
+    lengths: PairLengths,
+    chance: random.Random,
+    *,
+    trees: bool,
+    before: dict[int, NodesBefore] | None = None,
+) -> PieceWay:
+    """A way of a piece: a meeting for a sum, a tree for data that all NPUs want, or the shortest path.
+
+    `before`: for paths, what :func:`nearest` says of sources; those that are missing are added.
+    """
+    source, target = ends
+    if source is None:
+        return tuple(random_meeting(network, routes, lengths, chance, trees=trees))
+    if target is None:
+        return tuple(random_tree(network, source, routes, lengths, chance))
+    before = {} if before is None else before
+    if source not in before:
+        before[source] = nearest(network.capacities.terminals, (source,), lengths, chance)
+    return (GraphTransfer(0, path_to(target, before[source], routes), False, ()),)
 
 
 def random_meeting(

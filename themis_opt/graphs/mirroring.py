@@ -4,23 +4,26 @@ A reduce-scatter takes what an all-gather takes on the graph whose links and swi
 broadcast does.
 """
 
+import math
+from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
 
-from formulations.limits import Limits
-from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.errors import InputError
 from themis_opt.graphs.justification import justified
-from themis_opt.graphs.mixing import is_for_mixing, mixed_schedule
+from themis_opt.graphs.mixing import is_for_mixing, mixed_schedules
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, PlanBuilder
 from themis_opt.graphs.problem import GraphInstance, GraphLink, GraphNetwork
-from themis_opt.graphs.registry import GraphSearch
 from themis_opt.graphs.schedule import GraphSchedule, Hops, in_best_chunks, simulate_graph
+from themis_opt.graphs.steps import GraphContest, GraphStep
 from themis_opt.graphs.trees import tree_plan
 
 NUMBERS_OF_TREES = (1, 2, None)
 """Trees of each NPU, the flattest first, and as many as the throughput needs."""
+
+GATHER_SHARE = 0.75
+"""Share of the time for the gather; turning schedules around has the rest."""
 
 MOST_MIRRORED = 100_000
 """Transfers of all chunks that are turned around: a second."""
@@ -31,29 +34,34 @@ def is_for_mirrors(instance: GraphInstance) -> bool:
     return instance.demand.is_backwards and is_for_mixing(turned_instance(instance))
 
 
-def mirrored_schedule(instance: GraphInstance, limits: Limits, enough: float) -> GraphSchedule | None:
-    """The fastest trees or mixture of the gather, backwards; none where all have too many messages.
+def mirrored_schedules(contest: GraphContest) -> Iterator[GraphSchedule]:
+    """Trees and mixtures of the gather, backwards, those with few messages first; those with too many are left out."""
+    turned, gathers = contest.beside(turned_instance(contest.instance)), list[GraphSchedule]()
+    with contest.allowance.turn(GATHER_SHARE * contest.left):
+        for gather in _gathers(turned):
+            gathers.append(gather)
+            if gather.makespan <= contest.enough or contest.left <= 0:
+                break
+    best = math.inf
+    for gather in sorted(gathers, key=_num_messages):
+        if gather.makespan < best and (plan := mirrored_plan("mirror", contest.instance, gather)):
+            best = gather.makespan
+            yield justified(simulate_graph(plan))
 
-    `enough`: picoseconds at which it stops.
-    """
-    gather, end, schedules = turned_instance(instance), SEARCH_CLOCK.now() + limits.seconds, list[GraphSchedule]()
+
+def _num_messages(schedule: GraphSchedule) -> int:
+    return len(schedule.plan.transfers) * schedule.chunks
+
+
+def _gathers(contest: GraphContest) -> Iterator[GraphSchedule]:
+    """The schedules of the gather."""
     for count in NUMBERS_OF_TREES:
         with suppress(InputError):
-            schedules.append(in_best_chunks(tree_plan(gather, count=count), enough))
-        if any(schedule.makespan <= enough for schedule in schedules) or (
-            SEARCH_CLOCK.now() > end and not limits.deterministic
-        ):
-            break
-    else:
-        left = limits.seconds if limits.deterministic else max(end - SEARCH_CLOCK.now(), 0.0)
-        mixed = mixed_schedule(gather, limits.within(left), enough)
-        schedules += [mixed] if mixed else []
-    ranked = sorted(schedules, key=lambda schedule: schedule.makespan)
-    plan = next(filter(None, (mirrored_plan("mirror", instance, schedule) for schedule in ranked)), None)
-    return justified(simulate_graph(plan)) if plan else None
+            yield in_best_chunks(tree_plan(contest.instance, count=count), contest.enough)
+    yield from mixed_schedules(contest)
 
 
-GRAPH_SEARCH = GraphSearch(is_for_mirrors, mirrored_schedule)
+GRAPH_SEARCH = GraphStep("mirror", is_for_mirrors, mirrored_schedules)
 
 
 def turned_instance(instance: GraphInstance) -> GraphInstance:
@@ -81,7 +89,7 @@ def mirrored_plan(name: str, instance: GraphInstance, gather: GraphSchedule) -> 
     None where there are too many.
     """
     plan, chunks = gather.plan, gather.chunks
-    if len(plan.transfers) * chunks > MOST_MIRRORED:
+    if _num_messages(gather) > MOST_MIRRORED:
         return None
     pieces = [
         GraphPiece(piece.elements // chunks + (chunk < piece.elements % chunks), piece.target, piece.source)

@@ -15,27 +15,22 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from formulations.edge_splitting import Route
-from formulations.limits import Limits
 from formulations.way_shares import DemandWay, MachineUse, share_ways
-from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.justification import justified
 from themis_opt.graphs.meetings import (
+    NodesBefore,
     PairLengths,
     PieceEnds,
     PieceWay,
-    nearest,
-    path_to,
     plan_of_ways,
-    random_meeting,
-    random_tree,
+    random_way,
     routes_of_ways,
 )
-from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, demands, divide
+from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, LinkArc, demands, divide
 from themis_opt.graphs.problem import GraphInstance
-from themis_opt.graphs.rarest import LinkArc
-from themis_opt.graphs.registry import GraphSearch
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
+from themis_opt.graphs.steps import GraphContest, GraphStep
 
 MOST_MIXED_NPUS = 32
 """NPUs up to which ways are made in a few milliseconds."""
@@ -56,7 +51,7 @@ FEWER_WAYS = 10
 """Ways of a single demand for one of each of many."""
 
 ROUNDS_PER_SECOND = 4
-"""Rounds that count as a second of work where limits are deterministic."""
+"""Rounds that count as a second, for limits that count work."""
 
 FIRST_CHUNKS, FINEST_CHUNKS = 256, 2048
 """Chunks of every mixture, and the most that the best of them is cut in."""
@@ -70,27 +65,17 @@ def is_for_mixing(instance: GraphInstance) -> bool:
     return not instance.demand.is_backwards and instance.network.num_npus <= MOST_MIXED_NPUS
 
 
-def mixed_schedule(instance: GraphInstance, limits: Limits, enough: float) -> GraphSchedule | None:
-    """The best schedule within limits; none where nodes are not joined both ways.
-
-    `enough`: picoseconds at which it stops.
-    """
-    end = SEARCH_CLOCK.now() + limits.seconds
-    search = _WaySearch(instance, random.Random(limits.seed))
-    if not search.start():
-        return None
-    search.run(limits.within(SEARCH_SHARE * limits.seconds))
-    if not search.mixtures:
-        return None
-    best: GraphSchedule | None = None
-    for schedule in search.schedules(enough):
-        best = min(best or schedule, schedule, key=lambda schedule: schedule.makespan)
-        if best.makespan <= enough or (SEARCH_CLOCK.now() > end and not limits.deterministic):
-            break
-    return best
+def mixed_schedules(contest: GraphContest) -> Iterator[GraphSchedule]:
+    """Mixtures of ways that are found in a part of the time, in chunks; none where nodes are not joined both ways."""
+    search = _WaySearch(contest.instance, random.Random(contest.limits.seed))
+    if search.start():
+        with contest.allowance.turn(SEARCH_SHARE * contest.left):
+            search.run(contest)
+    if search.mixtures:
+        yield from search.schedules(contest.enough)
 
 
-GRAPH_SEARCH = GraphSearch(is_for_mixing, mixed_schedule)
+GRAPH_SEARCH = GraphStep("mix", is_for_mixing, mixed_schedules)
 
 
 class _Mixture(NamedTuple):
@@ -125,11 +110,10 @@ class _WaySearch:
         self.add_ways(equal, FIRST_WAYS)
         return {demand for demand, _ in self.ways} == set(range(len(self.ends)))
 
-    def run(self, limits: Limits) -> None:
-        """Rounds until limits are used up, each for the slack that looks best or a random one."""
-        end, rounds = SEARCH_CLOCK.now() + limits.seconds, math.ceil(limits.seconds * ROUNDS_PER_SECOND)
+    def run(self, contest: GraphContest) -> None:
+        """Rounds until the turn is over, each for the slack that looks best or a random one."""
         unseen = list(SLACKS)
-        while rounds > 0 if limits.deterministic else SEARCH_CLOCK.now() < end:
+        while contest.left > 0:
             best = min(self.mixtures, key=lambda slack: self.mixtures[slack].rank, default=0.0)
             slack = unseen.pop(0) if unseen else self.chance.choice((best, *SLACKS))
             ways = self.within(slack)
@@ -139,7 +123,7 @@ class _WaySearch:
                 parts = [(share, *way) for share, way in shared if share > USED_SHARE]
                 self.mixtures[slack] = _Mixture(solution.time, parts)
                 self.add_ways(solution.prices, NEXT_WAYS)
-            rounds -= 1
+            contest.allowance.charge(1 / ROUNDS_PER_SECOND)
 
     def within(self, slack: float) -> list[tuple[DemandWay, PieceWay]]:
         """Ways that are little longer than what the longest demand needs."""
@@ -170,18 +154,10 @@ class _WaySearch:
     def new_ways(self, routes: Mapping[LinkArc, Route], lengths: PairLengths) -> Iterator[tuple[int, PieceWay]]:
         """A way of each demand."""
         trees = self.chance.random() < 0.5
-        before: dict[int, dict[int, int | None]] = {}
-        network = self.instance.network
-        for demand, (source, target) in enumerate(self.ends):
-            if source is not None and target is None:
-                yield demand, tuple(random_tree(network, source, routes, lengths, self.chance))
-                continue
-            if source is None or target is None:
-                yield demand, tuple(random_meeting(network, routes, lengths, self.chance, trees=trees))
-                continue
-            if source not in before:
-                before[source] = nearest(network.capacities.terminals, (source,), lengths, self.chance)
-            yield demand, (GraphTransfer(0, path_to(target, before[source], routes), False, ()),)
+        before: dict[int, NodesBefore] = {}
+        for demand, ends in enumerate(self.ends):
+            network = self.instance.network
+            yield demand, random_way(network, ends, routes, lengths, self.chance, trees=trees, before=before)
 
     def timed(self, demand: int, steps: PieceWay) -> DemandWay:
         """A way with the heads and tails of its uses of links."""

@@ -9,6 +9,9 @@ from formulations.edge_splitting import Route
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.problem.phases import Demand, Ends
 
+LinkArc = tuple[int, int]
+"""A direction of a link: the numbers of its tail and its head."""
+
 
 class GraphPiece(NamedTuple):
     """Part of the data.

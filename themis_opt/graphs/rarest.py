@@ -16,15 +16,13 @@ import numpy as np
 
 from formulations.edge_splitting import Route
 from formulations.flow_network import reversed_arcs
-from formulations.limits import Limits
 from themis_opt.base.arrays import BoolArray
-from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.matching import Match, OwnedChunk, matched_plan
-from themis_opt.graphs.plan import GraphPlan, demands, routes_between
+from themis_opt.graphs.plan import GraphPlan, LinkArc, demands, routes_between
 from themis_opt.graphs.problem import GraphInstance
-from themis_opt.graphs.registry import GraphSearch
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
+from themis_opt.graphs.steps import GraphContest, GraphStep
 
 MOST_NPUS, MOST_MATCHES = 64, 8192
 """Most NPUs, and messages of a matching in one direction: half a second for each horizon."""
@@ -32,29 +30,19 @@ MOST_NPUS, MOST_MATCHES = 64, 8192
 HORIZONS = 6
 """Horizons that are tried: the last are a per cent apart."""
 
-LinkArc = tuple[int, int]
-
 
 def is_for_rarest(instance: GraphInstance) -> bool:
     """Whether data are for all NPUs, or sums of all, and the graph is small enough."""
     return not instance.demand.personal and instance.network.num_npus <= MOST_NPUS
 
 
-def rarest_schedule(instance: GraphInstance, limits: Limits, enough: float) -> GraphSchedule | None:
-    """The best schedule among numbers of chunks, each twice the one before.
-
-    `enough`: picoseconds with which no other number is tried.
-    """
-    end, best = SEARCH_CLOCK.now() + limits.seconds, None
-    for chunks in _counts(instance):
-        schedule = simulate_graph(rarest_plan(instance, chunks, limits.seed))
-        best = min(best or schedule, schedule, key=lambda schedule: schedule.makespan)
-        if best.makespan <= enough or (SEARCH_CLOCK.now() > end and not limits.deterministic):
-            break
-    return best
+def rarest_schedules(contest: GraphContest) -> Iterator[GraphSchedule]:
+    """Schedules of numbers of chunks, each twice the one before."""
+    for chunks in _counts(contest.instance):
+        yield simulate_graph(rarest_plan(contest.instance, chunks, contest.limits.seed))
 
 
-GRAPH_SEARCH = GraphSearch(is_for_rarest, rarest_schedule)
+GRAPH_SEARCH = GraphStep("rarest", is_for_rarest, rarest_schedules)
 
 
 def rarest_plan(instance: GraphInstance, chunks: int, seed: int = 0) -> GraphPlan:

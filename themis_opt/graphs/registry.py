@@ -1,15 +1,14 @@
 """The policies of graphs by name: plans, and searches that follow them.  Each is loaded when it is asked for."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from themis_opt.base.registries import Functions
 
 if TYPE_CHECKING:
-    from formulations.limits import Limits
     from themis_opt.graphs.plan import GraphPlan
     from themis_opt.graphs.problem import GraphInstance
-    from themis_opt.graphs.schedule import GraphSchedule
+    from themis_opt.graphs.steps import GraphStep
 
 GRAPH_POLICIES: "Mapping[str, Callable[[GraphInstance], GraphPlan]]" = Functions(
     "themis_opt.graph_policies",
@@ -26,29 +25,22 @@ GRAPH_POLICIES: "Mapping[str, Callable[[GraphInstance], GraphPlan]]" = Functions
 """The plans that are compared, trees first; other packages add to them by entry points."""
 
 
-class GraphSearch(NamedTuple):
-    """Whether a search is for an instance, and the search: within limits, until picoseconds that are enough."""
-
-    is_for: "Callable[[GraphInstance], bool]"
-    find: "Callable[[GraphInstance, Limits, float], GraphSchedule | None]"
-
-
-GRAPH_SEARCHES: Mapping[str, GraphSearch] = Functions(
+GRAPH_SEARCHES: "Mapping[str, GraphStep]" = Functions(
     "themis_opt.graph_searches",
     {
         "rarest": "themis_opt.graphs.rarest:GRAPH_SEARCH",
         "mix": "themis_opt.graphs.mixing:GRAPH_SEARCH",
         "mirror": "themis_opt.graphs.mirroring:GRAPH_SEARCH",
         "climb": "themis_opt.graphs.climbing:GRAPH_SEARCH",
+        "exact": "themis_opt.graphs.exact:GRAPH_SEARCH",
     },
 )
-EXACT = "exact"
-"""The search by constraint programming, which bounds its class of schedules too."""
+"""The searches, in the order in which they take turns after the plans."""
 
 
 def is_search(name: str) -> bool:
     """Whether a policy is a search for small graphs and messages, which follows the plans."""
-    return name == EXACT or name in GRAPH_SEARCHES
+    return name in GRAPH_SEARCHES
 
 
 def has_policy(name: str) -> bool:

@@ -1,5 +1,6 @@
 """What a plan on a graph takes: every link serves one message at a time, and nodes pass on what they have whole."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -8,9 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from themis_opt.base.allowance import Allowance
 from themis_opt.base.arrays import IntArray
-from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.plan import GraphPlan
 from themis_opt.graphs.problem import GraphInstance
@@ -234,37 +233,37 @@ def _operations(hops: Hops, order: IntArray, waits: tuple[IntArray, IntArray], d
     )
 
 
-def in_best_chunks(plan: GraphPlan, enough: float = 0.0, clock: Allowance | None = None) -> GraphSchedule:
-    """The schedule with the best number of chunks among powers of two as long as they help, and of those beside it.
+def in_best_chunks(plan: GraphPlan, enough: float = 0.0) -> GraphSchedule:
+    """The fastest of :func:`chunked_schedules`.
 
     `enough`: picoseconds with which no other number is tried.
-    `clock`: the time in which other numbers are tried; after each there is time left to validate it.
     """
-    began = SEARCH_CLOCK.now()
+    best: GraphSchedule | None = None
+    for schedule in chunked_schedules(plan):
+        best = min(best or schedule, schedule, key=lambda schedule: schedule.makespan)
+        if best.makespan <= enough:
+            break
+    assert best is not None  # in one chunk
+    return best
 
-    def is_late() -> bool:
-        return clock is not None and not clock.counts_work and NEXT_TIMES * (SEARCH_CLOCK.now() - began) > clock.left
 
+def chunked_schedules(plan: GraphPlan) -> Iterator[GraphSchedule]:
+    """Schedules in one chunk, in powers of two as long as they help, and in the numbers beside the best of these."""
     hops = Hops(plan)
-    most = (
-        1
-        if plan.ranked
-        else max(min(MAX_HOPS // max(len(hops.link), 1), plan.instance.size // plan.instance.element_bytes), 1)
-    )
-    best, chunks = simulate_graph(plan, 1, hops), 2
-    while chunks <= most and best.makespan > enough and not is_late():
-        schedule = simulate_graph(plan, chunks, hops)
+    elements = plan.instance.size // plan.instance.element_bytes
+    most = 1 if plan.ranked else max(min(MAX_HOPS // max(len(hops.link), 1), elements), 1)
+    yield (best := simulate_graph(plan, 1, hops))
+    chunks = 2
+    while chunks <= most:
+        yield (schedule := simulate_graph(plan, chunks, hops))
         if schedule.makespan > best.makespan * (1 - WORTH_DOUBLING) and chunks > FEW_CHUNKS:
             break
         best, chunks = min(best, schedule, key=lambda schedule: schedule.makespan), 2 * chunks
     for between in (3 * best.chunks // 4, 3 * best.chunks // 2):
-        if 1 < between <= most and between != best.chunks and best.makespan > enough and not is_late():
-            best = min(best, simulate_graph(plan, between, hops), key=lambda schedule: schedule.makespan)
-    return best
+        if 1 < between <= most and between != best.chunks:
+            yield (schedule := simulate_graph(plan, between, hops))
+            best = min(best, schedule, key=lambda schedule: schedule.makespan)
 
-
-NEXT_TIMES = 3
-"""Times as long as all numbers of chunks before the next one takes, with its validation."""
 
 WORTH_DOUBLING, FEW_CHUNKS = 2e-3, 8
 """Doubling must save this share to go on, but for the first times, which are cheap."""

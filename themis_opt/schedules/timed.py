@@ -2,12 +2,71 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.schedules.event_loop import Operations
-from themis_opt.schedules.explanation import CriticalStep, Explanation, ResourceTime
+
+if TYPE_CHECKING:
+    from themis_opt.schedules.period import Wait
+
+
+@dataclass(frozen=True)
+class CriticalStep:
+    """One stage or compute task on the critical path.
+
+    `label`: in words, with its iteration where there are several.
+    `iteration`: 0 without compute.
+    `stage`: number of the stage in the plan; None for a task.
+    `start`, `busy`, `lag`: when it starts, how long it holds its resource, and how much later its result is there, in
+      picoseconds.
+    `waited_for`: what it had to wait for: the result of the stage before it in its chunk, or of launches (``data``),
+      its dimension (``dimension``), a task (``task``), or nothing but its release (``release``).
+    """
+
+    label: str
+    iteration: int
+    stage: int | None
+    start: int
+    busy: int
+    lag: int
+    waited_for: str
+
+
+@dataclass(frozen=True)
+class ResourceTime:
+    """How one resource spends the makespan, or with compute the last whole period, in picoseconds.
+
+    `lag` is time without work while the next stage's data (at the end: the last result) are on their way along the path
+    of a chunk, `idle` all other time without work.
+    """
+
+    name: str
+    busy: int
+    lag: int
+    idle: int
+
+
+@dataclass(frozen=True)
+class RailLoad:
+    """What one rail of a dimension carries in one iteration, with headers, and what share of the dimension's bytes."""
+
+    dimension: str
+    rail: str
+    bytes: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The critical path, the time of each resource, and with compute that of the NPU, first, and what it waits for."""
+
+    steps: tuple[CriticalStep, ...]
+    resources: tuple[ResourceTime, ...]
+    waits: "tuple[Wait, ...]" = ()
+    rails: tuple[RailLoad, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

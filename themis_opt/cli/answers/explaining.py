@@ -9,7 +9,7 @@ from themis_opt.cli.answers.answer import Listing
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
-    from themis_opt.schedules.explanation import Explanation
+    from themis_opt.schedules.timed import Explanation
 
 TIMES = {"start": "start_ns", "busy": "busy_ns", "lag": "lag_ns", "idle": "idle_ns", "length": "wait_ns"}
 """Names that fields of an explanation have in JSON, where they are nanoseconds."""

@@ -1,0 +1,106 @@
+"""Policies and steps of one problem under one limit of time: each has its best schedule under its name."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import islice
+from typing import Generic
+
+from formulations.interruption import TimeUp
+from formulations.limits import Limits
+from themis_opt.base.allowance import SLACK, Allowance, cut_off
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.schedules.incumbent import AnyIncumbent, Progress, S, ignore
+
+
+class Contest(AnyIncumbent[S | None], Generic[S]):
+    """The incumbent of policies and steps, of which none ends the others.
+
+    `schedules`: the best schedule of each, by name; all of them obey the rules.
+    `refused`: why others have none.
+    `left_out`: those for which there was no time.
+    `tried`: all of these, and those that made nothing.
+    """
+
+    def __init__(
+        self, limits: Limits, bound: float = 0.0, report: Progress = ignore, allowance: Allowance | None = None
+    ) -> None:
+        super().__init__(limits, None, bound, report, allowance=allowance)
+        self.schedules, self.refused, self.left_out = dict[str, S](), dict[str, str](), list[str]()
+        self.tried = set[str]()
+
+    @abstractmethod
+    def measure(self, schedule: S) -> float:
+        """The value of the objective in picoseconds."""
+
+    @abstractmethod
+    def check(self, schedule: S) -> None:
+        """Raise InvalidSchedule if a schedule breaks a rule."""
+
+    def value_of(self, schedule: S | None) -> float:
+        """The value of the objective in picoseconds; infinite as long as there is no schedule."""
+        return math.inf if schedule is None else self.measure(schedule)
+
+    def attempt(
+        self, name: str, make: Callable[[], Iterable[S]], enough: float | None = None, reserve: float = 0.0
+    ) -> None:
+        """Keep the best of some schedules under a name, or the reason why there is none.
+
+        Parameters
+        ----------
+        make : callable
+            Gives schedules, each of which may take longer to make than the ones before.
+        enough : float, optional
+            Value at which no other one is made; by default that of the search.
+        reserve : float
+            How much longer than all before the next one takes, with its validation: one for which there is no time
+            is not begun.
+        """
+        self.tried.add(name)
+        if self.schedules and self.left <= 0:
+            self.left_out.append(name)
+            return
+        try:
+            best = self._best_of(make, self.enough if enough is None else enough, reserve)
+            if best is not None:
+                with cut_off(self.allowance, SLACK):
+                    self.check(best)
+                self.schedules[name] = best
+                self.offer(best)
+            elif self.left <= 0:
+                self.left_out.append(name)
+        except TimeUp:
+            self.left_out.append(name)
+        except (InputError, InvalidSchedule) as error:
+            self.refused[name] = error.rule if isinstance(error, InputError) else str(error)
+        except Exception as error:  # whatever a policy of another package dies of, the others go on
+            self.refused[name] = f"{type(error).__name__}: {error}"
+
+    def _best_of(self, make: Callable[[], Iterable[S]], enough: float, reserve: float) -> S | None:
+        """The best schedule that is made in time, or until Ctrl-C."""
+        best, begin = None, self.left
+        try:
+            with suppress(TimeUp), cut_off(self.allowance, SLACK / 2):
+                for schedule in make():
+                    best = min(best or schedule, schedule, key=self.measure)
+                    if self.measure(best) <= enough or self.left <= reserve * (begin - self.left):
+                        break
+        except KeyboardInterrupt:
+            self.allowance.interrupt()
+        return best
+
+    def attempt_late(self, name: str, make: Callable[[], Iterable[S]]) -> None:
+        """Keep the first schedule that is made, whatever the time."""
+        self.left_out = [one for one in self.left_out if one != name]
+        self.allowance = Allowance(math.inf)
+        self.attempt(name, lambda: islice(make(), 1))
+
+    def expect_schedules(self, otherwise: str) -> None:
+        """Raise KeyboardInterrupt after Ctrl-C, and else InputError, where nothing has a legal schedule."""
+        if self.schedules:
+            return
+        if self.allowance.interrupted:
+            raise KeyboardInterrupt
+        reasons = "; ".join(self.refused.values()) or otherwise
+        raise InputError(f"no policy has a plan: {reasons}", field="--policies")
