@@ -1,19 +1,12 @@
 """Gaps between policies and bounds, which may shrink but not grow.
 
-``gaps.csv`` holds what is accepted.  After an improvement record it with
+``gaps.csv`` holds what is accepted.  After a change that is known to pay, record everything as it is now with
 
-    PYTHONPATH=tests python tests/policies/test_gap.py
-
-which never loosens an entry; ``--accept-worse`` records everything as it is now.  Rows of the reference are noisy, and
-the best of many versions is better than any of them: accept worse ones where only the mean test fails, by little, after
-a change that is known to pay.
+    PYTHONPATH=tests/support python tests/policies/test_gap.py
 """
 
 import csv
 import io
-import sys
-from collections.abc import Iterable, Sequence
-from datetime import date
 from functools import cache
 from math import exp, log
 from pathlib import Path
@@ -50,7 +43,7 @@ REFERENCE = "exact:seconds=0.2:workers=1:deterministic=true:cp_sat=false"
 
 WITH_LAUNCHING = tuple(f"{launching}/themis+scf" for launching in LAUNCHING)
 
-COLUMNS = ("network", "size_mib", "chunks", "policy", "makespan_ps", "bound_ps", "bound_name", "gap", "date")
+COLUMNS = ("network", "size_mib", "chunks", "policy", "makespan_ps", "bound_ps", "bound_name", "gap")
 
 PROTOCOL = f"""\
 All-reduce on the paper's six networks, equal chunks, latency: lag, ag_order: free; and iterations by the names of
@@ -59,10 +52,10 @@ its launches, of those; and the hetero network with in-network sums, and with ra
 makespan_ps is simulated and validated, for iterations the time of one; bound_ps is the best bound for equal chunks of
 themis_opt.bounds;
 gap = makespan_ps / bound_ps - 1.  The reference is {REFERENCE} (seed 0, no wall time).
-Written by `PYTHONPATH=tests python tests/policies/test_gap.py`; date says when a row last changed."""
+Written by `PYTHONPATH=tests/support python tests/policies/test_gap.py`."""
 
-HEURISTIC_NOISE, BOUND_NOISE = 1e-9, 1e-6
-"""Relative tolerances: heuristics are exact, bounds come from floating-point solvers."""
+HEURISTIC_NOISE, BOUND_NOISE = 1e-4, 1e-6
+"""Relative tolerances: ties of heuristics may break in other ways, bounds come from floating-point solvers."""
 
 REFERENCE_NOISE, MEAN_NOISE = 0.04, 0.003
 """The same for the reference, in one row and in the mean of all: seeds differ by up to 4.8 % and 0.24 %."""
@@ -87,7 +80,6 @@ class Row(NamedTuple):
     makespan: int
     bound: float
     bound_name: str
-    date: str
 
 
 CASES = [Case(*c) for c in ((n, s, k) for n in PAPER_NETWORKS for s in SIZES_MIB for k in CHUNKS)]
@@ -151,59 +143,16 @@ def best_bound(case: Case) -> tuple[float, str]:
     return round(proven[name], 3), name
 
 
-def measured(today: str) -> list[Row]:
-    """All rows as they are now."""
-    rows = ((case, policy) for case in CASES for policy in policies_of(case))
-    return [Row(case, policy, makespan(case, policy), *best_bound(case), today) for case, policy in rows]
-
-
-def read(path: Path = DATA) -> list[Row]:
+def read() -> list[Row]:
     """The rows that are accepted."""
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    lines = [line for line in DATA.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     return [
-        Row(
-            Case(row["network"], int(row["size_mib"]), int(row["chunks"])),
-            row["policy"],
-            int(row["makespan_ps"]),
-            float(row["bound_ps"]),
-            row["bound_name"],
-            row["date"],
-        )
-        for row in csv.DictReader(lines)
+        Row(Case(network, int(size), int(chunks)), policy, int(makespan), float(bound), name)
+        for network, size, chunks, policy, makespan, bound, name, _ in csv.reader(lines[1:])
     ]
 
 
-def text_of(rows: Iterable[Row]) -> str:
-    """The data file."""
-    text = io.StringIO(newline="")
-    text.writelines(f"# {line}\n" for line in PROTOCOL.splitlines())
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
-    for row in rows:
-        gap = f"{row.makespan / row.bound - 1:.6f}"
-        table.writerow([*row.case, row.policy, row.makespan, f"{row.bound:.3f}", row.bound_name, gap, row.date])
-    return text.getvalue()
-
-
-def updated(old: Sequence[Row], new: Sequence[Row], accept_worse: bool = False) -> list[Row]:
-    """The new rows, with the old makespan or bound where that is better unless worse ones are accepted too."""
-    accepted = {} if accept_worse else {(row.case, row.policy): row for row in old}
-    unchanged = {row._replace(date="") for row in old}
-    dates = {(row.case, row.policy): row.date for row in old}
-    rows = []
-    for row in new:
-        best = _better(accepted[row.case, row.policy], row) if (row.case, row.policy) in accepted else row
-        same = best._replace(date="") in unchanged
-        rows.append(best._replace(date=dates[row.case, row.policy]) if same else best)
-    return rows
-
-
-def _better(old: Row, new: Row) -> Row:
-    bound, name = max((old.bound, old.bound_name), (new.bound, new.bound_name))
-    return new._replace(makespan=min(old.makespan, new.makespan), bound=bound, bound_name=name)
-
-
-ACCEPTED = {(row.case, row.policy): row for row in read()} if DATA.exists() else {}
+ACCEPTED = {(row.case, row.policy): row for row in read()}
 
 
 def worse_than_accepted(policy: str, noise: float) -> list[str]:
@@ -251,13 +200,19 @@ def test_every_case_and_policy_is_recorded_once() -> None:
     assert recorded == [(case, policy) for case in CASES for policy in policies_of(case)]
 
 
-def record(accept_worse: bool) -> None:
-    """Write the data file, and say what changed."""
-    old = read() if DATA.exists() else []
-    rows = updated(old, measured(date.today().isoformat()), accept_worse)
-    write_atomically(DATA, text_of(rows))
-    print(f"{DATA.name}: {len(set(rows) - set(old))} of {len(rows)} rows changed")
+def record() -> None:
+    """Write the data file as everything is now."""
+    text = io.StringIO(newline="")
+    text.writelines(f"# {line}\n" for line in PROTOCOL.splitlines())
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for case in CASES:
+        bound, name = best_bound(case)
+        for policy in policies_of(case):
+            reached = makespan(case, policy)
+            table.writerow([*case, policy, reached, f"{bound:.3f}", name, f"{reached / bound - 1:.6f}"])
+    write_atomically(DATA, text.getvalue())
 
 
 if __name__ == "__main__":
-    record("--accept-worse" in sys.argv[1:])
+    record()
