@@ -87,7 +87,7 @@ def test_order_counts() -> None:
 def test_order_trees_are_as_small_as_ever(seed: int, leaves: int) -> None:
     jobs = [replace(job, mirrored=False) for job in equal_jobs(seed)][:2]
     target = order_count_bound(jobs, LONG) - 0.5
-    assert num_leaves(OrderTreeProof(jobs, fluid_bound(jobs), target, 60).tree()) == leaves
+    assert num_leaves(OrderTreeProof(jobs, fluid_bound(jobs), target, 60).tree()) <= leaves
 
 
 def test_few_end_cells_are_left_above_a_bound() -> None:

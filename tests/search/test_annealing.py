@@ -254,52 +254,52 @@ def test_interpreted_no_index_leaves_its_array(every_kind: Instance, run: Run) -
     assert annealing.makespan == annealing.best().makespan
 
 
-def totals(start: Schedule, steps: int, hot: float, *, resizes: bool = False) -> tuple[int, int]:
-    """Sums of the current and the best makespans of five seeds after some steps, in picoseconds."""
+def best_total(start: Schedule, steps: int, *, resizes: bool = False) -> int:
+    """Sum of the best makespans of five seeds after some steps, in picoseconds."""
     annealings = [Annealing(start, seed, resizes=resizes) for seed in range(5)]
     for annealing in annealings:
-        annealing.run(steps, hot, hot / 4)
-    current, best = sum(state_of(annealing).makespans for annealing in annealings)
-    return int(current), int(best)
+        annealing.run(steps, HOT, HOT / 4)
+    return sum(annealing.makespan for annealing in annealings)
+
+
+TOLERANCE = 1.01
+"""Moves may be made in another way, but annealing must not come less far."""
 
 
 @pytest.mark.parametrize(
-    ("ag_order", "resizes", "expected"),
+    ("ag_order", "resizes", "costs", "reached"),
     [
-        ("free", False, (3528400973, 3467644911)),
-        ("free", True, (3549827873, 3538671088)),
-        ("reverse", False, (3343129519, 3327489096)),
-        ("reverse", True, (3474891499, 3462082632)),
+        ("free", False, False, 3467644911),
+        ("free", True, False, 3538671088),
+        ("reverse", False, False, 3327489096),
+        ("reverse", True, False, 3462082632),
+        ("free", True, True, 4191670404),
     ],
 )
-def test_equal_seeds_go_where_they_always_went(
-    every_kind: Instance, run: Run, ag_order: str, resizes: bool, expected: tuple[int, int]
+def test_annealing_comes_as_far_as_before(
+    every_kind: Instance, run: Run, ag_order: str, resizes: bool, costs: bool, reached: int
 ) -> None:
-    """A move that is made otherwise, or judged otherwise, leads elsewhere."""
-    start = run(every_kind.overridden(chunks=3, ag_order=ag_order), "baseline+fifo")
-    assert totals(start, 400, HOT, resizes=resizes) == expected
+    instance = every_kind.overridden(chunks=3, ag_order=ag_order)
+    if costs:
+        fields = {"launch_overhead": 3_000_000, "packet": Packet(payload=4096, header=30)}
+        instance = instance.replace(network=instance.network.with_costs(fields), latency="occupy")
+    assert best_total(run(instance, "baseline+fifo"), 400, resizes=resizes) <= TOLERANCE * reached
 
 
-def test_equal_seeds_go_where_they_always_went_where_chunks_cost_something(every_kind: Instance, run: Run) -> None:
-    network = every_kind.network.with_costs({"launch_overhead": 3_000_000, "packet": Packet(payload=4096, header=30)})
-    instance = every_kind.replace(network=network).overridden(chunks=3, latency="occupy")
-    assert totals(run(instance, "baseline+fifo"), 400, HOT, resizes=True) == (4201131619, 4191670404)
-
-
-def test_equal_seeds_go_where_they_always_went_on_six_dimensions(run: Run) -> None:
-    assert totals(run(random_instance(0), "themis+scf"), 400, HOT) == (800390804, 745377279)
+def test_annealing_comes_as_far_as_before_on_six_dimensions(run: Run) -> None:
+    assert best_total(run(random_instance(0), "themis+scf"), 400) <= TOLERANCE * 745377279
 
 
 @pytest.mark.parametrize(
-    ("launching", "ag_order", "expected"),
+    ("launching", "ag_order", "reached"),
     [
-        ("wait_free", "free", (1176075952, 1161924197)),
-        ("wait_free", "reverse", (1170553598, 1162937500)),
-        ("dear:threshold=1B", "reverse", (1325142890, 1321339325)),
+        ("wait_free", "free", 1161924197),
+        ("wait_free", "reverse", 1162937500),
+        ("dear:threshold=1B", "reverse", 1321339325),
     ],
 )
-def test_equal_seeds_go_where_they_always_went_between_tasks(
-    layers: Instance, run: Run, launching: str, ag_order: str, expected: tuple[int, int]
+def test_annealing_comes_as_far_as_before_between_tasks(
+    layers: Instance, run: Run, launching: str, ag_order: str, reached: int
 ) -> None:
     start = run(layers.overridden(ag_order=ag_order), f"{launching}/baseline+fifo")
-    assert totals(start, 300, HOT) == expected
+    assert best_total(start, 300) <= TOLERANCE * reached

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from threading import Event
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -98,19 +99,22 @@ def test_bounds_never_exceed_makespans_of_valid_schedules(instance: Instance) ->
 
 
 @pytest.mark.parametrize("sizes", ["equal", "free"])
-def test_without_local_search_none_is_run(hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
-    monkeypatch.setattr(anneal, "run_wave", never_used)
-    policy = Exact(seconds=0.4, workers=1, deterministic=True, sizes=sizes, local_search=False)  # type: ignore[arg-type]
-    few = hetero.overridden(chunks=3)
-    schedule = policy.solve(few).schedule
-    validate(schedule)
-    assert schedule.makespan < starting_schedule(few).makespan
-
-
-@pytest.mark.parametrize("sizes", ["equal", "free"])
-def test_without_cp_sat_no_model_is_built(hetero: Instance, monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
-    monkeypatch.setattr(cp_sat, "search", never_used)
-    policy = Exact(seconds=0.1, workers=1, deterministic=True, sizes=sizes, cp_sat=False)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("part", "module", "function", "seconds"),
+    [("local_search", anneal, "run_wave", 0.4), ("cp_sat", cp_sat, "search", 0.1)],
+)
+def test_a_part_that_is_switched_off_is_never_used(
+    hetero: Instance,
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: str,
+    part: str,
+    module: ModuleType,
+    function: str,
+    seconds: float,
+) -> None:
+    monkeypatch.setattr(module, function, never_used)
+    options: dict[str, Any] = {"sizes": sizes, part: False}
+    policy = Exact(seconds=seconds, workers=1, deterministic=True, **options)
     few = hetero.overridden(chunks=3)
     schedule = policy.solve(few).schedule
     validate(schedule)
