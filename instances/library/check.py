@@ -5,21 +5,25 @@ files, equal chunks with ``--equal``.  It is written from the mathematics of ``d
 themis_opt, so that an error in one of them shows.  ``README.md`` beside it describes the files.
 """
 
+import argparse
 import gzip
 import hashlib
 import json
 import math
+import re
 import sys
+import zlib
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 PICOSECONDS = 10**12
+LARGEST_FILE = 2**28
 UNLIMITED = Fraction(10**30)  # picoseconds that no schedule takes: of a case that cannot be
 PHASES = {
     "all_reduce": ("reduce_scatter", "all_gather"),
@@ -40,7 +44,15 @@ LABELS = {
 }
 SHRINKING, GROWING = ("reduce_scatter", "scatter"), ("all_gather", "gather")
 IN_NETWORK = ("reduce_scatter", "all_gather")
-ALGORITHMS = {"switch": "halving_doubling", "fully_connected": "direct"}  # others are called as their kind
+KINDS = {  # and the algorithms of each, of which the first is usual
+    "ring": ("ring", "direct", "halving_doubling", "adasum"),
+    "fully_connected": ("direct", "ring", "halving_doubling", "adasum"),
+    "switch": ("halving_doubling", "direct", "ring", "adasum"),
+    "line": ("line",),
+    "mesh2d": ("mesh2d",),
+}
+LARGEST = 10**30  # of numbers in files
+QUANTITY = re.compile(r"\s*([-+]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,2})?)\s*([A-Za-zµ/]*)\s*")
 TIMES = {"s": 10**12, "ms": 10**9, "us": 10**6, "µs": 10**6, "ns": 10**3, "ps": 1}
 DECIMAL, BINARY = ("", "k", "M", "G", "T"), ("", "Ki", "Mi", "Gi", "Ti")
 SIZES: dict[str, Fraction | int] = {f"{p}B": 1000**n for n, p in enumerate(DECIMAL)} | {
@@ -49,6 +61,7 @@ SIZES: dict[str, Fraction | int] = {f"{p}B": 1000**n for n, p in enumerate(DECIM
 SIZES |= {f"{p}b": Fraction(1000**n, 8) for n, p in enumerate(DECIMAL)}
 SIZES |= {f"{p}b": Fraction(1024**n, 8) for n, p in enumerate(BINARY)}
 SIZES |= {"KB": 1000, "Kb": Fraction(1000, 8), "kiB": 1024, "kib": 128}
+SPEEDS = {f"{unit}/s": size for unit, size in SIZES.items()}
 
 
 class Refused(Exception):
@@ -64,9 +77,13 @@ def require(holds: bool, what: str) -> None:
 def quantity(value: Any, units: Mapping[str, Fraction | int], plain: int = 1) -> Fraction:
     """A number with its unit; plain numbers are in the SI unit, which is `plain` of ours."""
     if not isinstance(value, str):
+        number(value)
         return Fraction(value) * plain
-    number = value.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/µ ")
-    return Fraction(number) * units[value[len(number) :].strip()]
+    match = QUANTITY.fullmatch(value)
+    known = match is not None and (not match[2] or match[2] in units)
+    require(known, f": must be a number with a unit, not {shown(value)}")
+    assert match is not None
+    return Fraction(match[1]) * (units[match[2]] if match[2] else plain)
 
 
 def picoseconds(value: Any) -> int:
@@ -77,13 +94,335 @@ def picoseconds(value: Any) -> int:
 def bytes_of(value: Any) -> int:
     """A size."""
     size = quantity(value, SIZES)
-    require(size.denominator == 1, f"{value} is no whole number of bytes")
+    require(size.denominator == 1, f": must be a whole number of bytes, not {shown(value)}")
     return int(size)
 
 
 def bandwidth_of(value: Any) -> Fraction:
     """Bytes per second."""
-    return quantity(value.removesuffix("/s") if isinstance(value, str) else value, SIZES)
+    return quantity(value, SPEEDS)
+
+
+# ---------------------------------------------------------------- fields
+
+Shape = Callable[[Any], None]  # refuses a value; containers put the place in front of the words
+
+
+def shown(value: Any) -> str:
+    """A value in a sentence: short, and without anything that a terminal obeys."""
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def number(value: Any) -> None:
+    """A whole number, a fraction or a decimal, which is finite; true and false are none."""
+    is_number = isinstance(value, int | float | Fraction) and not isinstance(value, bool)
+    require(is_number and abs(value) < LARGEST, f": must be a number, not {shown(value)}")
+
+
+def whole(least: int = 0, most: int = LARGEST) -> Shape:
+    """A whole number in a range."""
+
+    def shape(value: Any) -> None:
+        fits = type(value) is int and least <= value <= most
+        limits = f"{least} or more" if most == LARGEST else f"from {least} to {most}"
+        require(fits, "" if fits else f": must be a whole number, {limits}, not {shown(value)}")
+
+    return shape
+
+
+def measure(read: Callable[[Any], Fraction | int], least: int = 0) -> Shape:
+    """A time, size or bandwidth."""
+
+    def shape(value: Any) -> None:
+        require(least <= read(value) <= LARGEST, f": must be {least} or more, not {shown(value)}")
+
+    return shape
+
+
+def text(value: Any) -> None:
+    """Words that nothing depends on."""
+    require(isinstance(value, str), f": must be a text, not {shown(value)}")
+
+
+def name(value: Any) -> None:
+    """A name, which can be printed."""
+    fits = isinstance(value, str) and value.isprintable() and 0 < len(value) <= 1000
+    require(fits, "" if fits else f": must be a name, not {shown(value)}")
+
+
+def flag(value: Any) -> None:
+    """True or false."""
+    require(isinstance(value, bool), f": must be true or false, not {shown(value)}")
+
+
+def one_of(*choices: str) -> Shape:
+    """One of some words."""
+
+    def shape(value: Any) -> None:
+        fits = isinstance(value, str) and value in choices
+        require(fits, "" if fits else f": must be one of {', '.join(choices)}, not {shown(value)}")
+
+    return shape
+
+
+def null_or(shape: Shape) -> Shape:
+    """A value that may be null."""
+    return lambda value: None if value is None else shape(value)
+
+
+def many(shape: Shape, least: int = 0, most: int = LARGEST) -> Shape:
+    """A list."""
+
+    def of_all(value: Any) -> None:
+        require(isinstance(value, list | tuple), f": must be a list, not {shown(value)[:20]}")
+        require(least <= len(value) <= most, f": has {len(value)} entries")
+        for place, entry in enumerate(value):
+            try:
+                shape(entry)
+            except Refused as error:
+                raise Refused(f"[{place}]{error}") from None
+
+    return of_all
+
+
+def row_of(*shapes: Shape) -> Shape:
+    """A list of one entry for each shape."""
+
+    def of_all(value: Any) -> None:
+        many(lambda _: None, len(shapes), len(shapes))(value)
+        for shape, entry in zip(shapes, value, strict=True):
+            shape(entry)
+
+    return of_all
+
+
+def fields(needed: Mapping[str, Shape], others: Mapping[str, Shape] | None = None) -> Shape:
+    """An object with all of some fields, perhaps others, and no further ones."""
+    shapes = {**needed, **(others or {})}
+
+    def of_all(value: Any) -> None:
+        require(isinstance(value, dict), f": must be an object, not {shown(value)[:20]}")
+        missing = next((key for key in needed if key not in value), None)
+        require(missing is None, f".{missing}: is missing")
+        for key, entry in value.items():
+            require(key in shapes, f": has no field {shown(key)}, or it is not checked")
+            try:
+                shapes[key](entry)
+            except Refused as error:
+                raise Refused(f".{key}{error}") from None
+
+    return of_all
+
+
+def check_fields(what: str, shape: Shape, document: Any) -> None:
+    """Refuse a document whose fields are not those of its kind."""
+    try:
+        shape(document)
+    except Refused as error:
+        raise Refused(f"{what}{error}") from None
+
+
+def differ(names: Iterable[str], what: str) -> None:
+    """Refuse a name that stands twice."""
+    seen: set[str] = set()
+    for each in names:
+        require(each not in seen, f"{what} {each} stands twice")
+        seen.add(each)
+
+
+def place_of(names: Sequence[str], chosen: str, what: str) -> int:
+    """The number of a name."""
+    require(chosen in names, f"there is no {what} {chosen}")
+    return names.index(chosen)
+
+
+HEAD = {"name": text, "fingerprint": text, "description": text}
+TIME, SIZE, SPEED = measure(picoseconds), measure(bytes_of, 1), measure(bandwidth_of)
+_COLLECTIVE = fields(
+    {"kind": one_of(*PHASES), "size": SIZE},
+    {
+        "name": text,
+        "chunks": whole(1, 10**6),
+        "dimensions": null_or(many(name, 1)),
+        "release": TIME,
+        "element_bytes": whole(1),
+    },
+)
+_PRODUCT = {
+    "dimensions": many(
+        fields(
+            {"kind": one_of(*KINDS), "size": whole(2, 2**40), "bandwidth": SPEED},
+            {
+                "name": text,
+                "source": text,
+                "latency": TIME,
+                "launch_overhead": TIME,
+                "algorithm": null_or(one_of("ring", "direct", "halving_doubling", "adasum", "line", "mesh2d")),
+                "in_network": flag,
+                "packet": null_or(fields({"payload": SIZE, "header": measure(bytes_of)})),
+                "compression": number,
+                "reduction": null_or(SPEED),
+                "shares": null_or(name),
+            },
+        ),
+        1,
+        12,
+    )
+}
+_ITERATION = fields(
+    {
+        "tasks": many(fields({"name": name, "duration": TIME}, {"parameter_bytes": TIME, "activation_bytes": TIME}), 1),
+        "tensors": many(
+            fields(
+                {"name": name, "size": SIZE, "ready_after": name, "needed_before": name},
+                {
+                    "kind": one_of(*PHASES),
+                    "needed_in": null_or(one_of("this", "next")),
+                    "dimensions": null_or(many(name, 1)),
+                    "parallelism": one_of("data", "model"),
+                    "element_bytes": whole(1),
+                },
+            ),
+            1,
+        ),
+    },
+    {"launching": text},
+)
+_OF_INSTANCE = {"format": one_of("themis-opt/instance/1"), "name": text, "description": text}
+_RULES = {"latency": one_of("lag", "occupy"), "ag_order": one_of("free", "reverse")}
+PROBLEM = fields(
+    {"network": fields(_PRODUCT, {"name": text, "source": text, "reduction": null_or(SPEED)})},
+    {**_OF_INSTANCE, **_RULES, "collectives": many(_COLLECTIVE), "iteration": _ITERATION, "chunks": whole(1, 10**6)},
+)
+GRAPH = fields(
+    {
+        "network": fields(
+            {
+                "nodes": many(
+                    fields({"name": name}, {"kind": one_of("npu", "switch"), "sums": flag, "multicasts": flag}), 2
+                ),
+                "links": many(
+                    fields(
+                        {"ends": row_of(name, name), "bandwidth": SPEED},
+                        {"back": null_or(SPEED), "latency": TIME, "name": text},
+                    ),
+                    1,
+                ),
+            },
+            {"name": text, "source": text},
+        ),
+        "collectives": many(_COLLECTIVE, 1, 1),
+    },
+    _OF_INSTANCE,
+)
+_TASK = null_or(fields({"task": name, "later": whole()}))
+TABLE = fields(
+    {
+        "collectives": many(
+            fields(
+                {
+                    "name": name,
+                    "kind": one_of(*PHASES),
+                    "bytes": whole(1),
+                    "chunks": many(
+                        fields(
+                            {"index": whole(), "bytes": whole(1)},
+                            {f"{label}_order": many(name, 1) for label in LABELS.values()},
+                        ),
+                        1,
+                    ),
+                },
+                {
+                    "part": one_of("whole", "scatter", "gather"),
+                    "tensors": many(name, 1),
+                    "after": _TASK,
+                    "before": _TASK,
+                    "after_launches": many(name),
+                },
+            ),
+            1,
+        ),
+        "dimensions": many(
+            fields(
+                {
+                    "name": name,
+                    "issue_order": many(
+                        fields(
+                            {"collective": name, "chunk": whole(), "phase": one_of(*LABELS)},
+                            {"dimension": name, "shift": whole()},
+                        )
+                    ),
+                },
+                {"size": whole(2)},
+            ),
+            1,
+        ),
+    },
+    HEAD | {"format": one_of("themis-opt/order-table/1")},
+)
+GRAPH_TABLE = fields(
+    {
+        "chunks": whole(1, 10**6),
+        "pieces": many(fields({"elements": whole(1), "source": null_or(name), "target": null_or(name)}), 1),
+        "transfers": many(
+            fields({"piece": whole(), "route": many(name, 2), "adds": flag, "after": many(whole())}),
+            1,
+        ),
+        "links": many(fields({"ends": row_of(name, name), "order": many(row_of(whole(), whole()))}), 1),
+    },
+    HEAD | {"format": one_of("themis-opt/graph-order/1")},
+)
+_WINDOW = fields({"resource": name, "head": whole(), "tail": whole(), "weight": whole(1)})
+_ARC = fields({"collective": name, "phase": one_of(*LABELS), "visited": many(name), "next": name})
+
+
+def _tree_node(node: Any) -> None:
+    """An inner node of a tree, or a leaf."""
+    is_inner = isinstance(node, dict) and "arc" in node
+    (_INNER if is_inner else _LEAF)(node)
+
+
+_INNER = fields({"arc": whole(), "most": whole(), "fewer": _tree_node, "more": _tree_node})
+_LEAF = fields({"windows": many(_WINDOW)}, {"prices": many(row_of(whole(), whole(-LARGEST)))})
+_TRUSTED = {"picoseconds": whole(), "solver": name}
+_OF_BOUNDS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
+    "cut": (
+        {"inside": many(name), "side": one_of("sent", "received", "one group")},
+        {"collectives": null_or(many(name, 1))},
+    ),
+    "chain": ({}, {}),
+    "windows": ({"windows": many(_WINDOW, 1)}, {}),
+    "counts": ({"windows": many(_WINDOW, 1), "few": many(whole(), 1)}, {}),
+    "tree": ({"arcs": many(_ARC), "tree": _tree_node}, {}),
+    "load": ({"windows": many(_WINDOW, 1)}, {}),
+    "path": (
+        {"spans": many(fields({"after": name, "before": name, "bounds": many(many(_WINDOW, 1))}))},
+        {},
+    ),
+    "trusted": (_TRUSTED, {}),
+}
+_OF_GRAPH_BOUNDS: dict[str, tuple[dict[str, Shape], dict[str, Shape]]] = {
+    "cut": ({"nodes": many(name, 1), "into": flag}, {}),
+    "lengths": ({"lengths": many(row_of(name, name, whole()), 1)}, {}),
+    "trusted": (_TRUSTED, {}),
+}
+
+
+def _certificate(kinds: Mapping[str, tuple[dict[str, Shape], dict[str, Shape]]]) -> Shape:
+    """A list of bounds of some kinds."""
+    kind_of = one_of(*kinds)
+
+    def bound(part: Any) -> None:
+        others = part.keys() - {"kind"} if isinstance(part, dict) else ()
+        fields({"kind": kind_of}, dict.fromkeys(others, lambda _: None))(part)
+        needed, allowed = kinds[part["kind"]]
+        fields({"kind": kind_of, **needed}, allowed)(part)
+
+    return fields({"bounds": many(bound, 1)}, HEAD | {"format": one_of("themis-opt/bounds/1")})
+
+
+CERTIFICATE, GRAPH_CERTIFICATE = _certificate(_OF_BOUNDS), _certificate(_OF_GRAPH_BOUNDS)
 
 
 # ---------------------------------------------------------------- the instance
@@ -141,13 +480,12 @@ class Problem:
     def links(self) -> list[int]:
         """Per dimension the first of those that hold the same link."""
         names = [dimension.name for dimension in self.dimensions]
-        links = []
+        links = list(range(len(names)))
         for k, dimension in enumerate(self.dimensions):
-            while dimension.shares is not None:
-                k = names.index(dimension.shares)
-                dimension = self.dimensions[k]
-            links.append(k)
-        return [min(other for other, link in enumerate(links) if link == links[k]) for k in range(len(links))]
+            if dimension.shares is not None:
+                both = {links[k], links[place_of(names, dimension.shares, "dimension")]}
+                links = [min(both) if link in both else link for link in links]
+        return links
 
     @cached_property
     def two_ports(self) -> dict[int, int]:
@@ -254,14 +592,23 @@ def grid(size: int) -> tuple[int, int]:
 
 
 def read_problem(document: dict[str, Any]) -> Problem:
-    """The instance of a document, whose rules are taken as kept."""
+    """The instance of a document."""
+    check_fields("instance", PROBLEM, document)
     network, iteration = document["network"], document.get("iteration")
+    alone = iteration is None
+    require(alone == bool(document.get("collectives")), "an instance has either collectives or an iteration")
+    require(not alone or "chunks" not in document, "collectives state their chunks themselves")
     dimensions = tuple(_dimension(part, k, network) for k, part in enumerate(network["dimensions"]))
     names = [dimension.name for dimension in dimensions]
+    differ(names, "dimension")
+    require(math.prod(dimension.size for dimension in dimensions) <= 2**40, "there are more than 2^40 NPUs")
 
     def span(part: dict[str, Any]) -> tuple[int, ...]:
         chosen = part.get("dimensions")
-        return tuple(range(len(names))) if chosen is None else tuple(sorted(names.index(name) for name in chosen))
+        if chosen is None:
+            return tuple(range(len(names)))
+        differ(chosen, "dimension")
+        return tuple(sorted(place_of(names, name, "dimension") for name in chosen))
 
     if iteration is None:
         exchanges = tuple(
@@ -278,12 +625,14 @@ def read_problem(document: dict[str, Any]) -> Problem:
         )
         tasks: list[str] = []
     else:
-        unknown = {"splits", "links", "steps"} & iteration.keys()
-        unknown |= {"stage"} & {key for task in iteration["tasks"] for key in task}
-        unknown |= {"after", "tolerance"} & {key for tensor in iteration["tensors"] for key in tensor}
-        require(not unknown, f"iterations with {', '.join(sorted(unknown))} are not checked")
         tasks = [task["name"] for task in iteration["tasks"]]
+        differ(tasks, "task")
         exchanges = tuple(_tensor(part, span(part), tasks, document.get("chunks", 64)) for part in iteration["tensors"])
+    differ((exchange.name for exchange in exchanges), "collective")
+    for exchange in exchanges:
+        elements, rest = divmod(exchange.size, exchange.element)
+        require(not rest, f"the size of {exchange.name} is no whole number of elements")
+        require(not alone or exchange.chunks <= elements, f"{exchange.name} has more chunks than elements")
     return Problem(
         dimensions,
         exchanges,
@@ -295,13 +644,23 @@ def read_problem(document: dict[str, Any]) -> Problem:
 
 
 def _dimension(part: dict[str, Any], k: int, network: dict[str, Any]) -> Dimension:
-    require("rails" not in part, "rails are not checked")
     packet, reduction = part.get("packet") or {}, part.get("reduction", network.get("reduction"))
+    name, kind, size = part.get("name") or f"dim{k + 1}", part["kind"], part["size"]
+    algorithm = part.get("algorithm") or KINDS[kind][0]
+    require(name.isprintable(), f"dimension {k + 1} has a name that cannot be printed")
+    require(algorithm in KINDS[kind], f"a {kind} cannot run {algorithm}")
+    is_pair = size & (size - 1) == 0 and not part.get("in_network")
+    require(algorithm != "adasum" or is_pair, f"adasum on {name} needs a power of two, and no switch that sums")
+    require(len(KINDS[kind]) > 1 or not part.get("in_network"), f"a {kind} has no switch that sums")
+    require(kind != "mesh2d" or grid(size)[0] > 1, f"{size} NPUs of {name} make no grid")
+    require(part.get("compression", 1) >= 1, f"compression of {name} must be 1 or more")
+    require(bandwidth_of(part["bandwidth"]) > 0, f"{name} has no bandwidth")
+    require(reduction is None or bandwidth_of(reduction) > 0, f"{name} cannot sum")
     return Dimension(
-        part.get("name") or f"dim{k + 1}",
-        part["kind"],
-        part.get("algorithm") or ALGORITHMS.get(part["kind"], part["kind"]),
-        part["size"],
+        name,
+        kind,
+        algorithm,
+        size,
         bandwidth_of(part["bandwidth"]),
         picoseconds(part.get("latency", 0)),
         part.get("in_network", False),
@@ -315,7 +674,7 @@ def _dimension(part: dict[str, Any], k: int, network: dict[str, Any]) -> Dimensi
 
 
 def _tensor(part: dict[str, Any], span: tuple[int, ...], tasks: list[str], chunks: int) -> Exchange:
-    ready, needed = tasks.index(part["ready_after"]), tasks.index(part["needed_before"])
+    ready, needed = (place_of(tasks, part[field], "task") for field in ("ready_after", "needed_before"))
     later = int(part.get("needed_in") == "next" or needed <= ready)
     element, size = part.get("element_bytes", 2), bytes_of(part["size"])
     kind = part.get("kind", "all_reduce")
@@ -328,9 +687,15 @@ def _tensor(part: dict[str, Any], span: tuple[int, ...], tasks: list[str], chunk
 class Stage(NamedTuple):
     """A visit of a chunk: what it holds and for how long, and how long its result is under way."""
 
+    dimension: str
     resource: str
     occupancy: int
     lag: int
+
+    @property
+    def passage(self) -> int:
+        """Picoseconds from its start to its result."""
+        return self.occupancy + self.lag
 
 
 class Arrow(NamedTuple):
@@ -353,6 +718,9 @@ class Launched:
 
 def makespan(problem: Problem, table: dict[str, Any], *, equal: bool = False) -> int:
     """Picoseconds that a schedule takes, or one iteration of it; refuses a table that breaks a rule."""
+    check_fields("solution", TABLE, table)
+    differ((part["name"] for part in table["collectives"]), "collective")
+    differ((row["name"] for row in table["dimensions"]), "dimension")
     stages: list[Stage] = []
     launched = [_launched(problem, part, stages, equal=equal) for part in table["collectives"]]
     _check_carried(problem, launched)
@@ -386,9 +754,11 @@ def _launched(problem: Problem, part: dict[str, Any], stages: list[Stage], *, eq
         require(even, f"the chunks of {part['name']} are not equal")
     names = {dimension.name: k for k, dimension in enumerate(problem.dimensions)}
     chunks = []
+    orders = [f"{LABELS[phase]}_order" for phase in PHASES[exchange.kind]]
     for chunk in part["chunks"]:
-        paths = [[names[name] for name in chunk[f"{LABELS[p]}_order"]] for p in PHASES[exchange.kind]]
         where = f"chunk {chunk['index']} of {part['name']}"
+        require(chunk.keys() == {"index", "bytes", *orders}, f"{where} must have {' and '.join(orders)}")
+        paths = [[names.get(name, -1) for name in chunk[order]] for order in orders]
         require(all(tuple(sorted(path)) == exchange.span for path in paths), f"{where} visits other dimensions")
         if problem.mirrored and len(paths) == 2:
             require(paths[0] == paths[1][::-1], f"{where} does not gather in the reverse of its scatter order")
@@ -397,7 +767,8 @@ def _launched(problem: Problem, part: dict[str, Any], stages: list[Stage], *, eq
             visited = 0
             for k in path:
                 held = problem.occupancy(phase, k, chunk["bytes"], visited, exchange.span)
-                stages.append(Stage(problem.resource(phase, k), held, problem.lag(phase, k)))
+                name = problem.dimensions[k].name
+                stages.append(Stage(name, problem.resource(phase, k), held, problem.lag(phase, k)))
                 visited |= 1 << k
         chunks.append(range(begin, len(stages)))
     require([chunk["index"] for chunk in part["chunks"]] == list(range(len(chunks))), "chunks are out of order")
@@ -406,8 +777,13 @@ def _launched(problem: Problem, part: dict[str, Any], stages: list[Stage], *, eq
 
 def _carried(problem: Problem, part: dict[str, Any]) -> Exchange:
     """The collective, or what an operation beside compute has to do for its tensors together."""
-    by_name = {exchange.name: exchange for exchange in problem.exchanges}
-    members = [by_name[name] for name in part.get("tensors", [part["name"]])]
+    of_launches = part.keys() & {"part", "tensors", "after", "before", "after_launches"}
+    beside = bool(problem.durations)
+    require(beside or not of_launches, f"{part['name']} has {', '.join(sorted(of_launches))} without compute")
+    require(not beside or "tensors" in part, f"{part['name']} names no tensors")
+    names = [exchange.name for exchange in problem.exchanges]
+    carried = part.get("tensors", [part["name"]])
+    members = [problem.exchanges[place_of(names, name, "collective")] for name in carried]
     one, halves = members[0], {"scatter": "reduce_scatter", "gather": "all_gather"}
     alike = all((e.kind, e.span, e.element) == (one.kind, one.span, one.element) for e in members)
     require(alike, f"{part['name']} fuses tensors of different kinds, dimensions or elements")
@@ -430,6 +806,7 @@ def _check_carried(problem: Problem, launched: list[Launched]) -> None:
 
 def _turns(problem: Problem, table: dict[str, Any], launched: list[Launched], stages: list[Stage]) -> list[Arrow]:
     """Stages of one resource one after the other, in the order of the table; with compute also in the next period."""
+    members = {problem.resource(phase, k): problem.links[k] for phase in LABELS for k in range(len(problem.dimensions))}
     places = {operation.part["name"]: operation for operation in launched}
     waiting: dict[tuple[str, int, str, str], deque[int]] = {}
     for operation in launched:
@@ -442,11 +819,18 @@ def _turns(problem: Problem, table: dict[str, Any], launched: list[Launched], st
     arrows, served, first = [], 0, len(problem.durations)
     for row in table["dimensions"]:
         turns = []
+        require(row["name"] in members, f"there is no dimension {row['name']}")
+        behind = [d for d, link in zip(problem.dimensions, problem.links, strict=True) if link == members[row["name"]]]
+        size = math.prod(dimension.size for dimension in behind)
+        require(row.get("size", size) == size, f"{row['name']} has {size} NPUs")
         for issue in row["issue_order"]:
+            require(bool(problem.durations) or not issue.get("shift"), "shifts are for iterations")
             require(issue["collective"] in places, f"there is no {issue['collective']}")
             key = (issue["collective"], issue["chunk"], issue["phase"], row["name"])
             require(bool(waiting.get(key)), f"{row['name']} serves {key[:3]} once too often")
             turns.append((waiting[key].popleft(), issue.get("shift", 0)))
+            dimension = stages[turns[-1][0]].dimension
+            require(issue.get("dimension", dimension) == dimension, f"{key[:3]} is on {dimension}")
         served += len(turns)
         for (one, shift), (other, next_shift) in pairwise(turns):
             arrows.append(Arrow(first + one, first + other, stages[one].occupancy, shift - next_shift))
@@ -481,7 +865,6 @@ def _waits(problem: Problem, launched: list[Launched], stages: list[Stage]) -> l
     count, first = len(problem.durations), len(problem.durations)
     arrows = [Arrow(n, (n + 1) % count, time, int(n + 1 == count)) for n, time in enumerate(problem.durations)]
     by_name = {exchange.name: exchange for exchange in problem.exchanges}
-    places = {name: number for number, name in enumerate(problem.task_names)}
     operations = {operation.part["name"]: operation for operation in launched}
     scatters = {tuple(o.part["tensors"]): o for o in launched if o.part.get("part") == "scatter"}
     for operation in launched:
@@ -490,18 +873,20 @@ def _waits(problem: Problem, launched: list[Launched], stages: list[Stage]) -> l
         before = {(m.needed, m.later) for m in members if part.get("part") != "scatter"}
         for field, tasks in (("after", after), ("before", before)):
             if part.get(field):
-                tasks.add((places[part[field]["task"]], part[field]["later"]))
-        earlier = [operations[name] for name in part.get("after_launches", ())]
+                tasks.add((place_of(problem.task_names, part[field]["task"], "task"), part[field]["later"]))
+        names = part.get("after_launches", ())
+        require(all(name in operations for name in names), f"{part['name']} waits for a collective that is not there")
+        earlier = [operations[name] for name in names]
         if part.get("part") == "gather":
             require(tuple(part["tensors"]) in scatters, f"{part['name']} gathers what was not scattered")
             earlier.append(scatters[tuple(part["tensors"])])
         starts = [first + chunk[0] for chunk in operation.chunks]
-        ends = [(first + chunk[-1], sum(stages[chunk[-1]][1:])) for chunk in operation.chunks]
+        ends = [(first + chunk[-1], stages[chunk[-1]].passage) for chunk in operation.chunks]
         arrows += [Arrow(task, s, problem.durations[task], -later) for task, later in after for s in starts]
         arrows += [Arrow(end, task, time, later) for task, later in before for end, time in ends]
         for other in earlier:
             last = [chunk[-1] for chunk in other.chunks]
-            arrows += [Arrow(first + end, s, sum(stages[end][1:]), 0) for end in last for s in starts]
+            arrows += [Arrow(first + end, s, stages[end].passage, 0) for end in last for s in starts]
     return arrows
 
 
@@ -577,6 +962,7 @@ class Visit(NamedTuple):
 
 def bounds(problem: Problem, certificate: dict[str, Any], *, equal: bool = False) -> list[Bound]:
     """Every bound of a certificate, in its order; each may rest on those before."""
+    check_fields("certificate", CERTIFICATE, certificate)
     proven: list[Bound] = []
     for part in certificate["bounds"]:
         kind = part["kind"]
@@ -706,11 +1092,10 @@ def _windows(
     """
     visits, few = _visits(problem, exchanges, equal=equal), part.get("few") or [0] * len(exchanges)
     value, total = Fraction(0), 0
-    require(bool(part["windows"]), "a bound has no windows")
+    require(len(few) == len(exchanges), "few has one number for each collective")
     costs = [[dict.fromkeys(_arcs(e.span), Fraction(0)) for _ in PHASES[e.kind]] for e in exchanges]
     for window in part["windows"]:
         weight = window["weight"]
-        require(isinstance(weight, int) and weight > 0, "weights must be whole and more than 0")
         head, tail, total = window["head"], window["tail"], total + weight
         on = [visit for visit in visits if visit.resource == window["resource"]]
         inside = [visit for visit in on if visit.head >= head and visit.tail >= tail]
@@ -732,19 +1117,21 @@ def _tree(
     """The worse side of a node: at most so many chunks take an arc, or more do; a leaf bounds what its limits allow."""
     if "arc" not in node:
         return _leaf(problem, part, node, limits, known)
-    key, most = _key(problem, part["arcs"][node["arc"]]), node["most"]
+    key, most = _key(problem, part, node["arc"]), node["most"]
     low, high = limits.get(key, (0, _most(problem.exchanges[key[0]])))
     fewer, more = limits | {key: (low, min(high, most))}, limits | {key: (max(low, most + 1), high)}
-    require(isinstance(most, int), "so many chunks must be whole")
     return min(_tree(problem, part, node["fewer"], fewer, known), _tree(problem, part, node["more"], more, known))
 
 
-def _key(problem: Problem, arc: dict[str, Any]) -> Key:
-    """The arc that a certificate names."""
-    names = {dimension.name: k for k, dimension in enumerate(problem.dimensions)}
-    owner = [exchange.name for exchange in problem.exchanges].index(arc["collective"])
-    visited = sum(1 << names[name] for name in set(arc["visited"]))
-    return owner, PHASES[problem.exchanges[owner].kind].index(arc["phase"]), (visited, names[arc["next"]])
+def _key(problem: Problem, part: dict[str, Any], number: int) -> Key:
+    """The arc of a number in a certificate."""
+    require(number < len(part["arcs"]), f"there is no arc {number}")
+    arc = part["arcs"][number]
+    names = [dimension.name for dimension in problem.dimensions]
+    owner = place_of([exchange.name for exchange in problem.exchanges], arc["collective"], "collective")
+    visited = sum(1 << place_of(names, name, "dimension") for name in set(arc["visited"]))
+    phase = place_of(PHASES[problem.exchanges[owner].kind], arc["phase"], "phase")
+    return owner, phase, (visited, place_of(names, arc["next"], "dimension"))
 
 
 def _leaf(
@@ -762,7 +1149,6 @@ def _leaf(
         costs[visit.owner][visit.phase][visit.arc] = Fraction(0)
     for window in leaf["windows"]:
         weight, total = window["weight"], total + window["weight"]
-        require(isinstance(weight, int) and weight > 0, "weights must be whole and more than 0")
         inside, is_used = _window(visits, window)
         require(is_used or window["head"] + window["tail"] <= known, "a window may be empty, and ends too late")
         value += weight * (window["head"] + window["tail"])
@@ -771,8 +1157,9 @@ def _leaf(
             time = problem.occupancy(PHASES[exchange.kind][phase], k, _least(exchange), visited, exchange.span)
             costs[owner][phase][visited, k] += weight * time
     for number, price in leaf.get("prices", ()):
-        key = _key(problem, part["arcs"][number])
+        key = _key(problem, part, number)
         owner, phase, arc = key
+        require(key in limits, "an arc without limits has a price")
         value += min(price * limit for limit in limits[key])
         if arc in costs[owner][phase]:
             costs[owner][phase][arc] -= price
@@ -796,11 +1183,11 @@ def _window(visits: list[Visit], window: dict[str, Any]) -> tuple[list[Visit], b
 
 def _cut(problem: Problem, part: dict[str, Any]) -> Fraction:
     """What groups of NPUs, which differ in dimensions `inside` alone, must exchange, over the links between them."""
-    names = {dimension.name: k for k, dimension in enumerate(problem.dimensions)}
-    chosen = part.get("collectives")
-    exchanges = [e for e in problem.exchanges if chosen is None or e.name in chosen]
-    inside, side = {names[name] for name in part["inside"]}, part["side"]
-    require(side in ("sent", "received", "one group"), f"there is no side '{side}'")
+    names = [dimension.name for dimension in problem.dimensions]
+    chosen, every = part.get("collectives"), [exchange.name for exchange in problem.exchanges]
+    owners = range(len(every)) if chosen is None else {place_of(every, name, "collective") for name in chosen}
+    exchanges = [problem.exchanges[owner] for owner in sorted(owners)]
+    inside, side = {place_of(names, name, "dimension") for name in part["inside"]}, part["side"]
     require(side != "one group" or len(exchanges) == 1, "one group is for one collective")
     sent, speeds = Fraction(0), dict[int, Fraction]()
     for exchange in exchanges:
@@ -809,6 +1196,7 @@ def _cut(problem: Problem, part: dict[str, Any]) -> Fraction:
         for k in outside:
             speed = _speed(problem.dimensions[k], mean=side != "one group")
             speeds[problem.links[k]] = max(speeds.get(problem.links[k], speed), speed)
+    require(sent > 0, "nothing crosses the cut")
     time = sent * PICOSECONDS / sum(speeds.values())
     return time + min(exchange.release for exchange in exchanges)
 
@@ -863,7 +1251,7 @@ def _path(problem: Problem, part: dict[str, Any]) -> Fraction:
         clock.append(clock[-1] + time)
     value, begin, end = Fraction(clock[count]), None, 0
     for span in part["spans"]:
-        after, before = problem.task_names.index(span["after"]), problem.task_names.index(span["before"])
+        after, before = (place_of(problem.task_names, span[side], "task") for side in ("after", "before"))
         while after < end:
             after += count
         while before <= after:
@@ -941,22 +1329,41 @@ class Graph:
 
 def read_graph(document: dict[str, Any]) -> Graph:
     """The graph of a document."""
+    check_fields("instance", GRAPH, document)
     network, collective = document["network"], document["collectives"][0]
-    bandwidth, latency = {}, {}
+    require(not collective.keys() & {"dimensions", "release"}, "a collective on a graph has no dimensions or release")
+    names = [node["name"] for node in network["nodes"]]
+    differ(names, "node")
+    bandwidth: dict[tuple[str, str], Fraction] = {}
+    latency: dict[tuple[str, str], int] = {}
     for link in network["links"]:
         one, other = link["ends"]
-        there, back = bandwidth_of(link["bandwidth"]), bandwidth_of(link.get("back", link["bandwidth"]))
+        joins = one in names and other in names and one != other and not {(one, other), (other, one)} & bandwidth.keys()
+        require(joins, f"a link must join two nodes that no other link joins, not {one} and {other}")
+        there = bandwidth_of(link["bandwidth"])
+        require(there > 0, f"the link of {one} and {other} has no bandwidth")
+        back = there if link.get("back") is None else bandwidth_of(link["back"])
         for ends, speed in (((one, other), there), ((other, one), back)):
             if speed:
                 bandwidth[ends], latency[ends] = speed, picoseconds(link.get("latency", 0))
     nodes = {node["name"]: node for node in network["nodes"]}
     size, element = bytes_of(collective["size"]), collective.get("element_bytes", 2)
-    return Graph(nodes, bandwidth, latency, collective["kind"], size, element)
+    require(size % element == 0, "the size is no whole number of elements")
+    require(collective["kind"] != "send", "messages on graphs are not checked")
+    graph = Graph(nodes, bandwidth, latency, collective["kind"], size, element)
+    require(len(graph.npus) > 1, "a collective needs two NPUs")
+    return graph
 
 
 def graph_makespan(graph: Graph, table: dict[str, Any]) -> int:
     """Picoseconds until the last byte arrives; refuses transfers that break a rule."""
+    check_fields("solution", GRAPH_TABLE, table)
     chunks, pieces, transfers = table["chunks"], table["pieces"], table["transfers"]
+    require(
+        all(transfer["piece"] < len(pieces) for transfer in transfers), "a transfer sends a piece that is not there"
+    )
+    waits = (other for transfer in transfers for other in transfer["after"])
+    require(max(waits, default=0) < len(transfers), "a transfer waits for one that is not there")
     amounts: dict[tuple[str | None, str | None], int] = {}
     for piece in pieces:
         ends = (piece["source"], piece["target"])
@@ -964,8 +1371,10 @@ def graph_makespan(graph: Graph, table: dict[str, Any]) -> int:
     require({e: a for e, a in amounts.items() if a} == graph.demands(), "pieces are not what the collective moves")
     hops = [(n, ends) for n, transfer in enumerate(transfers) for ends in pairwise(transfer["route"])]
     require(all(ends in graph.bandwidth for _, ends in hops), "a route uses a link that is not there")
-    first = [next(hop for hop, (n, _) in enumerate(hops) if n == number) for number in range(len(transfers))]
-    last = [*(hop - 1 for hop in first[1:]), len(hops) - 1]
+    _check_turns(table, hops)
+    lengths = [len(transfer["route"]) - 1 for transfer in transfers]
+    first = [0, *accumulate(lengths[:-1])]
+    last = [hop + length - 1 for hop, length in zip(first, lengths, strict=True)]
     time = [
         [_sending(graph, pieces[transfers[n]["piece"]], ends, c, chunks) for n, ends in hops] for c in range(chunks)
     ]
@@ -976,13 +1385,9 @@ def graph_makespan(graph: Graph, table: dict[str, Any]) -> int:
         for c in range(chunks)
         for one, other in before
     ]
-    served = 0
     for link in table["links"]:
-        require(all(list(hops[hop][1]) == link["ends"] for _, hop in link["order"]), "a link serves another one's hop")
-        served += len({tuple(turn) for turn in link["order"]})
         for (c, one), (d, other) in pairwise(link["order"]):
             arrows.append(Arrow(c * len(hops) + one, d * len(hops) + other, time[c][one], 0))
-    require(served == chunks * len(hops), "links do not serve each hop once")
     start = longest_paths([0] * (chunks * len(hops)), arrows)
     rows = [start[c * len(hops) : (c + 1) * len(hops)] for c in range(chunks)]
     arrival = [
@@ -994,6 +1399,17 @@ def graph_makespan(graph: Graph, table: dict[str, Any]) -> int:
         for c in range(min(chunks, piece["elements"])):
             _check_data(graph, piece, {n: (rows[c][first[n]], arrival[c][last[n]], t) for n, t in moves})
     return max(max(row) for row in arrival)
+
+
+def _check_turns(table: dict[str, Any], hops: list[tuple[int, tuple[str, str]]]) -> None:
+    """Each link has one list, and serves every chunk of its hops once."""
+    chunks = table["chunks"]
+    differ((" to ".join(link["ends"]) for link in table["links"]), "link")
+    turns = [(c, hop, tuple(link["ends"])) for link in table["links"] for c, hop in link["order"]]
+    there = all(c < chunks and hop < len(hops) for c, hop, _ in turns)
+    require(there, "a link serves a chunk or a hop that is not there")
+    require(all(hops[hop][1] == ends for _, hop, ends in turns), "a link serves another one's hop")
+    require(len(turns) == chunks * len(hops) == len(set(turns)), "links do not serve each hop once")
 
 
 def _sending(graph: Graph, piece: dict[str, Any], ends: tuple[str, str], chunk: int, chunks: int) -> int:
@@ -1009,6 +1425,7 @@ def _check_data(graph: Graph, piece: dict[str, Any], moves: dict[int, tuple[int,
     """
     whole = frozenset(graph.npus if piece["source"] is None else [piece["source"]])
     sent: dict[int, frozenset[str]] = {}
+    passed: set[int] = set()  # what switches that cannot copy have sent
     received: dict[str, list[int]] = {node: [] for node in graph.nodes}
 
     def content(node: str, arrivals: list[int]) -> frozenset[str]:
@@ -1033,6 +1450,10 @@ def _check_data(graph: Graph, piece: dict[str, Any], moves: dict[int, tuple[int,
             node = graph.nodes[end]
             able = node.get(skill) if skill else node.get("sums") or node.get("multicasts")
             require(node.get("kind", "npu") == "npu" or bool(able), f"{end} only passes messages on")
+        node = graph.nodes[sender]
+        if node.get("kind", "npu") == "switch" and not node.get("multicasts"):
+            require(passed.isdisjoint(transfer["after"]), f"{sender} sends a sum twice, and does not copy")
+            passed.update(transfer["after"])
         received[receiver].append(number)
     held = {node: content(node, arrivals) for node, arrivals in received.items()}
     for npu in graph.npus if piece["target"] is None else [piece["target"]]:
@@ -1041,6 +1462,7 @@ def _check_data(graph: Graph, piece: dict[str, Any], moves: dict[int, tuple[int,
 
 def graph_bounds(graph: Graph, certificate: dict[str, Any]) -> list[Bound]:
     """Every bound of a certificate."""
+    check_fields("certificate", GRAPH_CERTIFICATE, certificate)
     proven = []
     for part in certificate["bounds"]:
         if part["kind"] == "cut":
@@ -1048,7 +1470,6 @@ def graph_bounds(graph: Graph, certificate: dict[str, Any]) -> list[Bound]:
         elif part["kind"] == "lengths":
             proven.append(Bound(_lengths(graph, part["lengths"]), "lengths"))
         else:
-            require(part["kind"] == "trusted", f"there is no bound '{part['kind']}' on graphs")
             proven.append(Bound(Fraction(part["picoseconds"]), f"{part['solver']}, trusted", True))
     return proven
 
@@ -1056,6 +1477,7 @@ def graph_bounds(graph: Graph, certificate: dict[str, Any]) -> list[Bound]:
 def _graph_cut(graph: Graph, nodes: frozenset[str], *, into: bool) -> Fraction:
     """What must leave some nodes, or enter them, over the links there, and the least latency after its last byte."""
     npus = graph.npus
+    require(nodes <= graph.nodes.keys(), "a cut has nodes that are not there")
     inside, count = len(nodes & set(npus)), len(npus)
     require(0 < inside < count, "a cut must divide the NPUs")
     whole, part = Fraction(graph.size), Fraction(graph.size, count)
@@ -1068,6 +1490,7 @@ def _graph_cut(graph: Graph, nodes: frozenset[str], *, into: bool) -> Fraction:
         "all_to_all": part * inside * (count - inside),
     }[graph.kind]
     crossing = [(a, b) for a, b in graph.bandwidth if (b if into else a) in nodes and (a if into else b) not in nodes]
+    require(bool(crossing) and volume > 0, "nothing crosses the cut")
     speed = sum((graph.bandwidth[ends] for ends in crossing), Fraction(0))
     return volume * PICOSECONDS / speed + min(graph.latency[ends] for ends in crossing)
 
@@ -1076,7 +1499,7 @@ def _lengths(graph: Graph, rows: list[list[Any]]) -> Fraction:
     """Bytes times the distances they must go, over the bandwidth times the length of all links, for any lengths."""
     require(graph.kind == "all_to_all", "lengths are for an all-to-all")
     lengths = {(one, other): Fraction(length) for one, other, length in rows}
-    require(all(length >= 0 for length in lengths.values()), "lengths must be 0 or more")
+    require(len(lengths) == len(rows) and lengths.keys() <= graph.bandwidth.keys(), "lengths are of links, once each")
     distance = {(a, b): lengths.get((a, b), Fraction(0)) for a, b in graph.bandwidth}
     for middle in graph.nodes:
         for one in graph.nodes:
@@ -1084,6 +1507,8 @@ def _lengths(graph: Graph, rows: list[list[Any]]) -> Fraction:
                 if (one, middle) in distance and (middle, other) in distance:
                     way = distance[one, middle] + distance[middle, other]
                     distance[one, other] = min(distance.get((one, other), way), way)
+    joined = all((a, b) in distance for a in graph.npus for b in graph.npus if a != b)
+    require(joined and any(lengths.values()), "some NPUs do not reach each other, or all lengths are 0")
     way = sum((distance[a, b] for a in graph.npus for b in graph.npus if a != b), Fraction(0))
     room = sum((graph.bandwidth[ends] * length for ends, length in lengths.items()), Fraction(0))
     return Fraction(graph.size, len(graph.npus)) * way * PICOSECONDS / room
@@ -1093,11 +1518,34 @@ def _lengths(graph: Graph, rows: list[list[Any]]) -> Fraction:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A document, perhaps packed; decimals are read exactly."""
-    raw = path.read_bytes()
-    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
-    document: dict[str, Any] = json.loads(text, parse_float=Fraction)
-    return document
+    """A document, perhaps packed; decimals are read exactly.
+
+    Raises
+    ------
+    Refused
+        If there is no such file, or it is no object of JSON.
+    """
+    try:
+        require(path.is_file(), "there is no such file")
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            raw = file.read(LARGEST_FILE + 1)
+        require(len(raw) <= LARGEST_FILE, f"is larger than {LARGEST_FILE} bytes")
+        document = json.loads(raw, parse_float=_decimal, parse_constant=_decimal, object_pairs_hook=_object)
+    except (Refused, OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise Refused(f"{shown(str(path))}: {error or 'cannot be read'}") from None
+    require(isinstance(document, dict), f"{shown(str(path))}: must be an object")
+    return dict(document)
+
+
+def _decimal(digits: str) -> Fraction:
+    match = QUANTITY.fullmatch(digits)
+    require(match is not None and not match[2], f"{shown(digits)} is too long or no number")
+    return Fraction(digits)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    differ((shown(key) for key, _ in pairs), "field")
+    return dict(pairs)
 
 
 class Verdict(NamedTuple):
@@ -1125,18 +1573,27 @@ def judge(
     Refused
         With the rule that is broken.
     """
-    if "nodes" in instance["network"]:
+    try:
+        verdict = _judged(instance, table, certificate, equal=equal)
+    except RecursionError:
+        raise Refused("a document is nested too deeply") from None
+    for bound in verdict.bounds:
+        above = verdict.makespan is not None and bound.picoseconds > verdict.makespan
+        require(
+            not above, f"the bound {bound.kind}, {bound.picoseconds} ps, is above the makespan, {verdict.makespan} ps"
+        )
+    return verdict
+
+
+def _judged(instance: Any, table: Any, certificate: Any, *, equal: bool) -> Verdict:
+    network = instance.get("network") if isinstance(instance, dict) else None
+    if isinstance(network, dict) and "nodes" in network:
         graph = read_graph(instance)
         taken = None if table is None else graph_makespan(graph, table)
-        proven = [] if certificate is None else graph_bounds(graph, certificate)
-    else:
-        problem = read_problem(instance)
-        taken = None if table is None else makespan(problem, table, equal=equal)
-        proven = [] if certificate is None else bounds(problem, certificate, equal=equal)
-    for bound in proven:
-        above = taken is not None and bound.picoseconds > taken
-        require(not above, f"the bound {bound.kind}, {bound.picoseconds} ps, is above the makespan, {taken} ps")
-    return Verdict(taken, proven)
+        return Verdict(taken, [] if certificate is None else graph_bounds(graph, certificate))
+    problem = read_problem(instance)
+    taken = None if table is None else makespan(problem, table, equal=equal)
+    return Verdict(taken, [] if certificate is None else bounds(problem, certificate, equal=equal))
 
 
 def check_row(folder: Path, row: dict[str, Any]) -> str | None:
@@ -1156,22 +1613,59 @@ def check_row(folder: Path, row: dict[str, Any]) -> str | None:
     return None
 
 
+def beside_best_known(instance: Path, taken: int, best: Fraction, *, equal: bool) -> str:
+    """How far a makespan is from the best known one and from the best bound of the library and of a certificate.
+
+    Raises
+    ------
+    Refused
+        If the makespan is below the bound of the library.
+    """
+    index, key = Path(__file__).parent / "index.json", hashlib.sha256(instance.read_bytes()).hexdigest()
+    rows = read(index)["instances"] if index.exists() else []
+    sizes = "equal" if equal else "free"
+    row = next((row for row in rows if (row["sha256"], row["sizes"]) == (key, sizes)), None)
+    words = f"no instance of the library with {sizes} sizes"
+    if row is not None:
+        known = row["makespan_ps"]
+        require(taken >= row["bound_ps"], f"takes {taken} ps, and {row['bound_ps']} ps are the bound of the library")
+        side = "above" if taken >= known else "BELOW"
+        words = f"{abs(taken - known) / known:.4%} {side} the best known, {known} ps of {row['name']}"
+        best = max(best, Fraction(row["bound_ps"]))
+    return words + (f"; gap {taken / float(best) - 1:.4%} to the bound {math.floor(best)} ps" if best else "")
+
+
 def main(arguments: list[str]) -> int:
     """The command line; returns its exit code."""
-    equal, paths = "--equal" in arguments, [Path(name) for name in arguments if name != "--equal"]
-    if not paths:
-        folder = Path(__file__).parent
-        rows = read(folder / "index.json")["instances"]
-        flaws = [flaw for row in rows if (flaw := check_row(folder, row))]
-        print(*flaws, f"{len(rows) - len(flaws)} of {len(rows)} rows are confirmed", sep="\n")
-        return int(bool(flaws))
+    parser = argparse.ArgumentParser(description="Check all rows of the library, or one solution and its certificate.")
+    parser.add_argument("instance", nargs="?", type=Path, help="its file; without it all rows of index.json")
+    parser.add_argument("solution", nargs="?", type=Path, help="an order table")
+    parser.add_argument("certificate", nargs="?", type=Path, help="bounds")
+    parser.add_argument("--equal", action="store_true", help="chunks must be equal")
+    given = parser.parse_args(arguments)
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        verdict = judge(*(read(path) for path in paths[:3]), equal=equal)
+        return _check(given) if given.instance else _check_all()
     except Refused as error:
         print(f"refused: {error}")
         return 1
+
+
+def _check_all() -> int:
+    folder = Path(__file__).parent
+    rows = read(folder / "index.json")["instances"]
+    flaws = [flaw for row in rows if (flaw := check_row(folder, row))]
+    print(*flaws, f"{len(rows) - len(flaws)} of {len(rows)} rows are confirmed", sep="\n")
+    return int(bool(flaws))
+
+
+def _check(given: argparse.Namespace) -> int:
+    paths = (given.instance, given.solution, given.certificate)
+    verdict = judge(*(None if path is None else read(path) for path in paths), equal=given.equal)  # type: ignore[arg-type]
     if verdict.makespan is not None:
-        print(f"makespan {verdict.makespan} ps")
+        best = verdict.best(trusted=True)
+        beside = beside_best_known(given.instance, verdict.makespan, best, equal=given.equal)
+        print(f"makespan {verdict.makespan} ps, {beside}")
     for bound in verdict.bounds:
         print(f"bound {bound.picoseconds} ps, about {float(bound.picoseconds):.3f}: {bound.kind}")
     return 0

@@ -200,7 +200,7 @@ def _carry_less(table: dict[str, Any]) -> None:
         (_serve_less, "never served"),
         (_serve_twice, "once too often"),
         (_wait_for_each_other, "wait for each other"),
-        (_carry_less, "not carried once"),
+        (_carry_less, "has 0 entries"),
     ],
 )
 def test_damaged_orders_are_refused(sample: tuple[dict[str, Any], dict[str, Any]], damage: Any, words: str) -> None:

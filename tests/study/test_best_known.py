@@ -120,7 +120,7 @@ def test_a_better_certificate_takes_the_row(library: Library) -> None:
     [
         ({"fingerprint": "0"}, "no such instance"),
         ({"bounds": [{"kind": "trusted", "picoseconds": 10**15, "solver": "nobody"}]}, "refuses it"),
-        ({"bounds": [{"kind": "windows"}]}, "cannot read it"),
+        ({"bounds": [{"kind": "windows"}]}, "windows: is missing"),
     ],
 )
 def test_a_wrong_certificate_is_refused(library: Library, change: dict[str, Any], words: str) -> None:
