@@ -8,7 +8,7 @@ import pandas as pd
 
 from drawing.iteration_runs import iteration_runs
 from themis_opt.base.errors import InputError
-from themis_opt.pipelines.comparison import run
+from themis_opt.pipelines.comparison import compare
 from themis_opt.pipelines.problem import Pipeline
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
@@ -215,7 +215,7 @@ def _orders() -> Table:
             **given,
         )
         for policy in policies:
-            result = run(pipeline, policy)
+            result = compare(pipeline, [policy]).best
             schedule = result.schedule
             kept = max(schedule.peaks()) / 8
             rows.append((policy, parts, kept, schedule.value / 1e3, schedule.bubble(), result.gap))

@@ -59,7 +59,7 @@ def test_export_for_torch(succeed, tmp_path):
     ("words", "rule"),
     [
         (("compare", P4, "--policies", "1f1v"), "is no policy of pipelines; did you mean '1f1b'?"),
-        (("compare", P4, "--policies", "zbv"), "no policy applies: is for pipelines with two parts"),
+        (("compare", P4, "--policies", "zbv"), "no policy has a plan: is for pipelines with two parts"),
         (("sweep", P4, "--over", "chunks=2"), "must be memory="),
     ],
 )

@@ -16,7 +16,7 @@ def work(seconds):
 @pytest.mark.parametrize("seed", range(0, 60, 6))
 def test_orders_are_legal_and_no_slower(seed):
     start = best_policy(random_pipeline(seed))
-    schedule = anneal(start, work(0.2), 0)
+    schedule = anneal(start, work(0.1), 0)
     validate(schedule)
     assert schedule.value <= start.value
 
@@ -29,15 +29,9 @@ def test_small_pipelines_are_solved(stages, times, message, optimum):
     placement = "v" if optimum == 394 else "interleaved"
     problem = pipeline(stages, 4, *times, message=message, parts=2, placement=placement, memory=2 * stages)
     start = best_policy(problem)
-    assert start.value > optimum == anneal(start, work(20), optimum).value
-
-
-def test_a_search_ends_with_half_of_its_allowance():
-    allowance = work(1.0)
-    anneal(best_policy(pipeline(4, 12, 3, 2, 4, message=1, parts=2, placement="v", memory=8)), allowance, 0)
-    assert 0.3 < allowance.left <= 0.5
+    assert start.value > optimum == anneal(start, work(10), optimum).value
 
 
 def test_equal_seeds_give_equal_orders():
     start = best_policy(pipeline(4, 8, 10, 20, 10, message=2, parts=2, placement="v", memory=8))
-    assert anneal(start, work(0.3), 0, seed=3).orders == anneal(start, work(0.3), 0, seed=3).orders
+    assert anneal(start, work(0.15), 0, seed=3).orders == anneal(start, work(0.15), 0, seed=3).orders

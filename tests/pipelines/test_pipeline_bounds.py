@@ -8,11 +8,10 @@ from pipeline_samples import pipeline, random_pipeline, random_schedule
 
 from formulations.limits import Limits
 from formulations.microbatch_order import MicrobatchOrder
-from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.pipelines import steps
 from themis_opt.pipelines.bounds import bound
-from themis_opt.pipelines.comparison import curve, solve
+from themis_opt.pipelines.comparison import compare, curve
 from themis_opt.pipelines.problem import Action, ActionKind
 from themis_opt.pipelines.schedule import simulate
 from themis_opt.pipelines.validation import validate
@@ -20,15 +19,20 @@ from themis_opt.pipelines.validation import validate
 LIMITS = Limits(seconds=20.0, workers=1, gap=0.0, deterministic=True)
 
 
+def solve(problem):
+    """The result of the reference."""
+    return compare(problem, ["exact"], LIMITS).best
+
+
 @pytest.mark.parametrize(("memory", "period"), [(4, 27), (5, 26), (6, 25), (7, 24), (None, 24)])
 def test_memory_decides_the_bubble(memory, period):
-    result = solve(pipeline(4, 8, memory=memory), LIMITS)
+    result = solve(pipeline(4, 8, memory=memory))
     assert (result.schedule.value, result.bound) == (period, period)
 
 
 @pytest.mark.parametrize(("memory", "period"), [(4, 66), (8, 52)])
 def test_messages_cost_what_memory_cannot_hide(memory, period):
-    result = solve(pipeline(4, 8, 2, 2, 2, message=1, memory=memory), LIMITS)
+    result = solve(pipeline(4, 8, 2, 2, 2, message=1, memory=memory))
     assert (result.schedule.value, result.bound) == (period, period)
 
 
@@ -90,7 +94,7 @@ def test_the_reference_is_the_best_of_all_orders(seed):
             continue
         if max(schedule.peaks()) <= memory:
             best = min(best or schedule.value, schedule.value)
-    result = solve(problem, LIMITS)
+    result = solve(problem)
     validate(result.schedule)
     assert result.schedule.value == result.bound
     # A stage may begin later than its order lets it, which makes its period shorter.
@@ -123,7 +127,9 @@ def test_the_bound_is_below_what_the_solver_proves_without_it(seed):
     sample = random_pipeline(seed)
     problem = sample.replace(microbatches=min(sample.microbatches, 3))
     start = steps.best_policy(problem)
-    outcome = MicrobatchOrder(steps._problem(problem, 1), 0, start.value).solve(LIMITS, lambda best, bound: None)
+    outcome = MicrobatchOrder(steps.microbatch_problem(problem, 1), 0, start.value).solve(
+        LIMITS, lambda best, bound: None
+    )
     proven = start.value if outcome.status == "infeasible" else outcome.bound
     assert bound(problem) <= proven or outcome.status not in ("optimal", "infeasible")
 
@@ -148,7 +154,9 @@ def test_rules_leave_half_of_the_limit_to_the_solver(monkeypatch):
     tried = []
     monkeypatch.setattr(steps, "simulate", lambda *plan: tried.append(plan) or simulate(*plan))
     problem = pipeline(8, 40, [3, 2, 4, 3, 2, 3, 4, 3], 3, 2, message=1, memory=12)
-    steps.best_policy(problem, Allowance(0.1, counts_work=True))
+    contest = steps.PipelineContest(problem, Limits(seconds=0.2, deterministic=True))
+    with contest.turn():
+        steps.Rules().run(contest)
     few = len(tried)
     steps.best_policy(problem)
     assert few < (len(tried) - few) / 2
@@ -157,6 +165,6 @@ def test_rules_leave_half_of_the_limit_to_the_solver(monkeypatch):
 def test_messages_that_queue_leave_as_they_are_ready():
     """The model may send them in any order; what it finds is simulated again."""
     problem = pipeline(3, 3, 2, 1, 2, message=7, parts=2, placement="v", memory=6)
-    result = solve(problem, LIMITS)
+    result = solve(problem)
     validate(result.schedule)
     assert result.bound <= result.schedule.value <= steps.best_policy(problem).value

@@ -138,7 +138,7 @@ def compare_graph(
     """Plan, simulate and validate policies, by default all that are for the kind of collective, within limits.
 
     Searches follow that are named; with `limits` and no names all of them do, as long as the others leave a gap.
-    Policies for which there is no time are left out; if none is in time, direct sends in one chunk stand for all.
+    Policies for which there is no time are left out; direct sends stand for all if the others take half of it.
 
     Raises
     ------
@@ -155,19 +155,16 @@ def compare_graph(
     proofs = graph_bounds(instance)
     proof = max((one for one in proofs.values() if one.holds == "any algorithm"), key=lambda one: one.picoseconds)
     contest.raise_bound(float(proof.picoseconds))
-    for name in names:
-        if not is_search(name) and not contest.allowance.interrupted:
-            contest.attempt(name, partial(_planned, name, instance), ENOUGH * contest.bound, NEXT_TIMES)
+    plans, soonest = [name for name in names if not is_search(name)], FALLBACK if policies is None else None
+    contest.attempt_each(plans, partial(_planned, instance), soonest, ENOUGH * contest.bound, NEXT_TIMES)
     take_turns(contest, [GRAPH_SEARCHES[name] for name in searches])
-    interrupted = contest.allowance.interrupted
-    if not contest.schedules and contest.left_out:
-        late = FALLBACK if policies is None else contest.left_out[0]
-        contest.attempt_late(late, partial(_planned, late, instance))
     contest.expect_schedules("searches take fewer nodes and chunks than this graph has")
     ranked = sorted(contest.schedules.items(), key=lambda row: row[1].makespan)
     results = (GraphResult(name, one, proof, contest.class_bounds.get(one)) for name, one in ranked)
     left_out = tuple(contest.left_out)
-    return GraphComparison(instance, tuple(results), contest.refused, proofs, interrupted, left_out=left_out)
+    return GraphComparison(
+        instance, tuple(results), contest.refused, proofs, contest.allowance.interrupted, left_out=left_out
+    )
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -180,7 +177,7 @@ def _check_names(names: Sequence[str]) -> None:
             raise InputError(rule, field="--policies", value=name)
 
 
-def _planned(name: str, instance: GraphInstance) -> Iterator[GraphSchedule]:
+def _planned(instance: GraphInstance, name: str) -> Iterator[GraphSchedule]:
     """The schedules of a policy; of several collectives the plans of each, at once.
 
     Raises InputError if the policy sends nothing.

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 
 import numpy as np
 
@@ -153,13 +154,18 @@ def _check_data(
                 held |= sent[number]
         return held
 
+    @cache
+    def contribution(sender: int, after: tuple[int, ...]) -> tuple[int, int]:
+        """What a node sends once some transfers have arrived, and when the last of them is there."""
+        if any(n not in sent or steps[n][2].route[-1] != sender for n in after):
+            raise InvalidSchedule("data", f"{where}: node {sender} sends what it does not have")
+        return content(sender, after), max((steps[n][1] for n in after), default=0)
+
     received: dict[int, list[int]] = defaultdict(list)
     for number, (start, _, transfer) in steps.items():
         sender = transfer.route[0]
-        if any(n not in sent or steps[n][2].route[-1] != sender or steps[n][1] > start for n in transfer.after):
-            raise InvalidSchedule("data", f"{where}: node {sender} sends what it does not have")
-        sent[number] = content(sender, transfer.after)
-        if not sent[number]:
+        sent[number], there = contribution(sender, transfer.after)
+        if not sent[number] or there > start:
             raise InvalidSchedule("data", f"{where}: node {sender} sends what it does not have")
         received[transfer.route[-1]].append(number)
     wanting = npus if piece.target is None else (piece.target,)

@@ -46,7 +46,6 @@ ZB-H1 of P. Qi et al., *Zero Bubble Pipeline Parallelism* (https://arxiv.org/abs
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -68,17 +67,21 @@ NEVER_BEFORE = -(1 << 60)
 """Head of a pass that may come before the begin."""
 
 
-@lru_cache(maxsize=16)
 def bound(pipeline: Pipeline) -> int:
     """Picoseconds that any plan needs by the objective of the pipeline."""
+    return max(bounds(pipeline))
+
+
+def bounds(pipeline: Pipeline) -> Iterator[int]:
+    """Bounds in picoseconds: that of filling and draining at once, then those of the stages with the most work."""
     stages = sorted(range(pipeline.stages), key=lambda stage: (-pipeline.work(stage), stage))
-    least = max(_filling_and_draining(pipeline, stage) for stage in stages)
+    yield max(_filling_and_draining(pipeline, stage) for stage in stages)
     if pipeline.objective == "period":
         for stage in stages[:MOST_STAGES]:
-            least = max(least, _one_machine(pipeline, stage, _heads(pipeline, stage), _tails(pipeline, stage)))
-        return least
+            yield _one_machine(pipeline, stage, _heads(pipeline, stage), _tails(pipeline, stage))
+        return
     heads, tails = _heads(pipeline), _tails(pipeline)
-    return max(least, *(_one_machine(pipeline, stage, heads, tails) for stage in stages))
+    yield from (_one_machine(pipeline, stage, heads, tails) for stage in stages)
 
 
 @dataclass

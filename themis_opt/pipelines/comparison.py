@@ -1,22 +1,19 @@
 """Orders of a pipeline side by side, and the reference with its proven gap."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from formulations.limits import PROVEN_GAP, Limits
-from themis_opt.base.allowance import Allowance
-from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import format_duration, format_percent, format_short_size, nanoseconds
 from themis_opt.pipelines.bounds import bound
-from themis_opt.pipelines.order_search import anneal
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.problem import Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule
-from themis_opt.pipelines.steps import _problem, _schedule, _table, best_policy, schedule_of
-from themis_opt.pipelines.validation import validate
+from themis_opt.pipelines.steps import PipelineContest, best_policy, planned, searched
 from themis_opt.policies.registry import REFERENCE
+from themis_opt.schedules.incumbent import Progress, ignore
 from themis_opt.schedules.status import status_of
 
 
@@ -27,8 +24,6 @@ class PipelineResult:
     policy: str
     schedule: PipelineSchedule
     bound: int
-    outcome: str = ""
-    """What the solver said, for the reference."""
 
     @property
     def makespan(self) -> int:
@@ -63,12 +58,18 @@ class PipelineResult:
 
 @dataclass(frozen=True)
 class PipelineComparison:
-    """Results of policies, for each that does not apply the rule it breaks, and whether Ctrl-C ended the search."""
+    """Results of policies, and why others are not among them.
+
+    `refused`: the rules that others break.
+    `interrupted`: whether Ctrl-C ended the search.
+    `left_out`: policies for which there was no time.
+    """
 
     problem: Pipeline
     results: tuple[PipelineResult, ...]
     refused: Mapping[str, str]
     interrupted: bool = False
+    left_out: tuple[str, ...] = ()
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -115,73 +116,29 @@ def compare(
     pipeline: Pipeline,
     policies: Sequence[str] | None = None,
     limits: Limits | None = None,
-    report: Callable[[float, float], None] = lambda best, bound: None,
+    report: Progress = ignore,
 ) -> PipelineComparison:
     """Each policy, and the reference where it is asked for, all against the best bound that any of them proves.
+
+    Policies for which there is no time are left out, but for those before the first legal schedule.
 
     Raises
     ------
     InputError
         If no policy applies.
     """
-    results: list[PipelineResult] = []
-    refused: dict[str, str] = {}
-    interrupted = False
-    for name in policies or (*PIPELINE_POLICIES, REFERENCE):
-        try:
-            results.append(solve(pipeline, limits or Limits(), report) if name == REFERENCE else run(pipeline, name))
-        except InputError as error:
-            refused[name] = error.rule
-        except InvalidSchedule as error:
-            refused[name] = error.detail
-        except KeyboardInterrupt:
-            if not results:
-                raise
-            interrupted = True
-            break
-    if not results:
-        raise InputError(f"no policy applies: {'; '.join(refused.values())}", field="policies")
-    best = max(result.bound for result in results)
-    interrupted = interrupted or any(result.outcome == "interrupted" for result in results)
-    return PipelineComparison(pipeline, tuple(replace(result, bound=best) for result in results), refused, interrupted)
-
-
-def run(pipeline: Pipeline, policy: str) -> PipelineResult:
-    """The schedule of a policy.
-
-    Raises
-    ------
-    InputError
-        If the policy is for other pipelines.
-    InvalidSchedule
-        If it needs more memory.
-    """
-    return PipelineResult(policy, schedule_of(pipeline, policy), bound(pipeline))
-
-
-def solve(
-    pipeline: Pipeline, limits: Limits, report: Callable[[float, float], None] = lambda best, bound: None
-) -> PipelineResult:
-    """The best schedule of all policies, annealing from it, and CP-SAT."""
-    allowance = Allowance(limits.seconds, limits.deterministic)
-    start, lower = best_policy(pipeline, allowance), bound(pipeline)
-    report(start.value, lower)
-    start = anneal(start, allowance, int(lower * (1 + limits.gap)), limits.seed)
-    report(start.value, lower)
-    if start.value <= lower * (1 + limits.gap):
-        return PipelineResult(REFERENCE, start, lower, "optimal")
-    from formulations.microbatch_order import MicrobatchOrder
-
-    tick = math.gcd(*pipeline.forward, *pipeline.inputs, *pipeline.weights, pipeline.message)
-    model = MicrobatchOrder(_problem(pipeline, tick), -(-lower // tick), start.value // tick)
-    model.hint(_table(start, tick))
-    outcome = model.solve(limits.within(allowance.left), lambda best, bound: report(best * tick, bound * tick))
-    lower = max(lower, outcome.bound * tick)
-    if outcome.starts is not None:
-        better = _schedule(pipeline, outcome.starts, tick)
-        validate(better)
-        start = min(start, better, key=lambda schedule: schedule.value)
-    return PipelineResult(REFERENCE, start, lower, "optimal" if start.value == lower else outcome.status)
+    names = tuple(policies or (*PIPELINE_POLICIES, REFERENCE))
+    contest = PipelineContest(pipeline, limits or Limits(), report)
+    contest.attempt_each((name for name in names if name != REFERENCE), partial(planned, pipeline))
+    contest.prove()
+    if REFERENCE in names:
+        contest.attempt(REFERENCE, partial(searched, contest), is_cut_off=bool(contest.schedules))
+    contest.expect_schedules("there is none")
+    least = int(contest.bound)
+    results = (PipelineResult(name, contest.schedules[name], least) for name in names if name in contest.schedules)
+    return PipelineComparison(
+        pipeline, tuple(results), contest.refused, contest.allowance.interrupted, tuple(contest.left_out)
+    )
 
 
 def curve(pipeline: Pipeline, memories: Iterable[int]) -> list[tuple[int, PipelineResult]]:

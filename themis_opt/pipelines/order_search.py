@@ -30,17 +30,17 @@ PASSES_AT_ONCE = 3e6
 
 
 def anneal(start: PipelineSchedule, allowance: Allowance, enough: int, seed: int = 0) -> PipelineSchedule:
-    """Move passes within the orders of stages until a value is enough, half of the allowance gone, or nothing gained.
+    """Move passes within the orders of stages until a value is enough, the turn is over, or nothing is gained.
 
     Each annealing begins with the best orders so far, and takes longer than the one before.
     """
-    search, least, steps, idle = _OrderSearch(start), allowance.left / 2, FIRST_MOVES, 0
+    search, steps, idle = _OrderSearch(start), FIRST_MOVES, 0
     seeds = map(int, np.random.default_rng(seed).integers(2**32, size=2**16))
-    while idle < IDLE_ROUNDS and search.value > enough and allowance.left > least and is_ready(None):
+    while idle < IDLE_ROUNDS and search.value > enough and allowance.left > 0 and is_ready(None):
         before, begin, done = search.value, allowance.left, 0
         search.restart()
-        while done < steps and allowance.left > least and search.value > enough:
-            progress = max(done / steps, (begin - allowance.left) / (begin - least))
+        while done < steps and allowance.left > 0 and search.value > enough:
+            progress = max(done / steps, 1 - allowance.left / begin)
             done += search.run(HOT_PASSES * (COLD_PASSES / HOT_PASSES) ** progress, next(seeds))
             allowance.charge(PASSES_AT_ONCE / PASSES_PER_SECOND)
         steps *= LONGER

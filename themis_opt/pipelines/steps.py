@@ -3,14 +3,22 @@
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from themis_opt.base.allowance import Allowance
+from formulations.interruption import TimeUp
+from formulations.limits import MAX_SECONDS, Limits
+from themis_opt.base.allowance import SLACK, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.pipelines.bounds import bounds
+from themis_opt.pipelines.order_search import anneal
 from themis_opt.pipelines.policies import PIPELINE_POLICIES, by_kind, by_way_to_go, greedy, put_off
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
 from themis_opt.pipelines.validation import validate
+from themis_opt.schedules.contest import Contest
+from themis_opt.schedules.incumbent import Progress, ignore
+from themis_opt.schedules.steps import Step, take_turns
 
 if TYPE_CHECKING:
     from formulations.microbatch_order import MicrobatchProblem
@@ -24,33 +32,139 @@ WARM_UPS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 WAITS = (1.0, 3.0)
 """Passes that an action waits for each microbatch before it, where the longest way to go is first."""
 
+VARIANTS = "variants"
+"""The name under which rules with other numbers are tried."""
+
 ACTIONS_PER_SECOND = 50_000
 """Actions of rules that a core plans and simulates, for limits that count work."""
 
 
-def schedule_of(pipeline: Pipeline, policy: str) -> PipelineSchedule:
-    """The schedule of a policy. Raises InputError or InvalidSchedule if it is not for the pipeline."""
-    schedule = simulate(pipeline, PIPELINE_POLICIES[policy](pipeline))
-    validate(schedule)
+class PipelineContest(Contest[PipelineSchedule]):
+    """The policies of a pipeline, and the search that takes its start from them."""
+
+    def __init__(self, pipeline: Pipeline, limits: Limits, report: Progress = ignore) -> None:
+        super().__init__(limits, report=report)
+        self.pipeline = pipeline
+
+    def prove(self) -> None:
+        """Raise the bound in half of the time that is left."""
+        with suppress(TimeUp), cut_off(self.allowance, SLACK / 2), self.turn():
+            for least in bounds(self.pipeline):
+                self.raise_bound(least)
+                if self.left <= 0:
+                    return
+
+    def measure(self, schedule: PipelineSchedule) -> float:
+        """What the objective of the pipeline asks for, in picoseconds."""
+        return schedule.value
+
+    def check(self, schedule: PipelineSchedule) -> None:
+        """As :func:`themis_opt.pipelines.validation.validate`."""
+        validate(schedule)
+
+
+def planned(pipeline: Pipeline, policy: str) -> Iterator[PipelineSchedule]:
+    """The schedule of a policy. Raises InputError or InvalidSchedule if the policy is not for the pipeline."""
+    yield simulate(pipeline, PIPELINE_POLICIES[policy](pipeline))
+
+
+def searched(contest: PipelineContest) -> Iterator[PipelineSchedule]:
+    """The best schedule after all steps."""
+    with suppress(TimeUp):
+        take_turns(contest, PIPELINE_STEPS)
+    if contest.best is not None:
+        yield contest.best
+
+
+@dataclass
+class Rules:
+    """All policies, and their rules with other numbers."""
+
+    engine: str = ""
+
+    def applies(self, contest: PipelineContest) -> bool:
+        """Whether some policy was not tried yet, which is so at first: no name stands for the variants."""
+        return VARIANTS not in contest.tried
+
+    def run(self, contest: PipelineContest) -> None:
+        """Try one after the other until the turn is over."""
+        pipeline = contest.pipeline
+        work = pipeline.num_parts * pipeline.microbatches * len(pipeline.kinds) / ACTIONS_PER_SECOND
+        for name in [name for name in PIPELINE_POLICIES if name not in contest.tried]:
+            with suppress(InputError, InvalidSchedule):
+                for schedule in planned(pipeline, name):
+                    validate(schedule)
+                    contest.offer(schedule)
+            contest.allowance.charge(work)
+        contest.tried.add(VARIANTS)
+        for orders in _variants(pipeline):
+            if contest.best is not None and contest.done:
+                return
+            contest.offer(simulate(pipeline, orders))
+            contest.allowance.charge(work)
+
+
+@dataclass
+class AnnealOrders:
+    """Passes are moved within the orders of stages (:mod:`themis_opt.pipelines.order_search`)."""
+
+    engine: str = "annealing"
+
+    def applies(self, contest: PipelineContest) -> bool:
+        """Whether there is a schedule to start from."""
+        return contest.best is not None
+
+    def run(self, contest: PipelineContest) -> None:
+        """Anneal until the turn is over, or nothing is gained."""
+        seed, number = contest.next_seed()
+        contest.offer(anneal(known(contest.best), contest.allowance, int(contest.enough), seed + number))
+
+
+@dataclass
+class ExactOrders:
+    """CP-SAT from the best orders (:mod:`formulations.microbatch_order`), which proves bounds as well."""
+
+    engine: str = "cp_sat"
+
+    def applies(self, contest: PipelineContest) -> bool:
+        """Whether there is a schedule to start from."""
+        return contest.best is not None
+
+    def run(self, contest: PipelineContest) -> None:
+        """Search until the turn is over, or the schedule is proven."""
+        from formulations.microbatch_order import MicrobatchOrder
+
+        pipeline, start, lower = contest.pipeline, known(contest.best), int(contest.bound)
+        tick = math.gcd(*pipeline.forward, *pipeline.inputs, *pipeline.weights, pipeline.message)
+        model = MicrobatchOrder(microbatch_problem(pipeline, tick), -(-lower // tick), start.value // tick)
+        model.hint(_table(start, tick))
+        seconds = contest.left
+        outcome = model.solve(contest.solver_limits(), lambda best, bound: contest.tell(best * tick, bound * tick))
+        contest.allowance.charge(seconds)
+        if outcome.status == "interrupted":
+            contest.allowance.interrupt()
+        if outcome.starts is not None:
+            better = _schedule(pipeline, outcome.starts, tick)
+            validate(better)
+            contest.offer(better)
+        contest.raise_bound(outcome.bound * tick)
+
+
+PIPELINE_STEPS: tuple[Step, ...] = (Rules(), AnnealOrders(), ExactOrders())
+"""The steps of the reference."""
+
+
+def best_policy(pipeline: Pipeline) -> PipelineSchedule:
+    """The best of all policies that apply and of their rules with other numbers."""
+    contest = PipelineContest(pipeline, Limits(seconds=MAX_SECONDS))
+    Rules().run(contest)
+    return known(contest.best)
+
+
+def known(schedule: PipelineSchedule | None) -> PipelineSchedule:
+    """A schedule that there is, since the first policies are for every pipeline."""
+    assert schedule is not None
     return schedule
-
-
-def best_policy(pipeline: Pipeline, allowance: Allowance | None = None) -> PipelineSchedule:
-    """The best of all policies that apply and of their rules with other numbers, these in half of an allowance."""
-    allowance = allowance or Allowance(math.inf)
-    work = pipeline.num_parts * pipeline.microbatches * len(pipeline.kinds) / ACTIONS_PER_SECOND
-    tried: list[PipelineSchedule] = []
-    for name in PIPELINE_POLICIES:
-        with suppress(InputError, InvalidSchedule):
-            tried.append(schedule_of(pipeline, name))
-            allowance.charge(work)
-    enough = allowance.left / 2
-    for orders in _variants(pipeline):
-        if allowance.left < enough:
-            break
-        tried.append(simulate(pipeline, orders))
-        allowance.charge(work)
-    return min(tried, key=lambda schedule: schedule.value)
 
 
 def _variants(pipeline: Pipeline) -> Iterator[StageOrders]:
@@ -64,7 +178,7 @@ def _variants(pipeline: Pipeline) -> Iterator[StageOrders]:
             yield put_off(pipeline, ahead, max(number, 1))
 
 
-def _problem(pipeline: Pipeline, tick: int) -> "MicrobatchProblem":
+def microbatch_problem(pipeline: Pipeline, tick: int) -> "MicrobatchProblem":
     """The integer data of the model."""
     from formulations.microbatch_order import MicrobatchProblem
 

@@ -3,8 +3,8 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from itertools import islice
+from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Generic
 
 from formulations.interruption import TimeUp
@@ -42,8 +42,38 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
         """The value of the objective in picoseconds; infinite as long as there is no schedule."""
         return math.inf if schedule is None else self.measure(schedule)
 
+    def attempt_each(
+        self,
+        names: Iterable[str],
+        make: Callable[[str], Iterable[S]],
+        soonest: str | None = None,
+        enough: float | None = None,
+        reserve: float = 0.0,
+    ) -> None:
+        """Attempt policies one after the other, of which one has a schedule whatever the time.
+
+        Parameters
+        ----------
+        soonest : str, optional
+            The policy that stands for all if the first ones take half of the time; by default the first itself.
+        """
+        for name in names:
+            if self.allowance.interrupted:
+                return
+            is_last_resort = not self.schedules and soonest is None
+            with nullcontext() if self.schedules or is_last_resort else self.allowance.turn(self.left / 2):
+                self.attempt(name, partial(make, name), enough, reserve, is_cut_off=not is_last_resort)
+            if soonest is not None and not self.schedules and name in self.left_out and soonest not in self.tried:
+                self.attempt(soonest, partial(make, soonest), enough, reserve, is_cut_off=False)
+
     def attempt(
-        self, name: str, make: Callable[[], Iterable[S]], enough: float | None = None, reserve: float = 0.0
+        self,
+        name: str,
+        make: Callable[[], Iterable[S]],
+        enough: float | None = None,
+        reserve: float = 0.0,
+        *,
+        is_cut_off: bool = True,
     ) -> None:
         """Keep the best of some schedules under a name, or the reason why there is none.
 
@@ -56,15 +86,21 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
         reserve : float
             How much longer than all before the next one takes, with its validation: one for which there is no time
             is not begun.
+        is_cut_off : bool
+            Whether what takes longer than the turn is cut off in the middle.
         """
+        if name in self.tried:
+            return
         self.tried.add(name)
         if self.schedules and self.left <= 0:
             self.left_out.append(name)
             return
+        limited = partial(cut_off, self.allowance) if is_cut_off else nullcontext
         try:
-            best = self._best_of(make, self.enough if enough is None else enough, reserve)
+            with limited(SLACK / 2):
+                best = self._best_of(make, self.enough if enough is None else enough, reserve)
             if best is not None:
-                with cut_off(self.allowance, SLACK):
+                with limited(SLACK):
                     self.check(best)
                 self.schedules[name] = best
                 self.offer(best)
@@ -80,21 +116,15 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
     def _best_of(self, make: Callable[[], Iterable[S]], enough: float, reserve: float) -> S | None:
         """The best schedule that is made in time, or until Ctrl-C."""
         best, begin = None, self.left
-        try:
-            with suppress(TimeUp), cut_off(self.allowance, SLACK / 2):
+        with suppress(TimeUp):
+            try:
                 for schedule in make():
                     best = min(best or schedule, schedule, key=self.measure)
                     if self.measure(best) <= enough or self.left <= reserve * (begin - self.left):
                         break
-        except KeyboardInterrupt:
-            self.allowance.interrupt()
+            except KeyboardInterrupt:
+                self.allowance.interrupt()
         return best
-
-    def attempt_late(self, name: str, make: Callable[[], Iterable[S]]) -> None:
-        """Keep the first schedule that is made, whatever the time."""
-        self.left_out = [one for one in self.left_out if one != name]
-        self.allowance = Allowance(math.inf)
-        self.attempt(name, lambda: islice(make(), 1))
 
     def expect_schedules(self, otherwise: str) -> None:
         """Raise KeyboardInterrupt after Ctrl-C, and else InputError, where nothing has a legal schedule."""

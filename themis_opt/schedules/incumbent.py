@@ -41,9 +41,9 @@ class AnyIncumbent(Generic[S]):
         allowance: Allowance | None = None,
     ) -> None:
         self.limits, self.best, self.bound = limits, best, bound
-        self.engines, self._num_searches, self._report = engines, 0, report
+        self.engines, self._num_searches, self.tell = engines, 0, report
         self.allowance = allowance or Allowance(limits.seconds, limits.deterministic)
-        report(self.value, bound)
+        self.tell(self.value, bound)
 
     def value_of(self, schedule: S) -> float:
         """The value of the objective in picoseconds; infinite for what is no schedule, or does not fit."""
@@ -87,11 +87,11 @@ class AnyIncumbent(Generic[S]):
         if self.value_of(schedule) >= self.value:
             return False
         self.best = schedule
-        self._report(self.value, self.bound)
+        self.tell(self.value, self.bound)
         return True
 
     def raise_bound(self, bound: float) -> None:
         """Keep a proven bound if it is higher than the one so far."""
         if bound > self.bound:
             self.bound = bound
-            self._report(self.value, self.bound)
+            self.tell(self.value, self.bound)

@@ -84,7 +84,10 @@ def tell(compared: "PipelineComparison", search: options.SearchOptions) -> Reply
     """The verdict and the table of a comparison."""
     rows = [result.row() for result in compared.results]
     table = Listing(compared.problem.name or "pipeline", _shown(rows), SHOWN)
-    notes = [f"{name} was left out: {rule}" for name, rule in compared.refused.items()]
+    notes = [
+        *(f"{name} was left out: it would take longer than --time-limit" for name in compared.left_out),
+        *(f"{name} was left out: {rule}" for name, rule in compared.refused.items()),
+    ]
     return Reply(rows, compared.verdict, [table], notes)
 
 
