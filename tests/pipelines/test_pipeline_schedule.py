@@ -7,10 +7,11 @@ import pytest
 from pipeline_samples import pipeline, random_pipeline, random_schedule
 
 from themis_opt.base.errors import CyclicPlan, InputError, InvalidSchedule
-from themis_opt.pipelines.files import read_pipeline, read_schedule, write_schedule, write_torch_csv
+from themis_opt.pipelines.files import read_pipeline, read_schedule, write_schedule
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.problem import Action, ActionKind
 from themis_opt.pipelines.schedule import simulate
+from themis_opt.pipelines.torch_csv import write_torch_csv
 from themis_opt.pipelines.validation import validate
 
 FORWARD, INPUTS, WEIGHTS = ActionKind.FORWARD, ActionKind.INPUTS, ActionKind.WEIGHTS
@@ -128,7 +129,7 @@ def test_pipelines_that_cannot_be_are_refused(fields, message):
         pipeline(2, 1, **({"forward": [1, 1, 1]} if "forward" in fields else fields))
 
 
-def test_halves_that_follow_each_other_are_one_action_of_torch(tmp_path):
+def test_halves_are_one_action_of_torch_where_no_stage_waits_for_the_first(tmp_path):
     problem = pipeline(2, 1)
     write_torch_csv(tmp_path / "plan.csv", simulate(problem, PIPELINE_POLICIES["zb1p"](problem)))
-    assert (tmp_path / "plan.csv").read_text().split() == ["0F0,0B0", "1F0,1B0"]
+    assert (tmp_path / "plan.csv").read_text().split() == ["0F0,0B0", "1F0,1I0,1W0"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pipeline_samples import pipeline
 
-from themis_opt.pipelines.files import write_torch_csv
 from themis_opt.pipelines.steps import best_policy
+from themis_opt.pipelines.torch_csv import write_torch_csv
 
 STAGES, MICROBATCHES = 2, 4
 

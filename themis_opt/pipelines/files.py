@@ -58,7 +58,7 @@ def write_schedule(path: Path, schedule: PipelineSchedule, about: Mapping[str, A
         "format": PIPELINE_SCHEDULE_FORMAT,
         **about,
         "pipeline": schedule.pipeline.model_dump(mode="json", exclude_unset=True),
-        "orders": [[_text(action) for action in order] for order in schedule.orders],
+        "orders": [[text_of(action) for action in order] for order in schedule.orders],
         "starts": [[schedule.start[action] for action in order] for order in schedule.orders],
     }
     write_atomically(path, json.dumps(document) + "\n")
@@ -95,7 +95,7 @@ def _starts(orders: StageOrders, rows: Any) -> Times:
     times = dict(zip(chain(*orders), chain(*rows), strict=True))
     for action, time in times.items():
         if type(time) is not int or not 0 <= time <= MAX_CLOCK:
-            raise InputError("must be whole picoseconds", field=f"starts of {_text(action)}", value=time)
+            raise InputError("must be whole picoseconds", field=f"starts of {text_of(action)}", value=time)
     return times
 
 
@@ -119,27 +119,6 @@ def _action(pipeline: Pipeline, stage: int, cell: Any, field: str) -> Action:
     return action
 
 
-def _text(action: Action) -> str:
+def text_of(action: Action) -> str:
+    """An action as PyTorch writes it, such as ``2F0``."""
     return f"{action.part}{action.kind}{action.microbatch}"
-
-
-def write_torch_csv(path: Path, schedule: PipelineSchedule) -> None:
-    """Write what ``torch.distributed.pipelining`` loads as a compute-only schedule: a row of actions for each stage.
-
-    Each part is a stage of PyTorch, and each stage a rank.  A gradient of weights right behind its gradient of inputs
-    is a whole backward pass.
-    """
-    rows = [",".join(map(_text, _joined(order))) for order in schedule.orders]
-    write_atomically(path, "\r\n".join(rows) + "\r\n")
-
-
-def _joined(order: tuple[Action, ...]) -> list[Action]:
-    """An order with whole backward passes in the place of halves that follow each other."""
-    joined: list[Action] = []
-    for action in order:
-        first_half = action._replace(kind=ActionKind.INPUTS)
-        if action.kind is ActionKind.WEIGHTS and joined and joined[-1] == first_half:
-            joined[-1] = action._replace(kind=ActionKind.BACKWARD)
-        else:
-            joined.append(action)
-    return joined

@@ -99,8 +99,9 @@ def _shown(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: options.SearchOptions) -> list[Path]:
     """The comparison, the best schedule with its picture and page, and the file that PyTorch runs."""
     from themis_opt.families.files import write_operations
-    from themis_opt.pipelines.files import write_schedule, write_torch_csv
+    from themis_opt.pipelines.files import write_schedule
     from themis_opt.pipelines.picture import draw
+    from themis_opt.pipelines.torch_csv import write_torch_csv
 
     best = compared.best
     paths = [folder / name for name in ("schedule.json", f"{TORCH}.csv")]
@@ -151,16 +152,25 @@ def plot(schedule: "PipelineSchedule", path: Path) -> Reply:
     return Reply(None, files=[path])
 
 
-def export(schedule: "PipelineSchedule", to: str, folder: Path) -> Reply:
+def export(schedule: "PipelineSchedule", to: str, folder: Path, *, check: bool = False) -> Reply:
     """A schedule for PyTorch."""
     from themis_opt.base.documents import make_folder
-    from themis_opt.pipelines.files import write_torch_csv
+    from themis_opt.pipelines.torch_csv import write_torch_csv
 
     if to != TORCH:
         raise InputError(f"must be {TORCH} for the schedule of a pipeline", field="--to", value=to)
     make_folder(folder)
     write_torch_csv(folder / f"{TORCH}.csv", schedule)
-    return Reply(None, files=[folder / f"{TORCH}.csv"])
+    return Reply(None, _checked(schedule) if check else (), files=[folder / f"{TORCH}.csv"])
+
+
+def _checked(schedule: "PipelineSchedule") -> list[str]:
+    """The time of the file by the rules of PyTorch, beside that of the schedule."""
+    from themis_opt.pipelines.torch_csv import replay, torch_rows
+
+    took, planned = replay(schedule.pipeline, torch_rows(schedule)), schedule.makespan
+    words = "as the schedule" if took == planned else f"the schedule {format_duration(planned)}"
+    return [f"checked: by the rules of PyTorch all stages end after {format_duration(took)}, {words}"]
 
 
 def sweep(pipeline: "Pipeline", over: Sequence[str] | None) -> Reply:
