@@ -72,7 +72,13 @@ TEN_MORE = [{"kind": "ring", "size": 2, "bandwidth": "1 GB/s"}] * 11
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (changed("iteration", to=5), "iteration = 5: "),
+        (changed("iteration", to=None), "collectives: required field is missing"),
+        (changed("iteration", "surprise", to=1), "iteration.surprise = 1: unknown field"),
         (changed(*TASKS, to=[]), "iteration.tasks: tuple should have at least 1 item"),
+        (changed(*TASKS, 1, to=5), "iteration.tasks[1] = 5: "),
+        (changed(*TASKS, 1, to={"name": "nap"}), "iteration.tasks[1].duration: required field is missing"),
+        (changed(*TASKS, 1, "duration", to="1e20 s"), "clock"),
         (changed(*TASKS, 0, "name", to=""), "iteration.tasks[0].name = ''"),
         (changed(*TASKS, 0, "duration", to="-1 us"), "iteration.tasks[0].duration = '-1 us'"),
         (changed(*TASKS, 0, "duration", to="1 MB"), "iteration.tasks[0].duration = '1 MB': unknown unit 'MB'"),
@@ -88,6 +94,7 @@ TEN_MORE = [{"kind": "ring", "size": 2, "bandwidth": "1 GB/s"}] * 11
             "iteration.tensors: names must differ, 'gradients' stands twice",
         ),
         (changed(*TENSORS, 0, "size", to=0), "iteration.tensors[0].size = 0: "),
+        (changed(*TENSORS, 1, "size", to="1e29 TB"), "iteration.tensors[1].size = '1e29 TB': "),
         (changed(*TENSORS, 0, "size", to=1001), "size must be a multiple of element_bytes = 2, is 1001 bytes"),
         (changed(*TENSORS, 0, "kind", to="shout"), "iteration.tensors[0].kind = 'shout'"),
         (changed(*TENSORS, 0, "parallelism", to="pipeline"), "iteration.tensors[0].parallelism = 'pipeline'"),
