@@ -4,7 +4,9 @@ A forgery changes a copy of a document, and returns False where the document has
 """
 
 import copy
+import re
 from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any
 
 Document = dict[str, Any]
@@ -78,30 +80,37 @@ def chunks_of(document: Document) -> list[Document]:
     return max((part["chunks"] for part in document.get("collectives", ())), key=len, default=[])
 
 
-def of_chunks(change: Callable[[list[Document]], bool | None]) -> Forgery:
-    def forge(document: Document) -> bool | None:
-        chunks = chunks_of(document)
-        return change(chunks) if chunks else False
-
-    forge.__name__ = change.__name__
-    forge.__doc__ = change.__doc__
-    return forge
+def transfers_of(document: Document) -> list[Document]:
+    return document.get("transfers", [])
 
 
-@of_chunks
+def of(parts_of: Callable[[Document], list[Document]]) -> Callable[[Callable[[list[Document]], bool | None]], Forgery]:
+    """Makes a forgery of a function that changes some parts of a document."""
+
+    def of_parts(change: Callable[[list[Document]], bool | None]) -> Forgery:
+        def forge(document: Document) -> bool | None:
+            parts = parts_of(document)
+            return change(parts) if parts else False
+
+        return update_wrapper(forge, change)
+
+    return of_parts
+
+
+@of(chunks_of)
 def lose_chunk(chunks: list[Document]) -> None:
     """The largest chunk stays where it is."""
     chunks.remove(max(chunks, key=lambda chunk: chunk["bytes"]))
 
 
-@of_chunks
+@of(chunks_of)
 def halve_bytes(chunks: list[Document]) -> None:
     """Every chunk has half of its bytes."""
     for chunk in chunks:
         chunk["bytes"] //= 2
 
 
-@of_chunks
+@of(chunks_of)
 def negative_bytes(chunks: list[Document]) -> bool | None:
     """A chunk of negative bytes pays for another."""
     if len(chunks) < 2:
@@ -110,25 +119,25 @@ def negative_bytes(chunks: list[Document]) -> bool | None:
     return None
 
 
-@of_chunks
+@of(chunks_of)
 def fractional_bytes(chunks: list[Document]) -> None:
     """Bytes that are no whole number."""
     chunks[0]["bytes"] += 0.5
 
 
-@of_chunks
+@of(chunks_of)
 def bytes_in_words(chunks: list[Document]) -> None:
     """Bytes as a text."""
     chunks[0]["bytes"] = str(chunks[0]["bytes"])
 
 
-@of_chunks
+@of(chunks_of)
 def true_index(chunks: list[Document]) -> None:
     """An index that is true or false."""
     chunks[0]["index"] = bool(chunks[0]["index"])
 
 
-@of_chunks
+@of(chunks_of)
 def equal_indices(chunks: list[Document]) -> bool | None:
     """Two chunks with one index."""
     if len(chunks) < 2:
@@ -137,14 +146,14 @@ def equal_indices(chunks: list[Document]) -> bool | None:
     return None
 
 
-@of_chunks
+@of(chunks_of)
 def leave_out_dimension(chunks: list[Document]) -> None:
     """A chunk that does not visit one of its dimensions."""
     for name in [name for name in chunks[0] if name.endswith("_order")]:
         chunks[0][name] = chunks[0][name][1:]
 
 
-@of_chunks
+@of(chunks_of)
 def no_orders(chunks: list[Document]) -> None:
     """A chunk without its orders."""
     for name in [name for name in chunks[0] if name.endswith("_order")]:
@@ -202,7 +211,7 @@ def of_shifts(value: Any) -> Forgery:
             turn["shift"] = value
         return None if turns else False
 
-    forge.__name__ = f"shift_{value}".replace(".", "_").replace("-", "minus_")
+    forge.__name__ = f"shift_{value}"
     return forge
 
 
@@ -219,39 +228,31 @@ def wait_for_nothing(document: Document) -> bool | None:
     return None if launched else False
 
 
-def of_transfers(change: Callable[[list[Document]], bool | None]) -> Forgery:
-    def forge(document: Document) -> bool | None:
-        return change(document["transfers"]) if document.get("transfers") else False
-
-    forge.__name__ = change.__name__
-    return forge
-
-
-@of_transfers
+@of(transfers_of)
 def lose_transfer(transfers: list[Document]) -> None:
     """The last message is never sent."""
     transfers.pop()
 
 
-@of_transfers
+@of(transfers_of)
 def jump(transfers: list[Document]) -> None:
     """A message over a link that is not there."""
     transfers[0]["route"] = [transfers[0]["route"][0], "elsewhere", transfers[0]["route"][-1]]
 
 
-@of_transfers
+@of(transfers_of)
 def stay(transfers: list[Document]) -> None:
     """A message that goes nowhere."""
     transfers[0]["route"] = transfers[0]["route"][:1]
 
 
-@of_transfers
+@of(transfers_of)
 def wait_backwards(transfers: list[Document]) -> None:
     """A message that waits for one of a negative number."""
     transfers[-1]["after"] = [-1]
 
 
-@of_transfers
+@of(transfers_of)
 def adds_null(transfers: list[Document]) -> None:
     """Sums that are neither true nor false."""
     for transfer in transfers:
@@ -294,45 +295,23 @@ SOLUTIONS: tuple[Forgery, ...] = (
 """What a cheat does to an order table."""
 
 
-def parts_of(document: Document, *names: str) -> list[Document]:
-    """The parts of a certificate with one of some fields."""
-    return [part for part in document["bounds"] if any(name in part for name in names)]
+def parts_with(field: str, document: Document) -> list[Document]:
+    """The bounds of a certificate, or the windows in them, that have a field; `few` belongs to bounds with windows."""
+    windows = [window for part in document["bounds"] for window in part.get("windows", ()) if isinstance(window, dict)]
+    return [part for part in (*document["bounds"], *windows) if ("windows" if field == "few" else field) in part]
 
 
-def windows_of(document: Document) -> list[Document]:
-    return [window for part in document["bounds"] for window in part.get("windows", ()) if isinstance(window, dict)]
+def of_field(field: str, value: Any) -> Forgery:
+    """Another value of a field; a function gives it from the value that is there."""
 
-
-def of_windows(field: str, change: Callable[[int], Any]) -> Forgery:
     def forge(document: Document) -> bool | None:
-        windows = windows_of(document)
-        for window in windows:
-            window[field] = change(window[field])
-        return None if windows else False
-
-    forge.__name__ = f"windows_{field}_{change(3)}".replace("-", "minus_").replace(".", "_")
-    return forge
-
-
-def of_few(value: Any) -> Forgery:
-    def forge(document: Document) -> bool | None:
-        parts = parts_of(document, "windows")
+        parts = parts_with(field, document)
         for part in parts:
-            part["few"] = value
+            part[field] = value(part[field]) if callable(value) else value
         return None if parts else False
 
-    forge.__name__ = f"few_{value}".replace("[", "").replace("]", "").replace(".", "_").replace("-", "minus_")
-    return forge
-
-
-def of_cuts(field: str, value: Any) -> Forgery:
-    def forge(document: Document) -> bool | None:
-        parts = parts_of(document, field)
-        for part in parts:
-            part[field] = value
-        return None if parts else False
-
-    forge.__name__ = f"{field}_{value}".replace("[", "").replace("]", "")
+    shown = re.sub(r"\W+", "_", str(value(3) if callable(value) else value))
+    forge.__name__ = f"{field}_{shown}"
     return forge
 
 
@@ -347,13 +326,13 @@ def trusted_word(document: Document) -> None:
 
 
 CERTIFICATES: tuple[Forgery, ...] = (
-    of_windows("weight", lambda value: 3 * value), of_windows("weight", lambda value: -value),
-    of_windows("weight", str), of_windows("head", lambda value: value + 10**12),
-    of_windows("tail", lambda value: value + 10**12), of_windows("head", lambda value: -(10**12)),
-    of_windows("tail", lambda value: value + 0.5), of_windows("resource", lambda value: "elsewhere"),
-    of_few([0.5]), of_few([-1]), of_few(["1"]), of_few([0] * 9),
-    of_cuts("into", 2), of_cuts("into", None), of_cuts("nodes", []), of_cuts("inside", ["elsewhere"]),
-    of_cuts("side", "both"), of_cuts("lengths", [["a", "b", -1]]), unknown_bound, trusted_word,
+    of_field("weight", lambda value: 3 * value), of_field("weight", lambda value: -value),
+    of_field("weight", str), of_field("head", lambda value: value + 10**12),
+    of_field("tail", lambda value: value + 10**12), of_field("head", lambda value: -(10**12)),
+    of_field("tail", lambda value: value + 0.5), of_field("resource", lambda value: "elsewhere"),
+    of_field("few", [0.5]), of_field("few", [-1]), of_field("few", ["1"]), of_field("few", [0] * 9),
+    of_field("into", 2), of_field("into", None), of_field("nodes", []), of_field("inside", ["elsewhere"]),
+    of_field("side", "both"), of_field("lengths", [["a", "b", -1]]), unknown_bound, trusted_word,
 )  # fmt: skip
 """What a cheat does to a certificate."""
 

@@ -39,7 +39,7 @@ def two_layers(kilobytes1: float = 4, kilobytes2: float = 10, kind: str = "all_r
     return iteration(FOUR_TASKS, gradients, **fields)
 
 
-def run(instance: Instance, specification: str, iterations: int | None = None) -> Schedule:
+def run(instance: Instance, specification: str = "wait_free/hourglass", iterations: int | None = None) -> Schedule:
     """Plan, simulate and validate."""
     schedule = simulate(instance, make_policy(specification)(instance), iterations)
     validate(schedule)

@@ -4,14 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from small_iterations import run
 
 from themis_opt.base.errors import InputError
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.validation import validate
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
@@ -34,10 +31,7 @@ def make(parallelism: str, model: str = "vgg-16-cifar", **choices: Any) -> Insta
     return make_workload(MODELS[model], MODELS[model].layers(), setup, parallelism=parallelism, chunks=1)
 
 
-def run(instance: Instance, policy: str = "fused/baseline+fifo") -> Schedule:
-    schedule = simulate(instance, make_policy(policy)(instance))
-    validate(schedule)
-    return schedule
+FUSED = "fused/baseline+fifo"
 
 
 def passes(elements: int, count: int) -> float:
@@ -54,14 +48,14 @@ def test_filters_and_channels_take_the_time_of_the_closed_form(model: str) -> No
     for parallelism, forward, backward in (("filter", 1, 2), ("channel", 2, 1)):
         instance = make(parallelism, model)
         expected = sum(passes(size, forward) for size in outputs) + sum(passes(size, backward) for size in inputs)
-        assert run(instance).makespan == pytest.approx(instance.compute + expected, rel=1e-6)
+        assert run(instance, FUSED).makespan == pytest.approx(instance.compute + expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("model", CNNS)
 def test_data_parallelism_takes_the_time_of_the_closed_form(model: str) -> None:
     instance = make("data", model, granularity="fused")
     weights = sum(layer.elements() for layer in MODELS[model].layers())
-    assert run(instance).makespan == pytest.approx(instance.compute + passes(weights, 2), rel=1e-6)
+    assert run(instance, FUSED).makespan == pytest.approx(instance.compute + passes(weights, 2), rel=1e-6)
 
 
 @pytest.mark.parametrize("model", CNNS)
@@ -75,7 +69,7 @@ def test_rows_take_the_time_of_the_closed_form(model: str) -> None:
     first = next(layer for layer in layers if not layer.rows)
     change = 2 * (latency + BATCH * first.inputs / SIZE / SIZE * byte)
     gradients = passes(sum(layer.elements() for layer in layers), 2)
-    assert run(instance).makespan == pytest.approx(instance.compute + messages + change + gradients, rel=1e-5)
+    assert run(instance, FUSED).makespan == pytest.approx(instance.compute + messages + change + gradients, rel=1e-5)
 
 
 def test_halo_is_the_rows_that_a_kernel_reaches_over() -> None:

@@ -6,16 +6,13 @@ from itertools import product
 from typing import Any
 
 import pytest
+from small_iterations import run
 
 from themis_opt.base.errors import InputError
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import load
 from themis_opt.problem.exchanges import Tensor
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.validation import validate
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
@@ -31,12 +28,6 @@ SLOW_RING = Network(dimensions=(Dimension(kind="ring", size=4, bandwidth="1 GB/s
 def make(model: str = "vgg-16-cifar", parallelism: str = "data", **choices: Any) -> Instance:
     setup = replace(SETUP, **choices)
     return make_workload(MODELS[model], MODELS[model].layers(), setup, parallelism=parallelism, chunks=2)
-
-
-def schedule(instance: Instance, policy: str) -> Schedule:
-    made = simulate(instance, make_policy(policy)(instance))
-    validate(made)
-    return made
 
 
 def test_equal_shares_take_mean_over_least_speed_times_as_long_as_proportional_ones() -> None:
@@ -95,9 +86,7 @@ def test_refresh_is_a_task_of_its_share_of_the_time() -> None:
 
 @pytest.mark.parametrize("tolerance", [0.01, 0.1, 0.5])
 def test_lost_bytes_gain_at_most_their_share_of_the_communication(tolerance: float) -> None:
-    full, lossy = (
-        schedule(make(network=SLOW_RING, tolerance=p), "fused/baseline+fifo").makespan for p in (0.0, tolerance)
-    )
+    full, lossy = (run(make(network=SLOW_RING, tolerance=p), "fused/baseline+fifo").makespan for p in (0.0, tolerance))
     assert 1 < full / lossy <= 1 / (1 - tolerance) + 1e-9
 
 
@@ -111,8 +100,8 @@ def test_only_data_parallel_tensors_may_lose_bytes() -> None:
 @pytest.mark.parametrize("model", ["vgg-16-cifar", "resnet-50"])
 @pytest.mark.parametrize("policy", ["wait_free/hourglass", "priority/hourglass"])
 def test_local_losses_expose_no_more_than_buckets_of_one_loss_at_the_end(model: str, policy: str) -> None:
-    local = schedule(make(model, network=SLOW_RING, local_blocks=4), policy)
-    buckets = schedule(make(model, network=SLOW_RING), "ddp/hourglass")
+    local = run(make(model, network=SLOW_RING, local_blocks=4), policy)
+    buckets = run(make(model, network=SLOW_RING), "ddp/hourglass")
     assert local.period.exposed <= buckets.period.exposed
     assert local.makespan < buckets.makespan
 

@@ -5,15 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from small_iterations import run
 
 from themis_opt.base.errors import InputError
-from themis_opt.policies.registry import LAUNCHING, make_policy
+from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 from themis_opt.workloads.layers import convolution, count, linear
 from themis_opt.workloads.models import MODELS
@@ -41,10 +40,7 @@ def make(room: float, **choices: Any) -> Instance:
     return make_workload(MODELS["vgg-16"], LAYERS, setup, parallelism="out-of-core", chunks=4)
 
 
-def run(instance: Instance, launching: str = "priority") -> Schedule:
-    schedule = simulate(instance, make_policy(f"{launching}/hourglass")(instance))
-    validate(schedule)
-    return schedule
+POLICY = "priority/hourglass"
 
 
 def swapped(instance: Instance) -> int:
@@ -96,7 +92,7 @@ def test_iteration_is_never_below_compute_link_and_network(room: float, launchin
     instance = make(room)
     link = swapped(instance) / LINK * 1e12
     network = 2 * 0.75 * 4 * count(LAYERS) / 1e9 * 1e12
-    schedule = run(instance, launching)
+    schedule = run(instance, f"{launching}/hourglass")
     assert swapped(instance) > 0
     assert schedule.makespan >= max(instance.compute, link, network)
     assert schedule.makespan >= max(bounds(instance).values()) * (1 - 1e-9)
@@ -107,7 +103,7 @@ def test_iteration_is_never_below_compute_link_and_network(room: float, launchin
 @pytest.mark.parametrize("link", [2e9, 64e9])
 def test_memory_is_never_exceeded(room: float, link: float, launching: str) -> None:
     instance = make(room, host_link=link)
-    assert used(run(instance, launching)) <= int(room * LEAST / 3)
+    assert used(run(instance, f"{launching}/hourglass")) <= int(room * LEAST / 3)
 
 
 def test_where_everything_fits_it_is_data_parallelism() -> None:
@@ -116,13 +112,13 @@ def test_where_everything_fits_it_is_data_parallelism() -> None:
     )
     instance = make(20)
     assert swapped(instance) == 0
-    assert run(instance).makespan == run(plain).makespan
+    assert run(instance, POLICY).makespan == run(plain, POLICY).makespan
 
 
 def test_more_memory_and_a_faster_link_never_cost_time() -> None:
-    times = [run(make(room)).makespan for room in (3.1, 5.0, 8.0, 20)]
+    times = [run(make(room), POLICY).makespan for room in (3.1, 5.0, 8.0, 20)]
     assert times == sorted(times, reverse=True)
-    slow, fast = (run(make(4.0, host_link=link)).makespan for link in (1e9, 64e9))
+    slow, fast = (run(make(4.0, host_link=link), POLICY).makespan for link in (1e9, 64e9))
     assert fast < slow
 
 

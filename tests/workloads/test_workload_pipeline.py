@@ -7,17 +7,15 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_iterations import run
 
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.gantt import gantt
 from themis_opt.formats.trace import chrome_trace
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.explanation import explain
-from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 from themis_opt.workloads.layers import Layer, Parameter, linear
@@ -48,12 +46,6 @@ EQUAL = (
 def make(layers: tuple[Layer, ...] = EQUAL, **choices: Any) -> Instance:
     setup = replace(SETUP, **choices)
     return Instance(format=INSTANCE_FORMAT, network=setup.network, iteration=pipeline(layers, setup), chunks=2)
-
-
-def run(instance: Instance, policy: str = "wait_free/hourglass") -> Schedule:
-    schedule = simulate(instance, make_policy(policy)(instance))
-    validate(schedule)
-    return schedule
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.data())

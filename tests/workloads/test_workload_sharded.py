@@ -4,14 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from small_iterations import run
 
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.validation import validate
 from themis_opt.workloads.layers import count
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
@@ -34,12 +33,6 @@ WEIGHTS = count(MODELS[MODEL].layers())
 def make(parallelism: str, model: str = MODEL, chunks: int = 1, **choices: Any) -> Instance:
     setup = replace(SETUP, **choices)
     return make_workload(MODELS[model], MODELS[model].layers(), setup, parallelism=parallelism, chunks=chunks)
-
-
-def run(instance: Instance, policy: str = "wait_free/hourglass") -> Schedule:
-    schedule = simulate(instance, make_policy(policy)(instance))
-    validate(schedule)
-    return schedule
 
 
 def sent(instance: Instance, kind: str, dimension: int) -> int:
