@@ -97,11 +97,11 @@ def test_the_latency_between_nodes_is_that_of_the_model(write):
 
 
 def test_a_matrix_with_different_links_is_a_graph(write):
-    matrix = MATRIX.replace("GPU0\t X \tNV12", "GPU0\t X \tNV4").replace("GPU1\tNV12", "GPU1\tNV4")
+    matrix = MATRIX.replace("NV12", "NV8").replace("GPU0\t X \tNV8", "GPU0\t X \tNV4").replace("GPU1\tNV8", "GPU1\tNV4")
     assert links(import_files(write(topo__txt=matrix))) == {
         "gpu0-gpu1": (100, 100, 3.4),
-        "gpu0-gpu2": (300, 300, 3.4),
-        "gpu1-gpu2": (300, 300, 3.4),
+        "gpu0-gpu2": (200, 200, 3.4),
+        "gpu1-gpu2": (200, 200, 3.4),
     }
 
 

@@ -1,0 +1,82 @@
+"""Matrices of nvidia-smi: cables, switches, and boxes that lost links."""
+
+import random
+
+import pytest
+
+import themis_opt
+from themis_opt.base.errors import InputError
+from themis_opt.formats.readers.parts import Request
+from themis_opt.formats.readers.registry import import_files
+
+
+def matrix(size, words, head=""):
+    """The text of a matrix; `words` has the word of each pair that is no NV18."""
+    names = [f"GPU{number}" for number in range(size)]
+    rows = [
+        "\t".join([names[i], *(" X " if i == j else words.get((min(i, j), max(i, j)), "NV18") for j in range(size))])
+        for i in range(size)
+    ]
+    return head + "\t" + "\t".join(names) + "\n" + "\n".join(rows) + "\n"
+
+
+@pytest.fixture
+def least_us(write):
+    """Microseconds that an all-gather of 1 GB takes at least."""
+
+    def least(text, **rates):
+        request = Request(kind="all_gather", size="1 GB", bandwidths=rates)
+        return max(themis_opt.bounds(import_files(write(topo__txt=text), request=request).instance).values()) / 1e6
+
+    return least
+
+
+def all_pairs(size, word):
+    return {(i, j): word for i in range(size) for j in range(i + 1, size)}
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        (matrix(8, {(i, j): "NV17" for i in range(8) for j in range(8) if 3 in (i, j)}), 7 / 8 * 1e6 / 425),
+        (matrix(4, {(i, j): "NV9" for i in range(4) for j in range(4) if 2 in (i, j)}), 3 / 4 * 1e6 / 225),
+        (matrix(4, all_pairs(4, "NV4")), 3 / 4 * 1e6 / 300),
+        (matrix(8, {}), 7 / 8 * 1e6 / 450),
+        (matrix(2, {}, head="GPU 0: NVIDIA B200\nGPU 1: NVIDIA B200\n"), 1 / 2 * 1e6 / 900),
+    ],
+)
+def test_boxes_take_what_their_slowest_gpu_takes(least_us, text, right):
+    assert right <= least_us(text) <= right + 30  # and latencies
+
+
+def test_rates_can_be_stated(least_us):
+    assert least_us(matrix(8, {}), nvlink=50e9) < 0.52 * least_us(matrix(8, {}))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_taking_links_away_makes_nothing_faster(least_us, seed):
+    draw = random.Random(seed)
+    size, usual = draw.randint(3, 8), draw.choice([4, 6, 12, 18])
+    whole = all_pairs(size, f"NV{usual}")
+    broken = draw.randrange(size)
+    word = draw.choice([f"NV{draw.randint(1, usual)}", "SYS", "PIX"])
+    less = {pair: word if broken in pair else links for pair, links in whole.items()}
+    assert least_us(matrix(size, less)) >= 0.9999 * least_us(matrix(size, whole))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (matrix(2, {}) + "\n" + matrix(4, {}), "must hold one matrix: import the one of each host alone"),
+        (matrix(3, {(0, 1): "X"}), "must be NV and a number"),
+    ],
+)
+def test_matrices_that_are_not_one_are_refused(write, text, said):
+    with pytest.raises(InputError, match=said):
+        import_files(write(topo__txt=text))
+
+
+def test_gpus_keep_their_names(write):
+    text = matrix(3, all_pairs(3, "NV4") | {(0, 1): "NV2"}).replace("GPU2", "GPU3")
+    network = import_files(write(topo__txt=text)).instance.network
+    assert network.npus == ("gpu0", "gpu1", "gpu3")
