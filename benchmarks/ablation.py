@@ -5,7 +5,6 @@ and writes ``rows.md`` beside it: differences of gaps in points, with their stan
 A mechanism costs something if the difference is more than two of them; what does not is a candidate for deletion.
 """
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, fields, replace
@@ -22,16 +21,18 @@ from compare_trees import (
     SolveRow,
     append_row,
     changes_of,
+    limits_of,
     mean_and_error,
+    option_parser,
     pairs_of,
     read_rows,
+    solved_row,
 )
 from held_out import FAMILIES, HeldOut, held_out
 from solver_process import Limits, SolverProcess
 
 from themis_opt.policies.hourglass.candidates import aims_of
 from themis_opt.policies.hourglass.policy import USUAL_HOURGLASS, Hourglass
-from themis_opt.problem.catalog import instance_text
 from themis_opt.schedules.steps import Step
 from themis_opt.search.annealing import Annealing
 from themis_opt.search.annealing_state import USUAL_MOVES
@@ -247,35 +248,23 @@ def class_by_class(members: Sequence[HeldOut]) -> list[HeldOut]:
 
 def main() -> None:
     """Solve what is missing in the file, and write the table beside it."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = option_parser(__doc__, seeds=[0, 1, 2], workers=1)
     parser.add_argument("--only", action="append", help="these mechanisms", choices=MECHANISMS)
-    parser.add_argument("--class", dest="families", action="append", choices=FAMILIES, help="only these classes")
     parser.add_argument("--most", type=int, help="at most so many instances of a class")
-    parser.add_argument("--seconds", type=float, default=10.0, help="time limit of a solve")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--workers", type=int, default=1, help="threads of a solve")
-    parser.add_argument("--deterministic", action="store_true", help="limits count work in the place of time")
-    parser.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
     chosen = {name: MECHANISMS[name] for name in arguments.only or MECHANISMS}
-    limits = Limits(
-        time_limit=arguments.seconds, workers=arguments.workers, seed=0, deterministic=arguments.deterministic
-    )
     solver = SolverProcess(Path(__file__).resolve().parents[1], is_timed=not arguments.deterministic)
     members = class_by_class(held_out(arguments.families or (), most=arguments.most))
     commit, solved = solver.commit, {}
+    wanted = wanted_solves(members, chosen, commit, limits_of(arguments, 0), arguments.seeds)
     for row in read_rows(arguments.output):
         solved[Solve(*astuple(row)[: len(fields(Solve))])] = row
-    for solve, member, policy, without in wanted_solves(members, chosen, commit, limits, arguments.seeds):
+    for solve, member, policy, without in wanted:
         if solve in solved or (policy != "exact" and solve.seed != arguments.seeds[0]):
             continue
-        document = instance_text(member.instance)
-        outcome = solver.solve(document, member.sizes, limits | {"seed": solve.seed}, policy, without)
-        if "error" in outcome:
-            print(f"{solve.side} {solve.instance}: {outcome['error']}", flush=True)
+        row = solved_row(solver, solve, member, limits_of(arguments, solve.seed), policy, without)
+        if row is None:
             continue
-        makespan, bound = outcome["makespan"], outcome["bound"]
-        row = SolveRow(*astuple(solve), makespan, bound, 100 * (makespan / bound - 1), round(outcome["seconds"], 2))
         append_row(arguments.output, row)
         solved[solve] = row
         arguments.output.with_suffix(".md").write_text(table(list(solved.values()), chosen), encoding="utf-8")

@@ -136,40 +136,53 @@ def table_line(family: str, pairs: Sequence[Pair]) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def main() -> None:
-    """Solve what is missing in the file, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("old", type=Path, help="a checkout of this project")
-    parser.add_argument("new", type=Path, help="another one")
+def option_parser(description: str | None, *, seeds: Sequence[int], workers: int) -> argparse.ArgumentParser:
+    """Options of programs that solve the held-out set, with the usual seeds and threads."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--class", dest="families", action="append", choices=FAMILIES, help="only these classes")
-    parser.add_argument("--every", type=int, default=1, help="only every so many-th instance of a class")
     parser.add_argument("--seconds", type=float, default=10.0, help="time limit of a solve")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--workers", type=int, default=2, help="threads of a solve")
+    parser.add_argument("--seeds", type=int, nargs="+", default=seeds)
+    parser.add_argument("--workers", type=int, default=workers, help="threads of a solve")
     parser.add_argument("--deterministic", action="store_true", help="limits count work in the place of time")
     parser.add_argument("-o", "--output", type=Path, required=True)
+    return parser
+
+
+def limits_of(arguments: argparse.Namespace, seed: int) -> Limits:
+    """Limits of one solve."""
+    return Limits(
+        time_limit=arguments.seconds, workers=arguments.workers, seed=seed, deterministic=arguments.deterministic
+    )
+
+
+def solved_row(solver: SolverProcess, solve: Solve, member: HeldOut, limits: Limits, *options: str) -> SolveRow | None:
+    """Solve an instance; nothing if the solver fails, which is printed."""
+    outcome = solver.solve(instance_text(member.instance), member.sizes, limits, *options)
+    if "error" in outcome:
+        print(f"{solve.side} {solve.instance}: {outcome['error']}", flush=True)
+        return None
+    makespan, bound = outcome["makespan"], outcome["bound"]
+    return SolveRow(*astuple(solve), makespan, bound, 100 * (makespan / bound - 1), round(outcome["seconds"], 2))
+
+
+def main() -> None:
+    """Solve what is missing in the file, and print the table."""
+    parser = option_parser(__doc__, seeds=[0], workers=2)
+    parser.add_argument("old", type=Path, help="a checkout of this project")
+    parser.add_argument("new", type=Path, help="another one")
+    parser.add_argument("--every", type=int, default=1, help="only every so many-th instance of a class")
     arguments = parser.parse_args()
     solvers = {"old": SolverProcess(arguments.old.resolve()), "new": SolverProcess(arguments.new.resolve())}
     commits = {side: solver.commit for side, solver in solvers.items()}
-    limits: Limits = {
-        "time_limit": arguments.seconds,
-        "workers": arguments.workers,
-        "seed": 0,
-        "deterministic": arguments.deterministic,
-    }
     members = held_out(arguments.families or (), every=arguments.every)
-    wanted = list(solves(members, commits, limits, arguments.seeds))
+    wanted = list(solves(members, commits, limits_of(arguments, 0), arguments.seeds))
     known = {Solve(*astuple(row)[: len(fields(Solve))]): row for row in read_rows(arguments.output)}
     for solve, member in wanted:
         if solve in known:
             continue
-        document = instance_text(member.instance)
-        outcome = solvers[solve.side].solve(document, member.sizes, limits | {"seed": solve.seed})
-        if "error" in outcome:
-            print(f"{solve.side} {solve.instance}: {outcome['error']}", flush=True)
+        row = solved_row(solvers[solve.side], solve, member, limits_of(arguments, solve.seed))
+        if row is None:
             continue
-        makespan, bound = outcome["makespan"], outcome["bound"]
-        row = SolveRow(*astuple(solve), makespan, bound, 100 * (makespan / bound - 1), round(outcome["seconds"], 2))
         print(f"{row.side} {row.instance}: {row.gap:.3f} % in {row.seconds} s", flush=True)
         append_row(arguments.output, row)
         known[solve] = row

@@ -16,15 +16,15 @@ from paper_networks import PAPER_NETWORKS
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import themis_opt
-from themis_opt.base.compiled import compile_at_once
 from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.random_orders import RandomOrders
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.kernel import Operations, start_times
 from themis_opt.schedules.plan import Plan
-from themis_opt.schedules.simulator import build_operations, makespans, simulate
+from themis_opt.schedules.simulator import build_operations, makespans
 
-pytestmark = [pytest.mark.benchmarks, pytest.mark.benchmark(timer=process_time)]
+COMPILED = pytest.mark.usefixtures("always_compiled")
+pytestmark = [pytest.mark.benchmarks, pytest.mark.benchmark(timer=process_time), COMPILED]
 
 THREE, FOUR = PAPER_NETWORKS[1:4], PAPER_NETWORKS[4:]
 SIZES = ("100 MiB", "1000 MiB")
@@ -40,14 +40,6 @@ PLAN_TARGETS = [
 SIMULATIONS_PER_SECOND = 20_000  # target for 64 chunks on four dimensions
 MOST_GROWTH = 2.0  # how much more than n log n a simulation may grow, from 512 stages to 49 152
 NUM_PLANS = 512  # plans simulated together; all differ, since a processor learns a run that is repeated by heart
-
-
-@pytest.fixture(autouse=True)
-def always_compiled() -> None:
-    """Compile before anything is measured, and never interpret."""
-    compile_at_once()
-    instance = themis_opt.load("fig5.all_reduce.256MB")
-    simulate(instance, Hourglass()(instance))
 
 
 @pytest.fixture(params=["fifo", "scf"])

@@ -10,23 +10,14 @@ from paper_networks import PAPER_NETWORKS
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import themis_opt
-from themis_opt.base.compiled import compile_at_once
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.simulator import simulate
 
-pytestmark = pytest.mark.benchmarks
+pytestmark = [pytest.mark.benchmarks, pytest.mark.usefixtures("always_compiled")]
 
 GRID_POLICIES = ("baseline+fifo", "themis+fifo", "themis+scf")
-
-
-@pytest.fixture(autouse=True)
-def always_compiled() -> None:
-    """Compile before anything is measured, and never interpret."""
-    compile_at_once()
-    instance = themis_opt.load("fig5.all_reduce.256MB")
-    simulate(instance, make_policy("baseline")(instance))
 
 
 @pytest.fixture
