@@ -104,7 +104,9 @@ class PlanBuilder:
         return tuple(arrivals.get(routes[0][0], ())) if routes else ()
 
     def build(self, *, ranked: bool = False) -> GraphPlan:
-        """The plan, without pieces that have no elements and transfers of them."""
+        """The plan, without transfers of pieces that have no elements."""
+        if all(piece.elements for piece in self.pieces):
+            return GraphPlan(self.name, self.instance, tuple(self.pieces), tuple(self.transfers), ranked)
         kept = [number for number, transfer in enumerate(self.transfers) if self.pieces[transfer.piece].elements]
         place = {number: new for new, number in enumerate(kept)}
         transfers = (self.transfers[number] for number in kept)

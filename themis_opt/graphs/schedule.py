@@ -133,12 +133,14 @@ class Hops:
     @cached_property
     def height(self) -> IntArray:
         """Hops on the longest way from each to an end."""
-        behind = [0] * len(self.plan.transfers)
+        behind, tallest = [0] * len(self.plan.transfers), dict[tuple[int, ...], int]()
         for number in range(len(behind) - 1, -1, -1):
             transfer = self.plan.transfers[number]
             height = behind[number] + len(transfer.route) - 1
-            for earlier in transfer.after:
-                behind[earlier] = max(behind[earlier], height)
+            if height > tallest.get(transfer.after, 0):  # many transfers wait for the same ones
+                tallest[transfer.after] = height
+                for earlier in transfer.after:
+                    behind[earlier] = max(behind[earlier], height)
         return (
             np.array(behind, dtype=np.int64)[self.transfer] + self.first[self.transfer + 1] - np.arange(len(self.link))
         )

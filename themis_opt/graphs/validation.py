@@ -33,14 +33,13 @@ def validate_graph(schedule: GraphSchedule) -> None:
     last = int(arrival.max(initial=0))
     if last != schedule.makespan:
         raise InvalidSchedule("makespan", f"is {schedule.makespan} ps, the last byte arrives at {last} ps")
-    by_piece: dict[int, list[int]] = defaultdict(list)
+    _check_waits(schedule, arrival)
+    by_piece: dict[int, dict[int, GraphTransfer]] = defaultdict(dict)
     for number, transfer in enumerate(schedule.plan.transfers):
-        by_piece[transfer.piece].append(number)
-    starts, ends = _ends_of_transfers(schedule, arrival)
+        by_piece[transfer.piece][number] = transfer
     for number, piece in enumerate(schedule.plan.pieces):
-        for chunk in range(min(piece.elements, schedule.chunks)):
-            moves = {n: (starts[chunk][n], ends[chunk][n], schedule.plan.transfers[n]) for n in by_piece[number]}
-            _check_data(schedule.plan.instance, piece, moves, f"piece {number}, chunk {chunk}")
+        if piece.elements:
+            _check_data(schedule.plan.instance, piece, by_piece[number], f"piece {number}")
 
 
 def _hops(schedule: GraphSchedule) -> list[tuple[GraphTransfer, int, int, bool]]:
@@ -82,11 +81,26 @@ def _check_hops(schedule: GraphSchedule) -> IntArray:
     return arrival
 
 
-def _ends_of_transfers(schedule: GraphSchedule, arrival: IntArray) -> tuple[list[list[int]], list[list[int]]]:
-    """Departure and arrival of each transfer of each chunk."""
+def _check_waits(schedule: GraphSchedule, arrival: IntArray) -> None:
+    """In every chunk a transfer leaves once those that it waits for have arrived."""
+    plan = schedule.plan
     first = np.flatnonzero([not follows for *_, follows in _hops(schedule)])
-    last = np.append(first[1:], arrival.shape[1]) - 1
-    return schedule.start[:, first].tolist(), arrival[:, last].tolist()
+    ends = arrival[:, np.append(first[1:], arrival.shape[1]) - 1]
+    places = {after: place for place, after in enumerate(dict.fromkeys(t.after for t in plan.transfers if t.after))}
+    if not places:
+        return
+    offsets = np.cumsum([0, *map(len, places)])[:-1]
+    there = np.maximum.reduceat(ends[:, np.concatenate([np.array(after) for after in places])], offsets, axis=1)
+    waiting = [(number, transfer) for number, transfer in enumerate(plan.transfers) if transfer.after]
+    elements = np.array([plan.pieces[transfer.piece].elements for _, transfer in waiting])
+    starts = schedule.start[:, first[[number for number, _ in waiting]]]
+    early = starts < there[:, [places[transfer.after] for _, transfer in waiting]]
+    early &= np.arange(schedule.chunks)[:, None] < elements
+    if early.any():
+        chunk, place = np.argwhere(early)[0].tolist()
+        _, transfer = waiting[place]
+        where = f"piece {transfer.piece}, chunk {chunk}"
+        raise InvalidSchedule("data", f"{where}: node {transfer.route[0]} sends what it does not have")
 
 
 def _check_capacity(schedule: GraphSchedule) -> None:
@@ -130,9 +144,7 @@ def _check_switches(schedule: GraphSchedule) -> None:
             sent_on.update(transfer.after)
 
 
-def _check_data(
-    instance: GraphInstance, piece: GraphPiece, steps: dict[int, tuple[int, int, GraphTransfer]], where: str
-) -> None:
+def _check_data(instance: GraphInstance, piece: GraphPiece, steps: dict[int, GraphTransfer], where: str) -> None:
     """Move contributions as they are sent, one bit for each NPU: sums count each once, and copies are whole at the end.
 
     A transfer sends what its sender had at first, or the last copy that it waits for, and the sums that it waits for.
@@ -146,7 +158,7 @@ def _check_data(
     def content(node: int, arrivals: Iterable[int]) -> int:
         held = first.get(node, 0)
         for number in sorted(arrivals):
-            if not steps[number][2].adds:
+            if not steps[number].adds:
                 held = sent[number]
             elif held & sent[number]:
                 raise InvalidSchedule("data", f"{where}: node {node} adds something twice")
@@ -155,17 +167,17 @@ def _check_data(
         return held
 
     @cache
-    def contribution(sender: int, after: tuple[int, ...]) -> tuple[int, int]:
-        """What a node sends once some transfers have arrived, and when the last of them is there."""
-        if any(n not in sent or steps[n][2].route[-1] != sender for n in after):
-            raise InvalidSchedule("data", f"{where}: node {sender} sends what it does not have")
-        return content(sender, after), max((steps[n][1] for n in after), default=0)
+    def contribution(sender: int, after: tuple[int, ...]) -> int:
+        """What a node sends once some transfers have arrived."""
+        if any(n not in sent or steps[n].route[-1] != sender for n in after):
+            return 0
+        return content(sender, after)
 
     received: dict[int, list[int]] = defaultdict(list)
-    for number, (start, _, transfer) in steps.items():
+    for number, transfer in steps.items():
         sender = transfer.route[0]
-        sent[number], there = contribution(sender, transfer.after)
-        if not sent[number] or there > start:
+        sent[number] = contribution(sender, transfer.after)
+        if not sent[number]:
             raise InvalidSchedule("data", f"{where}: node {sender} sends what it does not have")
         received[transfer.route[-1]].append(number)
     wanting = npus if piece.target is None else (piece.target,)

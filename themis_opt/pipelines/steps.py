@@ -65,7 +65,11 @@ class PipelineContest(Contest[PipelineSchedule]):
 
 def planned(pipeline: Pipeline, policy: str) -> Iterator[PipelineSchedule]:
     """The schedule of a policy. Raises InputError or InvalidSchedule if the policy is not for the pipeline."""
-    yield simulate(pipeline, PIPELINE_POLICIES[policy](pipeline))
+    orders = PIPELINE_POLICIES[policy](pipeline)
+    kept = max(PipelineSchedule(pipeline, orders, {}).peaks())
+    if pipeline.memory is not None and kept > pipeline.memory:  # before the longer simulation
+        raise InvalidSchedule("memory", f"a stage keeps {kept} of {pipeline.memory} bytes")
+    yield simulate(pipeline, orders)
 
 
 def searched(contest: PipelineContest) -> Iterator[PipelineSchedule]:

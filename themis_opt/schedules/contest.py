@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 from typing import Generic
 
@@ -12,6 +12,9 @@ from formulations.limits import Limits
 from themis_opt.base.allowance import SLACK, Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.schedules.incumbent import AnyIncumbent, Progress, S, ignore
+
+UNCERTAIN_SHARE = 1 / 2
+"""Share of the time for policies as long as there is no schedule, where another policy has one soon."""
 
 
 class Contest(AnyIncumbent[S | None], Generic[S]):
@@ -61,8 +64,8 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
             if self.allowance.interrupted:
                 return
             is_last_resort = not self.schedules and soonest is None
-            with nullcontext() if self.schedules or is_last_resort else self.allowance.turn(self.left / 2):
-                self.attempt(name, partial(make, name), enough, reserve, is_cut_off=not is_last_resort)
+            share = 1.0 if self.schedules or is_last_resort else UNCERTAIN_SHARE
+            self.attempt(name, partial(make, name), enough, reserve, share, is_cut_off=not is_last_resort)
             if soonest is not None and not self.schedules and name in self.left_out and soonest not in self.tried:
                 self.attempt(soonest, partial(make, soonest), enough, reserve, is_cut_off=False)
 
@@ -72,6 +75,7 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
         make: Callable[[], Iterable[S]],
         enough: float | None = None,
         reserve: float = 0.0,
+        share: float = 1.0,
         *,
         is_cut_off: bool = True,
     ) -> None:
@@ -86,6 +90,8 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
         reserve : float
             How much longer than all before the next one takes, with its validation: one for which there is no time
             is not begun.
+        share : float
+            Share of the time that is left in which schedules are made.
         is_cut_off : bool
             Whether what takes longer than the turn is cut off in the middle.
         """
@@ -97,15 +103,13 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
             return
         limited = partial(cut_off, self.allowance) if is_cut_off else nullcontext
         try:
-            with limited(SLACK / 2):
+            with self.allowance.turn(share * self.left), limited(SLACK / 2):
                 best = self._best_of(make, self.enough if enough is None else enough, reserve)
             if best is not None:
                 with limited(SLACK):
                     self.check(best)
                 self.schedules[name] = best
                 self.offer(best)
-            elif self.left <= 0:
-                self.left_out.append(name)
         except TimeUp:
             self.left_out.append(name)
         except (InputError, InvalidSchedule) as error:
@@ -114,16 +118,18 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
             self.refused[name] = f"{type(error).__name__}: {error}"
 
     def _best_of(self, make: Callable[[], Iterable[S]], enough: float, reserve: float) -> S | None:
-        """The best schedule that is made in time, or until Ctrl-C."""
+        """The best schedule that is made in time, or until Ctrl-C; raises TimeUp if there is none in time."""
         best, begin = None, self.left
-        with suppress(TimeUp):
-            try:
-                for schedule in make():
-                    best = min(best or schedule, schedule, key=self.measure)
-                    if self.measure(best) <= enough or self.left <= reserve * (begin - self.left):
-                        break
-            except KeyboardInterrupt:
-                self.allowance.interrupt()
+        try:
+            for schedule in make():
+                best = min(best or schedule, schedule, key=self.measure)
+                if self.measure(best) <= enough or self.left <= reserve * (begin - self.left):
+                    break
+        except TimeUp:
+            if best is None:
+                raise
+        except KeyboardInterrupt:
+            self.allowance.interrupt()
         return best
 
     def expect_schedules(self, otherwise: str) -> None:
