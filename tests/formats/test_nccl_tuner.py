@@ -45,18 +45,20 @@ def test_each_size_gets_what_was_measured_fastest(tmp_path, logs, schedule):
     assert export(schedule, to, tmp_path / "out") == [tmp_path / "out" / TUNER_FILE]
     lines = (tmp_path / "out" / TUNER_FILE).read_text().splitlines()
     assert lines[0].startswith("# collective_type,min_bytes")
-    assert lines[1:] == [
-        f"allreduce,1024,{2**22 - 1},tree,ll,8,2,8,-1,-1",
+    assert lines[1:4] == [
+        f"allreduce,0,{2**22 - 1},tree,ll,8,2,8,-1,-1",
         f"allreduce,{2**22},{2**28 - 1},ring,ll128,8,2,8,-1,-1",
-        f"allreduce,{2**28},{2**30},ring,simple,8,2,8,-1,-1",
+        f"allreduce,{2**28},{2**64 - 1},ring,simple,8,2,8,-1,-1",
     ]  # at 64 MiB, ring with ll128 is 1.7 % slower than with simple
     (said,) = make_exporter(to).check(schedule, tmp_path / "out")
     assert said == "allreduce: 11 measured sizes in 3 ranges"
+    others = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
+    assert lines[4:] == [f"{name},0,{2**64 - 1},ring,simple,8,-1,-1,-1,-1" for name in others]
 
 
 def test_the_model_stands_beside_the_measured_time(logs, schedule):
-    notes = list(make_exporter(f"nccl-tuner:logs={logs}").notes(schedule))
-    assert any("asks for one channel where the file says -1" in note for note in notes)
+    notes = list(make_exporter(f"nccl-tuner:logs={logs}:channels=8").notes(schedule))
+    assert any("run ring/simple on 8 channels" in note for note in notes)
     assert any(note.startswith("allreduce of 1 MiB: 26.48 us measured at best, ") for note in notes)
 
 
@@ -64,22 +66,22 @@ def test_times_that_no_algorithm_reaches_are_said_to_need_another_description(lo
     narrow = tuple(d.faster(0.01) for d in schedule.instance.network.dimensions)
     instance = schedule.instance.replace(network=schedule.instance.network.varied(dimensions=narrow))
     slow = simulate(instance, make_policy("baseline")(instance))
-    (sentence,) = (n for n in make_exporter(f"nccl-tuner:logs={logs}").notes(slow) if "description" in n)
+    (sentence,) = (n for n in make_exporter(f"nccl-tuner:logs={logs}:channels=8").notes(slow) if "description" in n)
     assert sentence.startswith("the description of the network is too slow by at least ")
     assert sentence.endswith("x: check dim1.bandwidth")
 
 
 def test_a_tolerance_spares_ranges(tmp_path, logs, schedule):
-    export(schedule, f"nccl-tuner:logs={logs}:tolerance=1", tmp_path / "out")
-    assert len((tmp_path / "out" / TUNER_FILE).read_text().splitlines()) == 3
+    export(schedule, f"nccl-tuner:logs={logs}:channels=8:tolerance=1", tmp_path / "out")
+    assert len((tmp_path / "out" / TUNER_FILE).read_text().splitlines()) == 3 + 5
 
 
 def test_collectives_have_lines_of_their_own(tmp_path, logs, schedule):
     for algorithm in ("ring.ll128", "ring.simple"):
         text = times(algorithm, "all_gather_perf")
         (logs / f"all_gather.{algorithm}.txt").write_text(text)
-    export(schedule, f"nccl-tuner:logs={logs}", tmp_path / "out")
-    lines = (tmp_path / "out" / TUNER_FILE).read_text().splitlines()[1:]
+    export(schedule, f"nccl-tuner:logs={logs}:channels=8", tmp_path / "out")
+    lines = (tmp_path / "out" / TUNER_FILE).read_text().splitlines()[1:-5]
     assert [line.split(",")[0] for line in lines] == ["allgather", "allgather", *["allreduce"] * 3]
 
 
@@ -97,6 +99,11 @@ def test_collectives_have_lines_of_their_own(tmp_path, logs, schedule):
 def test_logs_that_tell_no_choice_are_refused(tmp_path, logs, schedule, name, text, rule):
     (logs / name).write_text(text)
     with pytest.raises(InputError, match=rule):
+        export(schedule, f"nccl-tuner:logs={logs}:channels=8", tmp_path / "out")
+
+
+def test_channels_must_be_stated(tmp_path, logs, schedule):
+    with pytest.raises(InputError, match="channels = 0: must be stated"):
         export(schedule, f"nccl-tuner:logs={logs}", tmp_path / "out")
 
 
@@ -104,23 +111,25 @@ def test_a_model_alone_is_no_advice(tmp_path, schedule):
     with pytest.raises(InputError, match="needs measured times: logs=FOLDER with outputs of nccl-tests"):
         export(schedule, "nccl-tuner", tmp_path)
     with pytest.raises(InputError, match="holds no output of nccl-tests"):
-        export(schedule, f"nccl-tuner:logs={tmp_path}", tmp_path)
+        export(schedule, f"nccl-tuner:logs={tmp_path}:channels=8", tmp_path)
     with pytest.raises(InputError, match="cannot be read: No such file"):
-        export(schedule, f"nccl-tuner:logs={tmp_path / 'none'}", tmp_path)
+        export(schedule, f"nccl-tuner:logs={tmp_path / 'none'}:channels=8", tmp_path)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "rule"),
     [
         ("ring,ll128", "ring,ll", "must choose what was measured fastest, within 2"),
-        ("allreduce,1024", "allreduce,2048", "allreduce of 1024 bytes"),
+        ("allreduce,0", "allreduce,2048", "must choose what was measured fastest"),
         ("tree,ll", "trees,ll", "line 2 = 'trees': must be one of tree, ring"),
-        ("tree,ll,-1", "tree,ll,many", "must be whole numbers"),
+        ("tree,ll,8", "tree,ll,many", "must be whole numbers"),
+        ("tree,ll,8", "tree,ll,-1", "allreduce of 0 bytes on 8 ranks: must have a line with channels"),
+        ("allgather,0", "allgather,9", "allgather of 0 bytes on 8 ranks: must have a line with channels"),
         (",2,8,-1,-1", "", "must have 8 to 10 fields"),
     ],
 )
 def test_a_file_that_is_not_the_advice_does_not_pass(tmp_path, logs, schedule, old, new, rule):
-    to = f"nccl-tuner:logs={logs}"
+    to = f"nccl-tuner:logs={logs}:channels=8"
     (path,) = export(schedule, to, tmp_path / "out")
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(InputError, match=rule):

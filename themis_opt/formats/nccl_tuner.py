@@ -1,8 +1,10 @@
 """Advice for NCCL: which algorithm and protocol were measured fastest, in the CSV of its example tuner plugin.
 
 A line says ``collective,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff``; the first
-line that matches a call decides, -1 matches anything, and sizes are of the larger buffer, as ours.
-Source: https://github.com/NVIDIA/nccl, ``plugins/tuner/example`` (README, ``plugin.cc``).
+line that matches a call decides, -1 matches anything, and sizes are of the larger buffer, as ours.  A call that no line
+matches runs on one channel, and so does one whose line says -1 for channels.  So the ranges of measured collectives
+reach from no byte to any number, and a last line for every collective catches the calls of other groups.
+Source: https://github.com/NVIDIA/nccl, ``plugins/tuner/example`` (README, ``plugin.c``).
 
 The format has no place for dimensions, chunks or an order: no schedule can be written in it.  What is written comes
 from measured times alone, one log of nccl-tests for every algorithm with every protocol; the schedule says for how
@@ -12,6 +14,7 @@ many nodes and ranks, and what its model promises beside them.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -41,6 +44,12 @@ TUNER_COLLECTIVES: Mapping[CollectiveKind, str] = {
     CollectiveKind.REDUCE: "reduce",
 }
 """How the plugin calls the collectives for which NCCL has a choice."""
+
+MOST_BYTES = 2**64 - 1
+"""Bytes of the largest call that a line can name."""
+
+CATCH_ALL = ("ring", "simple")
+"""The algorithm and protocol that every collective of NCCL has."""
 
 EXAMPLE = "all_reduce.ring.ll128.txt"
 
@@ -88,7 +97,7 @@ class NcclTuner:
 
     logs: str = ""  # folder with an output of nccl-tests for every algorithm and protocol, which its name says
     node_dimensions: int = 1  # how many dimensions lie within a node
-    channels: int = -1  # channels of the measurements; -1 leaves their number to the plugin
+    channels: int = 0  # channels of the measurements, which must be stated
     tolerance: float = SIZE_TOLERANCE  # by how much of the fastest time a choice may be slower, so that ranges are few
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
@@ -100,16 +109,23 @@ class NcclTuner:
         nodes, ranks = math.prod(sizes[self.node_dimensions :]), math.prod(sizes)
         lines = [f"# {TUNER_COLUMNS}"]
         for kind, table in self._tables(schedule).items():
-            for advice in table.advice(self.tolerance):
-                sizes_and_choice = (TUNER_COLLECTIVES[kind], advice.low, advice.high, *advice.choice)
+            ranges = table.advice(self.tolerance)
+            for advice in ranges:
+                low = 0 if advice is ranges[0] else advice.low
+                high = MOST_BYTES if advice is ranges[-1] else advice.high
+                sizes_and_choice = (TUNER_COLLECTIVES[kind], low, high, *advice.choice)
                 lines.append(",".join(map(str, (*sizes_and_choice, self.channels, nodes, ranks, -1, -1))))
+        every = (0, MOST_BYTES, *CATCH_ALL, self.channels, -1, -1, -1, -1)
+        lines += [",".join(map(str, (name, *every))) for name in TUNER_COLLECTIVES.values()]
         yield TUNER_FILE, "\n".join(lines) + "\n"
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""
         yield "measured times decide, not the schedule, whose chunks and order NCCL has no place for"
-        if self.channels == -1:
-            yield "NCCL's example plugin asks for one channel where the file says -1: set channels=N as in the logs"
+        yield (
+            f"calls of other groups, and of collectives that were not measured, run {'/'.join(CATCH_ALL)} on "
+            f"{self.channels} channels: the plugin runs calls that no line names on one channel"
+        )
         for kind, table in self._tables(schedule).items():
             yield from _beside(schedule, kind, table)
 
@@ -121,13 +137,19 @@ class NcclTuner:
         path = folder / TUNER_FILE
         rules = read_rules(path)
         ranks = schedule.instance.network.num_npus
+        for name, size, group in product(TUNER_COLLECTIVES.values(), (0, 512, 2**30 + 4, MOST_BYTES), (ranks, 2, 3)):
+            rule = chosen(rules, name, size, group)
+            if rule is None or rule.channels < 1:
+                words = "must have a line with channels, as the plugin runs it on one channel"
+                raise InputError(words, field=f"{name} of {size} bytes on {group} ranks", source=str(path))
         for kind, table in self._tables(schedule).items():
             for size, times in zip(table.sizes, table.times, strict=True):
-                choice = chosen(rules, TUNER_COLLECTIVES[kind], size, ranks)
+                line = chosen(rules, TUNER_COLLECTIVES[kind], size, ranks)
+                choice = line and line.choice
                 best = float(times.min())
                 if choice not in table.choices or times[table.choices.index(choice)] > best * (1 + self.tolerance):
-                    rule = f"must choose what was measured fastest, within {format_percent(self.tolerance)}"
-                    raise InputError(rule, field=f"{TUNER_COLLECTIVES[kind]} of {size} bytes", source=str(path))
+                    words = f"must choose what was measured fastest, within {format_percent(self.tolerance)}"
+                    raise InputError(words, field=f"{TUNER_COLLECTIVES[kind]} of {size} bytes", source=str(path))
             ranges = len(table.advice(self.tolerance))
             yield f"{TUNER_COLLECTIVES[kind]}: {len(table.sizes)} measured sizes in {ranges} ranges"
 
@@ -138,6 +160,11 @@ class NcclTuner:
         if not self.logs:
             rule = f"needs measured times: logs=FOLDER with outputs of nccl-tests such as {EXAMPLE}"
             raise InputError(rule, field="--to", value="nccl-tuner")
+        if self.channels < 1:
+            rule = (
+                "must be stated, as in the logs: channels=N; NCCL's example plugin runs calls without it on one channel"
+            )
+            raise InputError(rule, field="channels", value=self.channels)
         return measured_tables(Path(self.logs), schedule.instance.network.num_npus)
 
 
@@ -218,6 +245,7 @@ class TunerRule(NamedTuple):
     min_bytes: int
     max_bytes: int
     choice: NcclChoice
+    channels: int
     ranks: int
 
 
@@ -239,16 +267,16 @@ def read_rules(path: Path) -> list[TunerRule]:
         source.choice(words[3], dict.fromkeys(TUNER_ALGORITHMS, True), field)
         source.choice(words[4], dict.fromkeys(PROTOCOLS, True), field)
         try:
-            low, high, _, _, ranks = (int(words[k]) for k in (1, 2, 5, 6, 7))
+            low, high, channels, _, ranks = (int(words[k]) for k in (1, 2, 5, 6, 7))
         except ValueError:
             raise source.error("sizes, channels, nodes and ranks must be whole numbers", field, line) from None
-        rules.append(TunerRule(words[0], low, high, NcclChoice(words[3], words[4]), ranks))
+        rules.append(TunerRule(words[0], low, high, NcclChoice(words[3], words[4]), channels, ranks))
     return rules
 
 
-def chosen(rules: Sequence[TunerRule], collective: str, size: int, ranks: int) -> NcclChoice | None:
-    """The choice of the plugin for a call: the first rule that matches; None where none does."""
+def chosen(rules: Sequence[TunerRule], collective: str, size: int, ranks: int) -> TunerRule | None:
+    """The line of the plugin for a call: the first one that matches; None where none does."""
     for rule in rules:
         if rule.collective == collective and rule.min_bytes <= size <= rule.max_bytes and rule.ranks in (-1, ranks):
-            return rule.choice
+            return rule
     return None
