@@ -73,16 +73,3 @@ def assert_shown_or_refused(result):
 def test_damaged_values_are_shown_or_refused(invoke, document, file, data):
     file.write_text(json.dumps(data.draw(damaged(document))), encoding="utf-8")
     assert_shown_or_refused(invoke("show", file))
-
-
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_damaged_bytes_are_shown_or_refused(invoke, document, file, data):
-    content = bytearray(json.dumps(document).encode())
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(content)))
-        content[at : at + data.draw(st.integers(0, 8))] = data.draw(
-            st.binary(max_size=4) | st.sampled_from([b"9", b"}"])
-        )
-    file.write_bytes(bytes(content))
-    assert_shown_or_refused(invoke("show", file))
