@@ -13,7 +13,7 @@ from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.registry import GRAPH_POLICIES, GRAPH_SEARCHES, is_search
 from themis_opt.graphs.schedule import GraphSchedule, chunked_schedules
 from themis_opt.graphs.steps import GraphContest
-from themis_opt.schedules.status import status_of
+from themis_opt.schedules.results import PolicyResult
 from themis_opt.schedules.steps import take_turns
 
 WORTH_SEARCHING = 0.01
@@ -30,33 +30,12 @@ FALLBACK = "direct"
 
 
 @dataclass(frozen=True, eq=False)
-class GraphResult:
-    """A validated schedule beside the bound of its instance, and perhaps one on schedules with as many chunks."""
+class GraphResult(PolicyResult):
+    """A schedule, the bound of any algorithm, and perhaps one on schedules with as many chunks."""
 
-    policy: str
     schedule: GraphSchedule
     proof: GraphBound
     class_bound: GraphBound | None = None
-
-    @property
-    def makespan(self) -> int:
-        """Picoseconds until the last byte has arrived."""
-        return self.schedule.makespan
-
-    @property
-    def bound(self) -> float:
-        """Picoseconds that any algorithm needs."""
-        return float(self.proof.picoseconds)
-
-    @property
-    def gap(self) -> float:
-        """Makespan over the bound, minus 1."""
-        return self.makespan / self.bound - 1
-
-    @property
-    def status(self) -> str:
-        """``optimal``, ``near-optimal`` or ``feasible``, by the gap."""
-        return status_of(self.gap)
 
     def row(self) -> dict[str, object]:
         """Plain values of a row of the table."""
@@ -160,7 +139,9 @@ def compare_graph(
     take_turns(contest, [GRAPH_SEARCHES[name] for name in searches])
     contest.expect_schedules("searches take fewer nodes and chunks than this graph has")
     ranked = sorted(contest.schedules.items(), key=lambda row: row[1].makespan)
-    results = (GraphResult(name, one, proof, contest.class_bounds.get(one)) for name, one in ranked)
+    results = (
+        GraphResult(name, one, float(proof.picoseconds), proof, contest.class_bounds.get(one)) for name, one in ranked
+    )
     left_out = tuple(contest.left_out)
     return GraphComparison(
         instance, tuple(results), contest.refused, proofs, contest.allowance.interrupted, left_out=left_out

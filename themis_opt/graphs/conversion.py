@@ -1,6 +1,6 @@
 """Networks of dimensions as graphs: every wire of them is a link."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise, product
 
 from themis_opt.base.errors import InputError
@@ -75,26 +75,21 @@ def _links(dimension: Dimension, members: list[str], switch: str) -> Iterator[Gr
 
 
 def _wires(dimension: Dimension, members: list[str], switch: str) -> Iterator[Wire]:
-    match dimension.kind:
-        case Kind.SWITCH:
-            yield from ((member, switch) for member in members)
-        case Kind.FULLY_CONNECTED:
-            yield from ((first, second) for first, second in product(members, members) if first < second)
-        case Kind.LINE:
-            yield from pairwise(members)
-        case Kind.RING:
-            yield from pairwise(members)
-            if dimension.size > 2:
-                yield members[-1], members[0]
-        case Kind.MESH2D:
-            yield from _grid_wires(dimension.size, members)
-        case kind:
-            raise InputError("has no wires on graphs", field=f"dimensions.{dimension.name}.kind", value=str(kind))
+    if dimension.kind not in WIRES:
+        rule = "has no wires on graphs"
+        raise InputError(rule, field=f"dimensions.{dimension.name}.kind", value=str(dimension.kind))
+    return WIRES[dimension.kind](members, switch)
 
 
-def _grid_wires(size: int, members: list[str]) -> Iterator[Wire]:
+def _ring_wires(members: list[str], switch: str) -> Iterator[Wire]:
+    yield from pairwise(members)
+    if len(members) > 2:
+        yield members[-1], members[0]
+
+
+def _grid_wires(members: list[str], switch: str) -> Iterator[Wire]:
     """The wires of a grid whose NPUs are numbered along one row and back along the next."""
-    rows, columns = grid(size)
+    rows, columns = grid(len(members))
     at = {
         (row, column): members[row * columns + (column if row % 2 == 0 else columns - 1 - column)]
         for row, column in product(range(rows), range(columns))
@@ -103,3 +98,13 @@ def _grid_wires(size: int, members: list[str]) -> Iterator[Wire]:
         for near in ((row, column + 1), (row + 1, column)):
             if near in at:
                 yield member, at[near]
+
+
+WIRES: Mapping[Kind, Callable[[list[str], str], Iterator[Wire]]] = {
+    Kind.SWITCH: lambda members, switch: ((member, switch) for member in members),
+    Kind.FULLY_CONNECTED: lambda members, switch: (pair for pair in product(members, members) if pair[0] < pair[1]),
+    Kind.LINE: lambda members, switch: iter(pairwise(members)),
+    Kind.RING: _ring_wires,
+    Kind.MESH2D: _grid_wires,
+}
+"""The wires of a group of NPUs along a dimension, which has a switch of this name if its kind has switches."""

@@ -4,12 +4,9 @@ V. Valls, F. Ballestin, S. Quintanilla, *Justification and RCPSP: A technique th
 Operational Research 165 (2005), https://doi.org/10.1016/j.ejor.2004.04.008.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 import numpy as np
 
-from themis_opt.graphs.plan import GraphPlan
+from themis_opt.graphs.plan import ranked_plan
 from themis_opt.graphs.schedule import GraphSchedule, Hops, serve_pieces, simulate_graph
 
 
@@ -33,20 +30,5 @@ def justified(schedule: GraphSchedule) -> GraphSchedule:
         makespan, starts = arrival, latest
     if starts is None:
         return schedule
-    better = simulate_graph(_by_starts(schedule.plan, starts.tolist()))
+    better = simulate_graph(ranked_plan(schedule.plan, starts.tolist()))
     return min(schedule, better, key=lambda schedule: schedule.makespan)
-
-
-def _by_starts(plan: GraphPlan, starts: Sequence[int]) -> GraphPlan:
-    """The plan in the order of starts, in which nothing overtakes what its receiver got of the piece before."""
-    latest, received = list[int](), dict[tuple[int, int], int]()
-    for transfer, start in zip(plan.transfers, starts, strict=True):
-        before = max((latest[number] for number in transfer.after), default=start)
-        ends = transfer.piece, transfer.route[-1]
-        received[ends] = max(start, before, received.get(ends, start))
-        latest.append(received[ends])
-    order = sorted(range(len(latest)), key=latest.__getitem__)
-    place = {number: new for new, number in enumerate(order)}
-    transfers = [plan.transfers[number] for number in order]
-    moved = (t._replace(after=tuple(place[number] for number in t.after)) for t in transfers)
-    return replace(plan, transfers=tuple(moved), ranked=True)

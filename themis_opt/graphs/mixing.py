@@ -8,7 +8,7 @@ to go.
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -27,7 +27,7 @@ from themis_opt.graphs.meetings import (
     random_way,
     routes_of_ways,
 )
-from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, LinkArc, demands, divide
+from themis_opt.graphs.plan import GraphPlan, LinkArc, demands, divide, ranked_plan
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.steps import GraphContest, GraphStep
@@ -225,25 +225,15 @@ class _WaySearch:
 
     def plan_in_chunks(self, mixture: _Mixture, count: int) -> GraphPlan:
         """About so many chunks of one size, which begin all the time; links serve first what has longest to go."""
-        pieces, ranked = list[GraphPiece](), list[tuple[float, int, int, GraphTransfer]]()
-        counts = self.elements(mixture)
+        parts, ranks, counts = list[tuple[int, PieceEnds, PieceWay]](), list[float](), self.elements(mixture)
         for elements, (_, way, steps) in zip(counts, mixture.parts, strict=True):
             chunks = max(round(count * elements / sum(counts)), 1)
             tails = _heads_and_tails(steps, self.instance.network.latencies)[1]
             for chunk, part in enumerate(divide(elements, [1] * chunks)):
                 if part:
-                    begin = (chunk + 0.5) / chunks * mixture.time
-                    ranks = _ranks(steps, [begin - tail for tail in tails])
-                    rows = enumerate(zip(ranks, steps, strict=True))
-                    ranked += [(rank, len(pieces), number, step) for number, (rank, step) in rows]
-                    pieces.append(GraphPiece(part, *self.ends[way.demand]))
-        ranked.sort(key=lambda row: row[:3])
-        place = {(piece, number): new for new, (_, piece, number, _) in enumerate(ranked)}
-        transfers = (
-            step._replace(piece=piece, after=tuple(place[piece, before] for before in step.after))
-            for _, piece, _, step in ranked
-        )
-        return GraphPlan("mix", self.instance, tuple(pieces), tuple(transfers), ranked=True)
+                    parts.append((part, self.ends[way.demand], steps))
+                    ranks += [(chunk + 0.5) / chunks * mixture.time - tail for tail in tails]
+        return ranked_plan(plan_of_ways("mix", self.instance, parts), ranks)
 
 
 def _heads_and_tails(steps: PieceWay, latencies: Mapping[tuple[int, int], int]) -> tuple[list[int], list[int]]:
@@ -256,13 +246,3 @@ def _heads_and_tails(steps: PieceWay, latencies: Mapping[tuple[int, int], int]) 
         for before in steps[number].after:
             tails[before] = max(tails[before], tails[number] + length[number])
     return heads, tails
-
-
-def _ranks(steps: PieceWay, ranks: Sequence[float]) -> list[float]:
-    """Ranks that are no less than those of what a transfer waits for, and of what its receiver got before."""
-    result, of_receiver = list[float](), dict[int, float]()
-    for step, rank in zip(steps, ranks, strict=True):
-        before = (*(result[number] for number in step.after), of_receiver.get(step.route[-1], rank))
-        result.append(max(rank, *before))
-        of_receiver[step.route[-1]] = result[-1]
-    return result

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from formulations.edge_splitting import Route
@@ -108,10 +108,28 @@ class PlanBuilder:
         if all(piece.elements for piece in self.pieces):
             return GraphPlan(self.name, self.instance, tuple(self.pieces), tuple(self.transfers), ranked)
         kept = [number for number, transfer in enumerate(self.transfers) if self.pieces[transfer.piece].elements]
-        place = {number: new for new, number in enumerate(kept)}
-        transfers = (self.transfers[number] for number in kept)
-        moved = (t._replace(after=tuple(place[number] for number in t.after)) for t in transfers)
-        return GraphPlan(self.name, self.instance, tuple(self.pieces), tuple(moved), ranked)
+        return GraphPlan(self.name, self.instance, tuple(self.pieces), in_order(self.transfers, kept), ranked)
+
+
+def in_order(transfers: Sequence[GraphTransfer], order: Sequence[int]) -> tuple[GraphTransfer, ...]:
+    """Some transfers in another order, each of which waits for the same ones as before."""
+    place = {number: new for new, number in enumerate(order)}
+    moved = (transfers[number] for number in order)
+    return tuple(t._replace(after=tuple(place[number] for number in t.after)) for t in moved)
+
+
+def ranked_plan(plan: GraphPlan, ranks: Sequence[float]) -> GraphPlan:
+    """The plan whose links serve first the transfers of least rank.
+
+    No transfer overtakes those that it waits for, or those that its receiver got of the piece before.
+    """
+    latest, received = list[float](), dict[tuple[int, int], float]()
+    for transfer, rank in zip(plan.transfers, ranks, strict=True):
+        ends = transfer.piece, transfer.route[-1]
+        latest.append(max(rank, received.get(ends, rank), *(latest[number] for number in transfer.after)))
+        received[ends] = latest[-1]
+    order = sorted(range(len(latest)), key=latest.__getitem__)
+    return replace(plan, transfers=in_order(plan.transfers, order), ranked=True)
 
 
 def routes_between(arcs: Iterable[tuple[int, int]], keepers: Iterable[int]) -> list[Route]:

@@ -14,31 +14,19 @@ from themis_opt.pipelines.schedule import PipelineSchedule
 from themis_opt.pipelines.steps import PipelineContest, best_policy, planned, searched
 from themis_opt.policies.registry import REFERENCE
 from themis_opt.schedules.incumbent import Progress, ignore
-from themis_opt.schedules.status import status_of
+from themis_opt.schedules.results import PolicyResult
 
 
-@dataclass(frozen=True)
-class PipelineResult:
-    """A schedule of a policy and the best bound that is known, in picoseconds."""
+@dataclass(frozen=True, eq=False)
+class PipelineResult(PolicyResult):
+    """A schedule of a policy, whose makespan may be the length of the period."""
 
-    policy: str
     schedule: PipelineSchedule
-    bound: int
 
     @property
     def makespan(self) -> int:
         """The value of the objective: the makespan, or the length of the period."""
         return self.schedule.value
-
-    @property
-    def gap(self) -> float:
-        """Makespan over the bound, minus 1."""
-        return self.makespan / self.bound - 1
-
-    @property
-    def status(self) -> str:
-        """``optimal``, ``near-optimal`` or ``feasible``, by the gap."""
-        return status_of(self.gap)
 
     def row(self) -> dict[str, Any]:
         """Plain values of a row of the table; times in nanoseconds."""

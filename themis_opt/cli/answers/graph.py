@@ -76,7 +76,7 @@ def bound(
 ) -> Reply:
     """The bounds, and what is lost."""
     from themis_opt.graphs.bounds import graph_bounds, throughput
-    from themis_opt.graphs.losses import loss, loss_in_words
+    from themis_opt.study.losses import loss, loss_in_words
 
     instance = _changed(healthy, lost, slow)
     if lost == options.EACH:
@@ -106,7 +106,7 @@ def bound(
 
 def _every_loss(instance: "GraphInstance", output: Path | None) -> Reply:
     """What single links are worth, the worst in a sentence, and perhaps a picture."""
-    from themis_opt.graphs.losses import every_loss, loss_in_words
+    from themis_opt.study.losses import every_loss, loss_in_words
 
     losses = every_loss(instance)
     shown: ShownColumns = {
@@ -135,8 +135,8 @@ def plan_losses(
     """Print plans for the loss of every link, which are in a folder with an index and a picture."""
     from themis_opt.cli.progress import live
     from themis_opt.formats.graph_pictures import draw_losses
-    from themis_opt.graphs.loss_plans import HEALTHY, INDEX_FILE, losses_in_words
-    from themis_opt.graphs.loss_plans import plan_losses as plan
+    from themis_opt.study.loss_plans import HEALTHY, INDEX_FILE, losses_in_words
+    from themis_opt.study.loss_plans import plan_losses as plan
 
     instance, interrupted = _changed(healthy, None, slow), False
     entries, total = [], len(instance.network.links) + 1
@@ -195,7 +195,7 @@ def compare(
     """Plans and searches within the limits of the command, perhaps beside the healthy network."""
     from formulations.limits import Limits
     from themis_opt.graphs.comparison import compare_graph
-    from themis_opt.graphs.losses import kept_in_words
+    from themis_opt.study.losses import kept_in_words
 
     if lost == options.EACH:
         raise InputError("'each' is for 'bound' and 'solve': 'compare' is for one network", field="--lost", value=lost)

@@ -9,9 +9,9 @@ from themis_opt.base.documents import digest, file_name, make_folder, read_json,
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, nanoseconds
 from themis_opt.graphs.comparison import compare_graph
-from themis_opt.graphs.losses import without_link
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule_file import schedule_text
+from themis_opt.study.losses import without_link
 
 LOSSES_FORMAT = "themis-opt/losses/1"
 INDEX_FILE = "index.json"
