@@ -1,13 +1,17 @@
 """Networks calibrated from nccl-tests and the NCCL Inspector."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from reader_samples import LINEAR, NCCL_JSON, inspector_line, nccl_table
 
 from themis_opt.base.errors import InputError
+from themis_opt.base.sources import Source
+from themis_opt.formats.readers.nccl_tests import read_log
 from themis_opt.formats.readers.registry import import_files
+from themis_opt.problem.phases import CollectiveKind
 
 US = 10**6
 
@@ -92,7 +96,8 @@ BROKEN = [
     (nccl_table(LINEAR).replace("Rank  1 ", "Rank  0 "), "each once"),
     (nccl_table(LINEAR).replace("Rank  1 ", "rank  1 "), "must list all ranks from 0 on: 1 is missing"),
     (nccl_table(LINEAR).replace("(us)", "(ms)"), r"line 15: times must be in microseconds"),
-    (nccl_table(LINEAR).replace("float sum -1", "float sum", 1), "line 16 = '12 columns': must have 13 columns"),
+    (nccl_table(LINEAR).replace("float sum -1", "float sum"), "holds no measured time; .* rows are not whole"),
+    (re.sub(r"(?<=\d\.\d\d) 0\b", " 7", nccl_table(LINEAR)), "holds no measured time; .* results are wrong"),
     (nccl_table(LINEAR[:1]), "must be at least 4"),
     (json.dumps(NCCL_JSON | {"results": {}}), "results: must be a list"),
     (json.dumps(NCCL_JSON | {"args": 1.0}), "does not say which collective it measures"),
@@ -112,3 +117,70 @@ def test_logs_that_break_a_rule_are_refused(write, text, rule):
     name = "x__txt" if text.startswith("#") else "x__json"
     with pytest.raises(InputError, match=rule):
         import_files(write(**{name: text}))
+
+
+def log_of(write, text, name="all_reduce__log"):
+    return read_log(Source(write(**{name: text})[0]))
+
+
+WHOLE = nccl_table(LINEAR)
+LAST = WHOLE.splitlines()[-4]
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (WHOLE.replace(LAST, LAST[: len(LAST) // 2]), "1 row is not whole"),
+        (WHOLE.replace(LAST, f"{LAST[:30]}host0:1:2 [0] NCCL INFO Connected\n{LAST[30:]}"), "1 row is not whole"),
+        (WHOLE.replace(LAST, LAST.replace(" 0", " 16")), "2 results are wrong (#wrong), and do not count"),
+        (WHOLE.replace("values : 0 OK", "values : 2 FAILED"), "results are wrong (FAILED), but not which"),
+    ],
+)
+def test_rows_that_do_not_count_are_named(write, text, note):
+    log = log_of(write, text)
+    assert any(note in one for one in log.notes)
+    whole = log_of(write, WHOLE)
+    assert set(log.measurements) <= set(whole.measurements)
+    assert len(log.measurements) >= len(whole.measurements) - 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: f"(head, rank=0, pid=1) {line}",
+        lambda line: f"\x1b[32m{line}\x1b[0m",
+        lambda line: line.replace("1048576 ", "1,048,576 "),
+        lambda line: f"[prterun-host0-77@1,0]<stdout>: {line}",
+        lambda line: f"2026-01-02T03:04:05.678Z {line}",
+        lambda line: line.removeprefix("#"),
+    ],
+)
+def test_what_tools_add_to_lines_is_no_matter(write, change):
+    text = "\n".join(map(change, WHOLE.splitlines()))
+    assert log_of(write, text).measurements == log_of(write, WHOLE).measurements
+
+
+@pytest.mark.parametrize(
+    "words", ["eth0: inet 192.0.2.4 broadcast 192.0.2.255\n", "to reduce noise\n", "broadcast.log alltoall\n"]
+)
+def test_the_line_of_the_test_names_the_collective(write, words):
+    log = log_of(write, words + WHOLE, name="broadcast__log")
+    assert {measurement.kind for measurement in log.measurements} == {CollectiveKind.ALL_REDUCE}
+
+
+def test_tables_of_one_log_have_collectives_and_ranks_of_their_own(write):
+    both = WHOLE + nccl_table(LINEAR, program="all_gather_perf", ranks=4)
+    seen = {(measurement.kind.value, measurement.num_npus) for measurement in log_of(write, both).measurements}
+    assert seen == {("all_reduce", 8), ("all_gather", 4)}
+
+
+def test_rows_may_end_with_the_time_of_day(write):
+    heads = {line: f"{line} timestamp" for line in WHOLE.splitlines() if "size count" in line}
+    rows = {line: f"{line} 2026-01-02 03:04:05" for line in WHOLE.splitlines() if line[:1] == " "}
+    text = "\n".join((heads | rows).get(line, line) for line in WHOLE.splitlines())
+    assert log_of(write, text).measurements == log_of(write, WHOLE).measurements
+
+
+def test_the_time_of_the_cpu_is_refused(write):
+    with pytest.raises(InputError, match="holds the time of the CPU"):
+        log_of(write, WHOLE.replace(" time ", " cputime "))

@@ -93,7 +93,7 @@ def test_collectives_have_lines_of_their_own(tmp_path, logs, schedule):
         ("all_reduce.ring.ll.txt", times("tree.ll", ranks=4), "ranks = 4: must be measured on all 8 ranks"),
         ("alltoall.ring.ll.txt", times("tree.ll", "alltoall_perf"), "NCCL has one way alone for it"),
         ("all_gather.ring.ll.txt", times("tree.ll", "all_gather_perf"), "there is nothing to choose from"),
-        ("all_reduce.ring.ll.txt", "nothing\n", "does not say which collective|must list two ranks"),
+        ("all_reduce.ring.ll.txt", "nothing\n", "holds no measured time"),
     ],
 )
 def test_logs_that_tell_no_choice_are_refused(tmp_path, logs, schedule, name, text, rule):

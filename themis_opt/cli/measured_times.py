@@ -32,14 +32,14 @@ def compare(
 ) -> None:
     """Print what was measured beside what is proven; ends with exit code 1 where it is below the bound."""
     from themis_opt.base.units import format_short_size
-    from themis_opt.cli.printing import print_json, print_rows, say_all
+    from themis_opt.cli.printing import print_json, print_rows, say_all, tell_note
     from themis_opt.formats.measured_times import read_steps, read_times
     from themis_opt.study.measured import beside_steps, beside_times, verdict
 
     if instance.tasks:
         rows = beside_steps(instance, [step for file in files for step in read_steps(file)], policies)
     else:
-        rows = beside_times(instance, [time for file in files for time in read_times(file)], policies)
+        rows = beside_times(instance, [time for file in files for time in read_times(file, tell_note)], policies)
     sentences = verdict(rows)
     if folder is not None:
         _write(folder, rows, instance.name)

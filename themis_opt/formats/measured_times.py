@@ -36,9 +36,18 @@ class MeasuredStep(NamedTuple):
     time: float
 
 
-def read_times(path: Path) -> list[MeasuredTime]:
-    """The collectives in a file. Raises InputError if it is no log that is known, or holds none."""
+def read_times(path: Path, note: Callable[[str], None] = lambda line: None) -> list[MeasuredTime]:
+    """The collectives in a file; `note` hears what of it does not count.
+
+    Raises InputError if it is no log that is known, or holds none.
+    """
     source = Source(path)
+    if nccl_tests.READER.recognizes(source):
+        log = nccl_tests.read_log(source)
+        for line in log.notes:
+            note(line)
+        by = "RCCL" if "rccl" in source.text[:10_000].lower() else "NCCL"
+        return [MeasuredTime(by, measurement) for measurement in log.measurements]
     for recognizes, read in _LOGS:
         if recognizes(source):
             times = list(read(source))
@@ -62,11 +71,6 @@ def read_steps(path: Path) -> list[MeasuredStep]:
     if _is_run(source):
         return [MeasuredStep(name, time) for name, time in _rows_of_run(source)]
     raise source.error("must be a trace of the PyTorch profiler, or execution.json of 'themis-opt run'", "--measured")
-
-
-def _from_nccl_tests(source: Source) -> Iterator[MeasuredTime]:
-    by = "RCCL" if "rccl" in source.text[:10_000].lower() else "NCCL"
-    return (MeasuredTime(by, measurement) for measurement in nccl_tests.read_log(source).measurements)
 
 
 def _from_inspector(source: Source) -> Iterator[MeasuredTime]:
@@ -153,7 +157,6 @@ def _rows_of_run(source: Source) -> Iterator[tuple[str, float]]:
 _LOGS: Sequence[tuple[Callable[[Source], bool], Callable[[Source], Iterator[MeasuredTime]]]] = (
     (_is_run, _from_run),
     (_is_recorder, _from_recorder),
-    (nccl_tests.READER.recognizes, _from_nccl_tests),
     (nccl_inspector.READER.recognizes, _from_inspector),
     (kineto.READER.recognizes, _from_trace),
 )

@@ -178,6 +178,8 @@ def measured_tables(folder: Path, ranks: int) -> Mapping[CollectiveKind, TimeTab
     for path in sorted(entry for entry in _listed(folder) if entry.is_file()):
         log = read_log(Source(path))
         kind = log.measurements[0].kind
+        if any(measurement.kind is not kind for measurement in log.measurements):
+            raise log.source.error("must measure one collective: give each a log of its own")
         if kind not in TUNER_COLLECTIVES:
             raise log.source.error(f"NCCL has one way alone for it; measure {', '.join(TUNER_COLLECTIVES.values())}")
         if any(measurement.num_npus != ranks for measurement in log.measurements):

@@ -19,10 +19,11 @@ LARGEST_TABLE = 60  # rows of measurements that are shown; files with more show 
 
 
 class Log(NamedTuple):
-    """The measurements of one file."""
+    """The measurements of one file, and what of it does not count."""
 
     source: Source
     measurements: tuple[Measurement, ...]
+    notes: tuple[str, ...] = ()
 
 
 MEASURED_KINDS = {

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from themis_opt.base.sources import Source
@@ -23,10 +24,23 @@ from themis_opt.formats.readers.parts import Part, Reader
 from themis_opt.problem.phases import CollectiveKind
 
 PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce)(?:_perf)?(?:_mpi)?\b")
-DEVICE_LINE = re.compile(r"#\s+Rank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid")
-HOST_OF_RANK = re.compile(r"#\s+Rank\s+\d{1,9}\s.{0,200}?\bon\s+(\S{1,255})\s+device")
+STARTING = re.compile(r"Collective test starting:\s*(\w+?)(?:_perf)?(?:_mpi)?\s*$", re.MULTILINE)
+RUN = re.compile(
+    r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|sendrecv|hypercube)_perf(?:_mpi)?\b"
+)
+DEVICES = re.compile(r"Using devices")
+HEADING = re.compile(r"(?:^|#)\s*size\s+count\s+type", re.MULTILINE)
+FAILED = re.compile(r"#\s*Out of bounds values\s*:\s*\d+\s+FAILED")
+WHOLE = re.compile(r"\d{1,18}|\d{1,3}(?:,\d{3}){1,6}")
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d{1,3})?")
+ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+DEVICE_LINE = re.compile(r"\bRank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid")
+HOST_OF_RANK = re.compile(r"\bRank\s+\d{1,9}\s.{0,200}?\bon\s+(\S{1,255})\s+device")
 LOG_COLUMNS = ("size", "count", "type")
-LAUNCHER_TAG = re.compile(r"^[ \t]*(?:\[[\d,]{1,20}\](?:<\w{1,9}>)?:?|\d{1,9}:)?[ \t]*")
+LAUNCHER_TAG = re.compile(
+    r"^[ \t]*(?:\[[^\]\n]{1,60}\](?:<\w{1,9}>)?:?|\d{1,9}:|\([^()\n]{1,80}\)(?=[ \t])"
+    r"|\d{4}-\d\d-\d\d[T ][\d:.]{5,20}Z?(?=[ \t]))?[ \t]*"
+)
 PLACES = ("out_of_place", "in_place")
 
 
@@ -34,18 +48,19 @@ def _recognizes(source: Source) -> bool:
     if {"config", "results"} <= source.keys():
         return True
     lines = (_untagged(line) for line in source.head.splitlines())
-    return "busbw" in source.head and any(re.match(r"#\s+size\s+count\s+type", line) for line in lines)
+    return "busbw" in source.head and any(HEADING.match(line) for line in lines)
 
 
 def _untagged(line: str) -> str:
     """A line without what a launcher wrote before it."""
-    return LAUNCHER_TAG.sub("", line, count=1)
+    return LAUNCHER_TAG.sub("", ESCAPES.sub("", line), count=1)
 
 
 def _read(sources: Sequence[Source]) -> Part:
-    part = calibrated([read_log(source) for source in sources], "nccl-tests")
+    logs = [read_log(source) for source in sources]
+    part = calibrated(logs, "nccl-tests")
     notes = [note for source in sources if (note := _on_hosts(source))]
-    return replace(part, notes=(*part.notes, *notes))
+    return replace(part, notes=(*(note for log in logs for note in log.notes), *part.notes, *notes))
 
 
 def _on_hosts(source: Source) -> str:
@@ -60,45 +75,86 @@ def _on_hosts(source: Source) -> str:
 
 
 def read_log(source: Source) -> Log:
-    """The measurements of a log, of one collective.
+    """The measurements of a log; rows that are not whole, or whose results are wrong, do not count, and notes say so.
 
     Raises InputError if a line is none of the format, or nothing is measured.
     """
-    measure = _from_json if source.head.lstrip().startswith("{") else _from_text
-    measurements = tuple(measure(source))
-    if not measurements:
-        raise source.error("holds no measured time")
-    return Log(source, measurements)
+    if source.head.lstrip().startswith("{"):
+        log = Log(source, tuple(_from_json(source)))
+    else:
+        table = _TextLog(source)
+        log = Log(source, tuple(table.measurements()), table.notes)
+    if not log.measurements:
+        raise source.error("; ".join(("holds no measured time", *log.notes)))
+    return log
 
 
-def _from_text(source: Source) -> Iterator[Measurement]:
-    lines = [(number, _untagged(line)) for number, line in source.lines]
-    kind, npus = _kind(source, source.text), _group(source, DEVICE_LINE.findall(source.text))
-    columns: list[str] = []
-    for number, line in lines:
-        words = line.removeprefix("#").split()
-        if line.startswith("#"):
+class _TextLog:
+    """The tables of a text, each with the collective and the ranks that stand before it."""
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.torn, self.wrong = source, 0, 0
+
+    def measurements(self) -> Iterator[Measurement]:
+        """Times of the rows that are whole and right."""
+        lines = [(number, _untagged(line)) for number, line in self.source.lines]
+        marks = [[place for place, (_, line) in enumerate(lines) if mark.search(line)] for mark in (STARTING, DEVICES)]
+        cuts = [0, *(marks[0] or marks[1])[1:], len(lines)]
+        devices: list[tuple[str, str]] = []
+        for begin, end in pairwise(cuts):
+            table = lines[begin:end]
+            text = "\n".join(line for _, line in table)
+            devices = DEVICE_LINE.findall(text) or devices
+            if HEADING.search(text):
+                yield from self._of_table(table, _kind(self.source, text), _group(self.source, devices))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Rows that do not count."""
+        name = self.source.path.name
+        wrong = [f"{name}: {self.wrong} results are wrong (#wrong), and do not count"] if self.wrong else []
+        rows = "1 row is" if self.torn == 1 else f"{self.torn} rows are"
+        torn = [f"{name}: {rows} not whole, and left out"] if self.torn else []
+        has_failed = FAILED.search(self.source.text) is not None and not self.wrong
+        failed = [f"{name} says that results are wrong (FAILED), but not which"] if has_failed else []
+        return (*wrong, *failed, *torn)
+
+    def _of_table(self, lines: Sequence[tuple[int, str]], kind: CollectiveKind, npus: int) -> Iterator[Measurement]:
+        columns: list[str] = []
+        for number, line in lines:
+            words = line.removeprefix("#").split()
             if tuple(words[: len(LOG_COLUMNS)]) == LOG_COLUMNS:
                 columns = words
+                if "cputime" in words:
+                    rule = "holds the time of the CPU (-C 1), which is not that of the collective"
+                    raise self.source.error(rule, f"line {number}")
             elif columns and words[:1] == ["(B)"] and "(us)" not in words:
-                raise source.error("times must be in microseconds, (us)", f"line {number}")
-            continue
-        if columns and words and words[0].isdigit():
-            yield from _row(source, number, columns, words, kind, npus)
+                raise self.source.error("times must be in microseconds, (us)", f"line {number}")
+            elif columns and not line.startswith("#") and words and WHOLE.fullmatch(words[0]):
+                yield from self._of_row(number, columns, words, kind, npus)
 
-
-def _row(
-    source: Source, number: int, columns: Sequence[str], words: Sequence[str], kind: CollectiveKind, npus: int
-) -> Iterator[Measurement]:
-    """The measurements of a line: one per column of times; none of an empty message."""
-    if len(words) != len(columns):
-        raise source.error(
-            f"must have {len(columns)} columns, as the heading has", f"line {number}", f"{len(words)} columns"
-        )
-    size = source.whole(int(words[0][:18]), f"line {number}")
-    for name, word in zip(columns, words, strict=True):
-        if name == "time" and size and word != "N/A":
-            yield _measured(source, kind, size, npus, word, f"line {number}")
+    def _of_row(
+        self, number: int, columns: Sequence[str], words: Sequence[str], kind: CollectiveKind, npus: int
+    ) -> Iterator[Measurement]:
+        """The measurements of a line: one per column of times; none of an empty message."""
+        if columns[-1] == "timestamp" and len(words) == len(columns) + 1:  # a day and a time
+            words = words[:-1]
+        if len(words) != len(columns):
+            self.torn += 1
+            return
+        size = self.source.whole(int(words[0].replace(",", "")[:18]), f"line {number}")
+        cells = list(zip(columns, words, strict=True))
+        for place, (name, word) in enumerate(cells):
+            if name != "time" or not size or word == "N/A":
+                continue
+            if not NUMBER.fullmatch(word):
+                self.torn += 1
+                continue
+            wrong = next((value for column, value in cells[place:] if column == "#wrong"), "0")
+            if wrong not in ("0", "N/A"):
+                self.wrong += 1
+                continue
+            yield _measured(self.source, kind, size, npus, word.replace(",", ""), f"line {number}")
 
 
 def _measured(source: Source, kind: CollectiveKind, size: int, npus: int, time: Any, field: str) -> Measurement:
@@ -136,12 +192,12 @@ def _result(source: Source, row: Any, field: str, kind: CollectiveKind, npus: in
 
 
 def _kind(source: Source, text: str) -> CollectiveKind:
-    """The collective: of the program that the text or the file is named after."""
-    match = PROGRAM.search(text) or PROGRAM.search(source.path.name)
-    if match is None:
-        rule = "does not say which collective it measures: name the file after it, such as all_reduce.txt"
-        raise source.error(rule)
-    return collective(source, match[1], "program")
+    """The collective: of the line that says so, else of a program that ran, of the file, or of any word."""
+    for pattern, where in ((STARTING, text), (RUN, text), (PROGRAM, source.path.name), (PROGRAM, text)):
+        if match := pattern.search(where):
+            return collective(source, match[1], "program")
+    rule = "does not say which collective it measures: name the file after it, such as all_reduce.txt"
+    raise source.error(rule)
 
 
 def _group(source: Source, devices: Sequence[tuple[Any, Any]]) -> int:
