@@ -45,7 +45,7 @@ TUNER_COLLECTIVES: Mapping[CollectiveKind, str] = {
 }
 """How the plugin calls the collectives for which NCCL has a choice."""
 
-MOST_BYTES = 2**64 - 1
+LARGEST_CALL = 2**64 - 1
 """Bytes of the largest call that a line can name."""
 
 CATCH_ALL = ("ring", "simple")
@@ -112,10 +112,10 @@ class NcclTuner:
             ranges = table.advice(self.tolerance)
             for advice in ranges:
                 low = 0 if advice is ranges[0] else advice.low
-                high = MOST_BYTES if advice is ranges[-1] else advice.high
+                high = LARGEST_CALL if advice is ranges[-1] else advice.high
                 sizes_and_choice = (TUNER_COLLECTIVES[kind], low, high, *advice.choice)
                 lines.append(",".join(map(str, (*sizes_and_choice, self.channels, nodes, ranks, -1, -1))))
-        every = (0, MOST_BYTES, *CATCH_ALL, self.channels, -1, -1, -1, -1)
+        every = (0, LARGEST_CALL, *CATCH_ALL, self.channels, -1, -1, -1, -1)
         lines += [",".join(map(str, (name, *every))) for name in TUNER_COLLECTIVES.values()]
         yield TUNER_FILE, "\n".join(lines) + "\n"
 
@@ -137,7 +137,7 @@ class NcclTuner:
         path = folder / TUNER_FILE
         rules = read_rules(path)
         ranks = schedule.instance.network.num_npus
-        for name, size, group in product(TUNER_COLLECTIVES.values(), (0, 512, 2**30 + 4, MOST_BYTES), (ranks, 2, 3)):
+        for name, size, group in product(TUNER_COLLECTIVES.values(), (0, 512, 2**30 + 4, LARGEST_CALL), (ranks, 2, 3)):
             rule = chosen(rules, name, size, group)
             if rule is None or rule.channels < 1:
                 words = "must have a line with channels, as the plugin runs it on one channel"

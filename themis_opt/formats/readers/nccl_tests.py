@@ -28,12 +28,12 @@ STARTING = re.compile(r"Collective test starting:\s*(\w+?)(?:_perf)?(?:_mpi)?\s*
 RUN = re.compile(
     r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|sendrecv|hypercube)_perf(?:_mpi)?\b"
 )
-DEVICES = re.compile(r"Using devices")
-HEADING = re.compile(r"(?:^|#)\s*size\s+count\s+type", re.MULTILINE)
+DEVICE_LIST = re.compile(r"Using devices")
+TABLE_HEAD = re.compile(r"(?:^|#)\s*size\s+count\s+type", re.MULTILINE)
 FAILED = re.compile(r"#\s*Out of bounds values\s*:\s*\d+\s+FAILED")
-WHOLE = re.compile(r"\d{1,18}|\d{1,3}(?:,\d{3}){1,6}")
-NUMBER = re.compile(r"\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d{1,3})?")
-ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+WHOLE_NUMBER = re.compile(r"\d{1,18}|\d{1,3}(?:,\d{3}){1,6}")
+TIME_NUMBER = re.compile(r"\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d{1,3})?")
+ANSI_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 DEVICE_LINE = re.compile(r"\bRank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid")
 HOST_OF_RANK = re.compile(r"\bRank\s+\d{1,9}\s.{0,200}?\bon\s+(\S{1,255})\s+device")
 LOG_COLUMNS = ("size", "count", "type")
@@ -48,12 +48,12 @@ def _recognizes(source: Source) -> bool:
     if {"config", "results"} <= source.keys():
         return True
     lines = (_untagged(line) for line in source.head.splitlines())
-    return "busbw" in source.head and any(HEADING.match(line) for line in lines)
+    return "busbw" in source.head and any(TABLE_HEAD.match(line) for line in lines)
 
 
 def _untagged(line: str) -> str:
     """A line without what a launcher wrote before it."""
-    return LAUNCHER_TAG.sub("", ESCAPES.sub("", line), count=1)
+    return LAUNCHER_TAG.sub("", ANSI_CODES.sub("", line), count=1)
 
 
 def _read(sources: Sequence[Source]) -> Part:
@@ -98,14 +98,16 @@ class _TextLog:
     def measurements(self) -> Iterator[Measurement]:
         """Times of the rows that are whole and right."""
         lines = [(number, _untagged(line)) for number, line in self.source.lines]
-        marks = [[place for place, (_, line) in enumerate(lines) if mark.search(line)] for mark in (STARTING, DEVICES)]
+        marks = [
+            [place for place, (_, line) in enumerate(lines) if mark.search(line)] for mark in (STARTING, DEVICE_LIST)
+        ]
         cuts = [0, *(marks[0] or marks[1])[1:], len(lines)]
         devices: list[tuple[str, str]] = []
         for begin, end in pairwise(cuts):
             table = lines[begin:end]
             text = "\n".join(line for _, line in table)
             devices = DEVICE_LINE.findall(text) or devices
-            if HEADING.search(text):
+            if TABLE_HEAD.search(text):
                 yield from self._of_table(table, _kind(self.source, text), _group(self.source, devices))
 
     @property
@@ -130,7 +132,7 @@ class _TextLog:
                     raise self.source.error(rule, f"line {number}")
             elif columns and words[:1] == ["(B)"] and "(us)" not in words:
                 raise self.source.error("times must be in microseconds, (us)", f"line {number}")
-            elif columns and not line.startswith("#") and words and WHOLE.fullmatch(words[0]):
+            elif columns and not line.startswith("#") and words and WHOLE_NUMBER.fullmatch(words[0]):
                 yield from self._of_row(number, columns, words, kind, npus)
 
     def _of_row(
@@ -147,7 +149,7 @@ class _TextLog:
         for place, (name, word) in enumerate(cells):
             if name != "time" or not size or word == "N/A":
                 continue
-            if not NUMBER.fullmatch(word):
+            if not TIME_NUMBER.fullmatch(word):
                 self.torn += 1
                 continue
             wrong = next((value for column, value in cells[place:] if column == "#wrong"), "0")
