@@ -42,7 +42,7 @@ JUDGED = {"policy", "utilisation", "busy", "idle", "speedup", "bound_ns", "gap",
 TIMES = {
     "collectives": {"makespan_ns", "algbw_bytes_per_s", "busbw_bytes_per_s"},
     "iteration": {
-        "iteration_ns", "makespan_ns", "compute_ns", "exposed_ns", "exposed_share", "exposed_data_ns",
+        "makespan_ns", "compute_ns", "exposed_ns", "exposed_share", "exposed_data_ns",
         "exposed_model_ns", "communicating_ns", "overlap", "launches", "steady",
     },
 }  # fmt: skip
@@ -308,9 +308,8 @@ def test_validate_names_its_rules_and_can_move_data(rows, printed, kind, npus):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_validate_says_how_long_it_takes(printed, rows, kind):
-    time, word = ("makespan_ns", "makespan ") if kind == "collectives" else ("iteration_ns", "iteration ")
-    assert word in printed(kind, "validate")
-    assert rows(kind, "validate")[time] == rows(kind, "explain")[time]
+    assert {"collectives": "makespan ", "iteration": "iteration "}[kind] in printed(kind, "validate")
+    assert rows(kind, "validate")["makespan_ns"] == rows(kind, "explain")["makespan_ns"]
 
 
 def parts(text):

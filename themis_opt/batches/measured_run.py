@@ -240,7 +240,6 @@ def _judge(schedule: Schedule, record: tuple[str, ...], extra: Columns) -> Colum
     """Columns of a valid schedule; `makespan_ns` is what is minimised."""
     validate(schedule)
     values = schedule_row(schedule)
-    values.pop("iteration_ns", None)  # the makespan again
     metrics = {name: value for name, value in values.items() if name not in RECORDED}
     extra = _facts(schedule.instance) | {"stages": schedule.plan.num_stages} | metrics | extra
     if "activity" in record:

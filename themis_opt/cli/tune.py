@@ -156,7 +156,7 @@ def _print(tuned: "Tuned") -> None:
         {
             "setting": ("", "text"),
             "size": ("size", "text"),
-            f"{space.measured}_ns": (space.measured, "time"),
+            "makespan_ns": (space.measured, "time"),
             "busy": ("busy", "shares"),
             "chunks": ("chunks", "count"),
             "gain": ("gain", "share"),
@@ -173,14 +173,14 @@ def _print_buckets(tuned: "Tuned") -> None:
     from themis_opt.cli.printing import print_rows
     from themis_opt.tuning.buckets import MIB
 
-    differ = len({row["iteration_ns"] for row in tuned.buckets}) > 1
+    differ = len({row["makespan_ns"] for row in tuned.buckets}) > 1
     rows = [
         row | {"mb": f"{row['bucket_bytes'] / MIB:.4g}", "note": "best" if row["is_best"] else ""}
         for row in tuned.buckets
     ]
     if rows and differ:
         title = f"size of buckets with {tuned.choice['launching']}, all else as it is best"
-        times: ShownColumns = {"iteration_ns": ("iteration", "time"), "gap": ("gap", "share")}
+        times: ShownColumns = {"makespan_ns": ("iteration", "time"), "gap": ("gap", "share")}
         print_rows(title, rows, {"mb": ("bucket, MiB", "text"), **times, "note": ("", "text")})
 
 

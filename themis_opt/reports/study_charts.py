@@ -31,9 +31,9 @@ def curves(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str,
     frame = pd.DataFrame(rows)
     frame["series"] = [_series(row, names[1:]) for row in rows]
     x = _axis(names[0], frame)
-    if "iteration_ns" in frame:
-        y = Axis("iteration_ns", "time of an iteration", log=True, format="duration")
-        bounds = frame.assign(iteration_ns=frame["bound_ns"])
+    if "exposed_ns" in frame:
+        y = Axis("makespan_ns", "time of an iteration", log=True, format="duration")
+        bounds = frame.assign(makespan_ns=frame["bound_ns"])
         return {"iteration": lines(frame, x, y, "series", guides=_guides(bounds, names))}
     charts = {}
     for name, column in BANDWIDTHS.items():

@@ -57,14 +57,13 @@ def busy_in_words(schedule: Schedule) -> str:
 RESULT_COLUMNS: tuple[ResultColumn, ...] = (
     ResultColumn("makespan_ns", lambda s: nanoseconds(s.makespan), "time", "makespan", of_period=False),
     ResultColumn(
-        "iteration_ns",
+        "makespan_ns",
         lambda s: nanoseconds(s.makespan),
         "time",
         "iteration",
         of_period=True,
         note=lambda s: "" if s.period.is_steady else "varies",
     ),
-    ResultColumn("makespan_ns", lambda s: nanoseconds(s.makespan), "time", of_period=True),  # the objective again
     ResultColumn("compute_ns", lambda s: nanoseconds(s.instance.compute), "time", of_period=True),
     ResultColumn("exposed_ns", lambda s: nanoseconds(s.period.exposed), "time", "exposed", of_period=True),
     ResultColumn("exposed_share", lambda s: s.period.exposed / s.makespan, "share", "of step", of_period=True),

@@ -142,7 +142,7 @@ def _alone(instance: Instance, point: Mapping[str, Any], policy: str) -> dict[st
     """The row of one NPU, which waits for nobody."""
     varied(instance, {name: value for name, value in point.items() if name != "npus"})  # refuses what does not fit
     compute = nanoseconds(instance.compute)
-    times: dict[str, Value] = {"iteration_ns": compute, "compute_ns": compute, "exposed_ns": 0.0, "bound_ns": compute}
+    times: dict[str, Value] = {"makespan_ns": compute, "compute_ns": compute, "exposed_ns": 0.0, "bound_ns": compute}
     return {"policy": policy, **times, "gap": 0.0, "status": "optimal"}
 
 
@@ -220,7 +220,7 @@ def best_by_value(rows: Sequence[Mapping[str, Any]], name: str) -> dict[float, M
 
 def time_of(row: Mapping[str, Any]) -> float:
     """Nanoseconds that a row is about."""
-    return float(row["iteration_ns"] if "iteration_ns" in row else row["makespan_ns"])
+    return float(row["makespan_ns"])
 
 
 def knee_of(best: Mapping[float, Mapping[str, Any]], name: str) -> float:

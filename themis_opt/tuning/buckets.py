@@ -46,7 +46,7 @@ def bucket_rows(tuned: Tuned) -> list[dict[str, Any]]:
 
     The best size is always among them, others while there is time.
 
-    Returns ``bucket_bytes`` ascending, ``iteration_ns``, ``bound_ns`` and ``gap``; ``is_best`` where the choice has it.
+    Returns ``bucket_bytes`` ascending, ``makespan_ns``, ``bound_ns`` and ``gap``; ``is_best`` where the choice has it.
     """
     knob = BUCKETS.get(str(tuned.choice.get("launching")), "")
     if knob not in tuned.choice:
@@ -61,7 +61,7 @@ def bucket_rows(tuned: Tuned) -> list[dict[str, Any]]:
                 time = tuned.space.measure({**tuned.choice, knob: size}, 0).makespan
         except TimeUp:
             continue
-        figures = {"iteration_ns": nanoseconds(time), "bound_ns": nanoseconds(bound), "gap": time / bound - 1}
+        figures = {"makespan_ns": nanoseconds(time), "bound_ns": nanoseconds(bound), "gap": time / bound - 1}
         rows.append({"bucket_bytes": size} | figures | {"is_best": size == best})
     return rows
 

@@ -20,7 +20,7 @@ from themis_opt.tuning.buckets import MIB, settings
 from themis_opt.tuning.outcome import Tuned
 
 SIZE = Axis("mebibytes", "size of a bucket, MiB", log=True)
-TIME = Axis("iteration_ns", "time of an iteration", log=True, format="duration")
+TIME = Axis("makespan_ns", "time of an iteration", log=True, format="duration")
 
 
 def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
@@ -135,5 +135,5 @@ def bucket_chart(rows: Sequence[Mapping[str, Any]]) -> Chart:
     """The rows of :func:`themis_opt.tuning.buckets.bucket_rows` as a curve above the bound."""
     frame = pd.DataFrame(rows)
     frame = frame.assign(what="time", mebibytes=frame["bucket_bytes"] / MIB)
-    bound = frame.assign(iteration_ns=frame["bound_ns"], what="bound")
+    bound = frame.assign(makespan_ns=frame["bound_ns"], what="bound")
     return lines(frame, SIZE, TIME, "what", guides=bound)

@@ -152,7 +152,7 @@ class Tuned:
         """The default and the best of every case as plain values: times in ns, fractions 0..1."""
         measured = zip(self.space.cases, self.space.proven, self.default, self.best.measurements, strict=True)
         return [
-            _row(self.space.measured, case, setting, measurement, bound, default)
+            _row(case, setting, measurement, bound, default)
             for case, bound, default, best in measured
             for setting, measurement in (("default", default), ("best", best))
         ]
@@ -170,17 +170,15 @@ class Tuned:
         cases = self.space.cases
         for number, case in enumerate(cases):
             measured = trial.measurements[number] if number < len(trial.measurements) else None
-            row |= _measured_fields(self.space.measured, f"_{case}" if len(cases) > 1 else "", measured)
+            row |= _measured_fields(f"_{case}" if len(cases) > 1 else "", measured)
         return row | {"error": trial.error}
 
 
-def _row(
-    time: str, case: str, setting: str, measured: CaseMeasurement, bound: float, default: CaseMeasurement
-) -> dict[str, Any]:
+def _row(case: str, setting: str, measured: CaseMeasurement, bound: float, default: CaseMeasurement) -> dict[str, Any]:
     return {
         "size": case,
         "setting": setting,
-        f"{time}_ns": nanoseconds(measured.makespan),
+        "makespan_ns": nanoseconds(measured.makespan),
         "utilisation": measured.utilisation,
         "chunks": measured.pieces,
         "gain": 1 - measured.makespan / default.makespan,
@@ -189,9 +187,9 @@ def _row(
     }
 
 
-def _measured_fields(time: str, suffix: str, measured: CaseMeasurement | None) -> dict[str, Any]:
+def _measured_fields(suffix: str, measured: CaseMeasurement | None) -> dict[str, Any]:
     return {
-        f"{time}_ns{suffix}": nanoseconds(measured.makespan) if measured else None,
+        f"makespan_ns{suffix}": nanoseconds(measured.makespan) if measured else None,
         f"utilisation{suffix}": measured.utilisation if measured else None,
         f"chunks_used{suffix}": measured.pieces if measured else None,
     }

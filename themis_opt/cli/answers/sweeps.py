@@ -17,7 +17,6 @@ USUAL_SIZES = "size=64KiB..1GiB:4"
 SWEEP_COLUMNS: "ShownColumns" = {
     "policy": ("policy", "text"),
     "makespan_ns": ("makespan", "time"),
-    "iteration_ns": ("iteration", "time"),
     "algbw_bytes_per_s": ("algbw", "bandwidth"),
     "busbw_bytes_per_s": ("busbw", "bandwidth"),
     "busy": ("busy", "shares"),
@@ -47,6 +46,7 @@ def sweep(
     overhead: float = 0.0,
 ) -> Reply:
     """Policies over message sizes, chunk counts and figures of dimensions; perhaps with a table and pictures."""
+    from themis_opt.study.columns import objective
     from themis_opt.study.comparison import checked_sizes
     from themis_opt.study.sweep import sweep as run
     from themis_opt.study.verdict import on_sweep
@@ -56,9 +56,8 @@ def sweep(
     rows = run(instance, varied, options.split(policies), sizes=checked_sizes(sizes), overhead=overhead)
     name = instance.name or "instance"
     files = [] if output is None else _write(output, rows, list(varied), name)
-    again = {"makespan_ns"} if instance.tasks else set[str]()  # an iteration has its time in a column of its own
-    columns = {name: how for name, how in SWEEP_COLUMNS.items() if name not in again}
-    shown: ShownColumns = {**{figure: (figure, "text") for figure in varied}, **columns}
+    time: ShownColumns = {"makespan_ns": (objective(instance).title, "time")}
+    shown: ShownColumns = {**{figure: (figure, "text") for figure in varied}, **SWEEP_COLUMNS, **time}
     title = f"{name}: {len(rows)} runs, chunk sizes {sizes}"
     table = Listing(title, _folded(_readable(rows, list(varied))), shown)
     sentences = on_sweep(instance, rows, next(iter(varied)))
