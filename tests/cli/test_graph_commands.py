@@ -6,10 +6,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from themis_opt.base.clock import SEARCH_CLOCK
+from themis_opt.cli import process
 from themis_opt.cli.main import application
 from themis_opt.problem.catalog import shipped_graphs
 
 NETWORK = "dgx1.all_gather.1GB"
+
+
+@pytest.fixture(autouse=True)
+def limits_count_from_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "PROCESS_START", SEARCH_CLOCK.now())
 
 
 def run(*arguments: str, code: int = 0) -> str:

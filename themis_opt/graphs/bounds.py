@@ -1,7 +1,7 @@
 """What no schedule on a graph beats: one row for each reason, and in words what decides."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -14,7 +14,7 @@ from formulations.quickest_flow import latest_arrival
 from formulations.shared_roots import partition_bound, share_roots
 from formulations.worst_cut import WorstCut, worst_broadcast, worst_cut
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_link
-from themis_opt.graphs.plan import demands, num_elements, shares
+from themis_opt.graphs.plan import LinkArc, demands, num_elements, shares
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.problem.phases import Demand
 
@@ -74,17 +74,12 @@ def throughput(instance: GraphInstance, bound: GraphBound) -> float:
 
 
 def _volume_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
-    demand = instance.demand
-    turned = demand.is_backwards
-    if demand.personal:
+    if instance.demand.personal:
         yield _flow_bound(instance, instance.network.capacities)
-    elif demand.rooted:
-        yield _root_cut(instance, turned=turned)
-    elif demand.divided:
-        cut, parts = _worst_cut(instance.network, turned=turned), shares(instance)
-        yield _cut_bound(instance, cut, sum(part for npu, part in parts.items() if npu in cut.nodes), turned=turned)
-    else:
+    elif instance.demand.sums_for_all:
         yield from _all_reduce_bounds(instance)
+    else:
+        yield _cut_bound(instance, turned=instance.demand.is_backwards)
 
 
 def _picoseconds(instance: GraphInstance, units: Fraction) -> Fraction:
@@ -92,23 +87,34 @@ def _picoseconds(instance: GraphInstance, units: Fraction) -> Fraction:
     return instance.collective.size * PICOSECONDS_PER_SECOND / (units * instance.network.unit)
 
 
-def _root_cut(instance: GraphInstance, *, turned: bool) -> GraphBound:
-    """All data leave a root, or enter it."""
-    graph = instance.network.capacities
-    cut = worst_broadcast(graph.reversed if turned else graph, instance.root)
-    return _cut_bound(instance, cut, num_elements(instance), turned=turned)
+def deciding_cut(instance: GraphInstance, *, turned: bool) -> WorstCut:
+    """The worst cut for data that leave its nodes, or enter them, from all NPUs or from the root."""
+    return _worst_cut(instance.network, None if instance.demand.divided else instance.root, turned=turned)
 
 
-def _cut_bound(instance: GraphInstance, cut: WorstCut, elements: int, *, turned: bool) -> GraphBound:
+@lru_cache(maxsize=64)
+def _worst_cut(network: GraphNetwork, root: int | None, *, turned: bool) -> WorstCut:
+    graph = network.capacities.reversed if turned else network.capacities
+    return worst_cut(graph) if root is None else worst_broadcast(graph, root)
+
+
+def _cut_bound(instance: GraphInstance, *, turned: bool) -> GraphBound:
     """The time of elements that must leave the nodes of a cut, or enter them, and the least latency of its links."""
-    network = instance.network
-    crossing = [arc for arc in network.arcs if (arc[turned] in cut.nodes) and (arc[not turned] not in cut.nodes)]
-    latency = min(network.latencies[arc] for arc in crossing)
-    rate = sum((network.arcs[arc] for arc in crossing), Fraction(0))
+    network, nodes = instance.network, deciding_cut(instance, turned=turned).nodes
+    parts = shares(instance).items()
+    elements = sum(part for npu, part in parts if npu in nodes) if instance.demand.divided else num_elements(instance)
+    crossing = [arc for arc in network.arcs if arc[turned] in nodes and arc[not turned] not in nodes]
+    time, rate = _crossing_time(instance, crossing, elements)
     links = f"{len(crossing)} link{'s' * (len(crossing) > 1)} ({format_link(float(rate))})"
-    words = f"{'into' if turned else 'out of'} {words_of(network, cut.nodes)} over {links}"
-    time = elements * instance.element_bytes * PICOSECONDS_PER_SECOND / rate
-    return GraphBound("cut", time + latency, "any algorithm", words)
+    words = f"{'into' if turned else 'out of'} {words_of(network, nodes)} over {links}"
+    return GraphBound("cut", time, "any algorithm", words)
+
+
+def _crossing_time(instance: GraphInstance, crossing: Sequence[LinkArc], elements: int) -> tuple[Fraction, Fraction]:
+    """What elements take over links at least, of which the fastest has the last byte, and the rate of the links."""
+    rate = sum((instance.network.arcs[arc] for arc in crossing), Fraction(0))
+    latency = min(instance.network.latencies[arc] for arc in crossing)
+    return elements * instance.element_bytes * PICOSECONDS_PER_SECOND / rate + latency, rate
 
 
 def _flow_bound(instance: GraphInstance, graph: CapacityGraph) -> GraphBound:
@@ -127,7 +133,7 @@ def _flow_bound(instance: GraphInstance, graph: CapacityGraph) -> GraphBound:
 def _all_reduce_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
     """The single cut, the best of some partitions if switches do not sum, and the optimum of trees."""
     network = instance.network
-    sides = [_root_cut(instance, turned=turned) for turned in (False, True)]
+    sides = [_cut_bound(instance, turned=turned) for turned in (False, True)]
     yield max(sides, key=lambda bound: bound.picoseconds)
     least = min(network.latencies.values())  # after the last byte
     if not network.switches_that("sums") and not network.switches_that("multicasts"):
@@ -143,11 +149,6 @@ def _all_reduce_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
 def _tree_rate(network: GraphNetwork) -> float:
     sums, copies = network.switches_that("sums"), network.switches_that("multicasts")
     return share_roots(network.capacities, sums, copies).throughput
-
-
-@lru_cache(maxsize=64)
-def _worst_cut(network: GraphNetwork, *, turned: bool) -> WorstCut:
-    return worst_cut(network.capacities.reversed if turned else network.capacities)
 
 
 def latency_bound(instance: GraphInstance) -> GraphBound:
@@ -220,29 +221,17 @@ def _load_bound(instance: GraphInstance) -> GraphBound:
     """The worst of some cuts, over which all collectives have to send their data, which nobody can send for two."""
     network, npus = instance.network, set(instance.network.capacities.terminals)
     everything = frozenset(range(len(network.nodes)))
-    cuts = {nodes for single in instance.singles for nodes in _deciding_cuts(single)}
+    cuts = {deciding_cut(single, turned=turned).nodes for single in instance.singles for turned in (False, True)}
     cuts |= {frozenset([npu]) for npu in sorted(npus)[:MOST_SINKS]}
     times = []
     for nodes in sorted({*cuts, *(everything - nodes for nodes in cuts)}, key=sorted):
         crossing = [arc for arc in network.arcs if arc[0] in nodes and arc[1] not in nodes]
         elements = sum(_elements_out(single, nodes & npus) for single in instance.singles)
         if elements:
-            rate = sum((network.arcs[arc] for arc in crossing), Fraction(0))
-            least = min(network.latencies[arc] for arc in crossing)
-            times.append((elements * instance.element_bytes * PICOSECONDS_PER_SECOND / rate + least, nodes))
+            times.append((_crossing_time(instance, crossing, elements)[0], nodes))
     time, nodes = max(times, key=lambda pair: pair[0])
     words = f"what all collectives send out of {words_of(network, nodes)}"
     return GraphBound("loads", time, "any algorithm", words)
-
-
-def _deciding_cuts(single: GraphInstance) -> Iterator[frozenset[int]]:
-    """The worst cuts of one collective."""
-    graph = single.network.capacities
-    for turned in (False, True):
-        if single.demand.divided:
-            yield _worst_cut(single.network, turned=turned).nodes
-        else:
-            yield worst_broadcast(graph.reversed if turned else graph, single.root).nodes
 
 
 def _elements_out(single: GraphInstance, inside: Set[int]) -> int:

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from formulations.concurrent_flow import concurrent_flow
-from formulations.worst_cut import worst_broadcast, worst_cut
 from themis_opt.base.documents import digest
+from themis_opt.graphs.bounds import deciding_cut
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule, Hops
+from themis_opt.graphs.schedule_file import plan_rows
 
 GRAPH_ORDER_FORMAT = "themis-opt/graph-order/1"
 
@@ -36,18 +37,7 @@ def graph_order(schedule: GraphSchedule) -> dict[str, Any]:
         "format": GRAPH_ORDER_FORMAT,
         "fingerprint": graph_fingerprint(plan.instance),
         "chunks": schedule.chunks,
-        "pieces": [
-            {"elements": piece.elements}
-            | {
-                side: None if end is None else names[end]
-                for side, end in zip(("source", "target"), piece[1:], strict=True)
-            }
-            for piece in plan.pieces
-        ],
-        "transfers": [
-            {"piece": t.piece, "route": [names[node] for node in t.route], "adds": t.adds, "after": list(t.after)}
-            for t in plan.transfers
-        ],
+        **plan_rows(plan),
         "links": [{"ends": [names[a], names[b]], "order": turns} for (a, b), turns in sorted(order.items())],
     }
 
@@ -62,7 +52,6 @@ def graph_certificate(instance: GraphInstance) -> dict[str, Any]:
         rows = [[names[tail], names[head], length] for (tail, head), length in lengths.items() if length]
         parts.append({"kind": "lengths", "lengths": rows})
     for into in () if demand.personal else (False, True) if demand.sums_for_all else (demand.sums,):
-        turned = graph.reversed if into else graph
-        cut = worst_cut(turned) if demand.divided else worst_broadcast(turned, instance.root)
-        parts.append({"kind": "cut", "nodes": sorted(names[node] for node in cut.nodes), "into": into})
+        nodes = deciding_cut(instance, turned=into).nodes
+        parts.append({"kind": "cut", "nodes": sorted(names[node] for node in nodes), "into": into})
     return {"format": "themis-opt/bounds/1", "fingerprint": graph_fingerprint(instance), "bounds": parts}

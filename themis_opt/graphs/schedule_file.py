@@ -63,8 +63,6 @@ def graph_schedule_schema() -> str:
 def schedule_text(schedule: GraphSchedule) -> str:
     """A schedule as the text of a file."""
     plan = schedule.plan
-    names = [node.name for node in plan.instance.network.nodes]
-    ends = [[None if end is None else names[end] for end in (piece.source, piece.target)] for piece in plan.pieces]
     document = {
         "format": GRAPH_SCHEDULE_FORMAT,
         "instance": plan.instance.model_dump(mode="json", exclude_defaults=True),
@@ -72,6 +70,16 @@ def schedule_text(schedule: GraphSchedule) -> str:
         "makespan": f"{schedule.makespan} ps",
         "chunks": schedule.chunks,
         "ranked": plan.ranked,
+        **plan_rows(plan),
+    }
+    return json.dumps(document) + "\n"
+
+
+def plan_rows(plan: GraphPlan) -> dict[str, list[dict[str, object]]]:
+    """The pieces and transfers of a plan, with nodes by their names."""
+    names = [node.name for node in plan.instance.network.nodes]
+    ends = [[None if end is None else names[end] for end in (piece.source, piece.target)] for piece in plan.pieces]
+    return {
         "pieces": [
             {"elements": piece.elements, "source": source, "target": target}
             for piece, (source, target) in zip(plan.pieces, ends, strict=True)
@@ -81,7 +89,6 @@ def schedule_text(schedule: GraphSchedule) -> str:
             for t in plan.transfers
         ],
     }
-    return json.dumps(document) + "\n"
 
 
 def read_graph_schedule(path: Path) -> GraphSchedule:
