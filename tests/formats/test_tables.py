@@ -3,7 +3,7 @@ import io
 
 from iteration_schedules import with_compute
 
-from themis_opt.formats.tables import task_rows, to_csv
+from themis_opt.formats.tables import task_rows, to_csv, to_latex
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -66,3 +66,8 @@ def test_csv_reads_back():
     rows = scheduled("all_reduce").stage_rows()
     read = list(csv.DictReader(io.StringIO(to_csv(rows))))
     assert read == [{key: str(value) for key, value in row.items()} for row in rows]
+
+
+def test_control_characters_are_spelled_out():
+    assert "\x1b" not in to_csv([{"name": "red \x1b[31m"}]) + to_latex(["name"], [["red \x1b[31m"]], "note \x1b[0m")
+    assert r"\x1b[31m" in to_csv([{"name": "red \x1b[31m"}])

@@ -225,11 +225,13 @@ def connected(address):
 
 NESTED = b"[" * 2000
 GUESS = json.dumps({"token": "guess", "rank": 0, "version": "0", "address": ["127.0.0.1", 1]}).encode()
+SURROGATE = json.dumps({"token": "\ud800"}).encode()
 BEFORE_THE_TOKEN = {
     "nested": struct.pack("<I", len(NESTED)) + NESTED,
     "huge": struct.pack("<I", 2**30) + bytes(2**20),
     "no object": struct.pack("<I", 2) + b"[]",
     "of a browser": b"GET / HTTP/1.0\r\n\r\n",
+    "no text": struct.pack("<I", len(SURROGATE)) + SURROGATE,
     "another token": struct.pack("<I", len(GUESS)) + GUESS,
 }
 

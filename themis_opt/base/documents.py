@@ -12,7 +12,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NoReturn
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, printable
 from themis_opt.base.units import format_size
 
 MAX_FILE_BYTES = 256 * 2**20  # largest file that is read; a schedule of four million stages has so many bytes
@@ -237,8 +237,11 @@ FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")  # with what begins a text that
 
 
 def harmless(value: Any) -> Any:
-    """A value as a cell of CSV: an apostrophe stands before a text that spreadsheets would run as a formula.
+    """A value as a cell of CSV: control characters are spelled out, and an apostrophe stands before formulas.
 
     https://owasp.org/www-community/attacks/CSV_Injection
     """
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_SIGNS) and len(value) > 1 else value
+    if not isinstance(value, str):
+        return value
+    is_formula = value.startswith(FORMULA_SIGNS) and len(value) > 1
+    return printable(f"'{value}" if is_formula else value, keep="\n\t\r")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from themis_opt.base.documents import harmless
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, printable
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 from themis_opt.formats.timeline import last_iterations
 from themis_opt.problem.phases import Phase
@@ -96,7 +96,7 @@ def to_latex(headings: Sequence[str], rows: Sequence[Sequence[str]], note: str) 
     Units stay in the cells, separated by thin spaces that do not break.
     """
     lines = [
-        f"% {' '.join(note.split())}",  # a line break would end the comment
+        f"% {_plain(note)}",  # a line break would end the comment
         r"% needs \usepackage{booktabs}",
         rf"\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}",
         r"\toprule",
@@ -115,5 +115,10 @@ def _line(cells: Sequence[str]) -> str:
 
 def _cell(text: str) -> str:
     """A cell; only numbers are tied to what follows them."""
-    words = " ".join(text.translate(LATEX_ESCAPES).split())
+    words = _plain(text).translate(LATEX_ESCAPES)
     return words.replace(" ", r"\,") if words[:1].isdigit() else words
+
+
+def _plain(text: str) -> str:
+    """The text on one line, with other control characters spelled out."""
+    return printable(" ".join(text.split()))

@@ -145,7 +145,8 @@ class Coordinator:
         except (OSError, EOFError, Garbage):
             line.close()
             return
-        if hmac.compare_digest(str(words.get("token")).encode(), self.token.encode()):
+        token = str(words.get("token")).encode(errors="replace")  # a lone surrogate is no text
+        if hmac.compare_digest(token, self.token.encode()):
             connection.settimeout(None)
             self._callers.put((line, words))
         else:
@@ -164,7 +165,7 @@ class Coordinator:
             raise RankFailure(rank, other if version != __version__ else str(words["failed"]))
         try:
             (host, port), process = words["address"], int(words["pid"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             line.close()
             raise RankFailure(rank, "sent garbage to the coordinator") from None
         listener = Thread(target=self._listen, args=(rank, line), daemon=True)
@@ -239,13 +240,16 @@ class Coordinator:
                 peer.heard = monotonic()
                 if isinstance(words, str):
                     raise self._named(rank, words)
-                if words["type"] == "failed":
-                    raise self._named(int(words["rank"]), words["what"])
-                if words["type"] == "alive":
-                    moved_at = monotonic() if words["done"] != peer.done else moved_at
-                    peer.done, peer.at = words["done"], words["at"]
-                elif words["type"] == kind:
-                    answers[rank], moved_at = words, monotonic()
+                try:
+                    if words["type"] == "failed":
+                        raise self._named(int(words["rank"]), words["what"])
+                    if words["type"] == "alive":
+                        moved_at = monotonic() if words["done"] != peer.done else moved_at
+                        peer.done, peer.at = int(words["done"]), words["at"]
+                    elif words["type"] == kind:
+                        answers[rank], moved_at = words, monotonic()
+                except (KeyError, TypeError, ValueError, OverflowError):
+                    raise self._named(rank, "sent garbage to the coordinator") from None
                 continue
             self._check(answers, moved_at, stall)
         return answers

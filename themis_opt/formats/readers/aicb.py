@@ -16,6 +16,7 @@ from themis_opt.formats.readers.draft import Draft, needs_network
 from themis_opt.formats.readers.parts import Machine, Part, Reader, only
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.iteration import MAX_TASKS
 from themis_opt.problem.phases import CollectiveKind
 
 COLUMNS = ("comm_type", "comm_group", "msg_size", "stage")
@@ -73,7 +74,11 @@ def _rows(source: Source) -> tuple[list[CommRow], int]:
         if kind in BETWEEN_STEPS or (row.get("stage") or "").startswith("init"):
             apart += 1
         else:
-            rows += [_row(source, number, kind, row)] * _whole(source, number, row.get("count") or "1")
+            count = _whole(source, number, row.get("count") or "1")
+            if len(rows) + count > MAX_TASKS:
+                rule = f"must have at most {MAX_TASKS} collectives in a step, its counts included"
+                raise source.error(rule, f"line {number}", count)
+            rows += [_row(source, number, kind, row)] * count
     return rows, apart
 
 

@@ -128,6 +128,7 @@ def render_html(report: Report) -> str:
         loader=PackageLoader("themis_opt.reports.rendering", "assets"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=lambda value: printable(value, keep="\n\t\r") if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
