@@ -67,7 +67,7 @@ def _rows(source: Source) -> tuple[list[CommRow], int]:
         )
     names = next(csv.reader([lines[0][1]]))
     source.check_keys(dict.fromkeys(names), names, COLUMNS)
-    rows, apart = [], 0
+    rows, apart = list[CommRow](), 0
     for number, line in lines[1:]:
         row = dict(zip(names, next(csv.reader([line])), strict=False))
         kind = row["comm_type"].removeprefix("CommType.")
