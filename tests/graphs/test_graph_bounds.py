@@ -277,3 +277,11 @@ def test_throughputs_are_as_large_as_ever(symmetric: bool, roots: float, flow: f
 def test_a_terminal_that_has_everything_receives_nothing() -> None:
     graph = CapacityGraph(3, (0, 1, 2), {(0, 1): 3, (1, 2): 2, (2, 0): 1})
     assert worst_cut_of_shares(graph, {0: 4}).ratio == Fraction(2, 4)
+
+
+def test_distances_are_between_two_npus() -> None:
+    instance = shipped("dgx1")
+    links = tuple(link.model_copy(update={"latency": 0}) for link in instance.network.links)
+    bound = graph_bounds(instance.on(instance.network.model_copy(update={"links": links})))["latency"]
+    first, second = bound.meaning.removeprefix("distance between ").split(" and ")
+    assert first != second

@@ -162,7 +162,7 @@ def latency_bound(instance: GraphInstance) -> GraphBound:
         (distance, source, sink)
         for source in ((instance.root,) if rooted else npus)
         for sink, distance in distances(len(network.nodes), lengths, source).items()
-        if sink in network.capacities.terminals
+        if sink != source and sink in network.capacities.terminals
     )
     distance, source, sink = max(reach)
     words = f"distance between {network.nodes[source].name} and {network.nodes[sink].name}"
