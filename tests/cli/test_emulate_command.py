@@ -178,6 +178,11 @@ def test_children_that_a_command_leaves_do_not_hold_it_up(line, code):
     assert not sleepers("302")
 
 
+def test_commands_can_look_themselves_up(succeed):
+    words = [sys.executable, "-c", "import psutil; assert psutil.Process().name()"]
+    assert json.loads(succeed("emulate", "2", "--rates", "10Mb/s", "--json", "--", *words))["code"] == 0
+
+
 def test_commands_cannot_answer_for_the_emulator(succeed):
     lines = (
         "for file in /proc/self/fd/*; do case $(readlink $file) in socket:*) echo x >&${file##*/};; esac; done; true"

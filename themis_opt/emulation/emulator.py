@@ -19,7 +19,7 @@ from typing import Any
 
 from themis_opt.emulation.relay import Cable, relay, tap
 
-NEW_USER, NEW_PROCESSES, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000  # flags of unshare(2)
+NEW_MOUNTS, NEW_USER, NEW_PROCESSES, NEW_NETWORK = 0x20000, 0x10000000, 0x20000000, 0x40000000  # of unshare(2)
 REFUSED = 97  # exit code where the system does not allow namespaces; the reason is on the channel
 RELAY_LOST = 98  # exit code where the process that holds frames has ended before the command
 MTU = 9000  # frames of 1500 bytes cost three times the processor time
@@ -102,6 +102,7 @@ class _Npu:
             ready.sendall(_reason(error).encode())
             os._exit(REFUSED)
         os.read(self._go[0], 1)
+        _mount_processes()
         try:
             _ip(self._addresses())
             for k, rate in enumerate(plan["rates"]):
@@ -220,6 +221,14 @@ def _unshare(flags: int) -> None:
     if ctypes.CDLL(None, use_errno=True).unshare(flags):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def _mount_processes() -> None:
+    """A /proc with the numbers that processes have here, for commands that look themselves up, where it is allowed."""
+    with suppress(OSError, subprocess.CalledProcessError):
+        _unshare(NEW_MOUNTS)
+        _run(["mount", "--make-rprivate", "/"])
+        _run(["mount", "-t", "proc", "proc", "/proc"])
 
 
 def _end_with_parent() -> None:
