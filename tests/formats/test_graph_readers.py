@@ -96,6 +96,15 @@ def test_the_latency_between_nodes_is_that_of_the_model(write):
     assert graph_bounds(instance)["latency"].picoseconds == 14_000_000
 
 
+@pytest.mark.parametrize(("multigraph", "rate"), [(False, 25e9), (True, 50e9)])
+def test_edges_that_stand_both_ways_count_once_unless_it_is_a_multigraph(write, multigraph, rate):
+    ends = [("a", "b"), ("b", "a")]
+    edges = [{"source": tail, "target": head, "bandwidth": "25 GB/s"} for tail, head in ends]
+    document = {"directed": False, "multigraph": multigraph, "nodes": [{"id": "a"}, {"id": "b"}], "edges": edges}
+    (link,) = import_files(write(net__json=json.dumps(document))).instance.network.links
+    assert link.bandwidth == rate
+
+
 def test_a_matrix_with_different_links_is_a_graph(write):
     matrix = MATRIX.replace("NV12", "NV8").replace("GPU0\t X \tNV8", "GPU0\t X \tNV4").replace("GPU1\tNV8", "GPU1\tNV4")
     assert links(import_files(write(topo__txt=matrix))) == {

@@ -3,7 +3,7 @@
 A node is an NPU unless its attribute `kind` (or `type`) says ``switch`` or something else that is neither ``npu``,
 ``gpu`` nor ``xpu``; `sums` and `multicasts` are flags of switches.  An edge has a `bandwidth` and perhaps a `latency`:
 texts with units, or numbers of bytes per second and of seconds.  In a directed graph each edge is one direction; edges
-between the same nodes are added up.
+between the same nodes are added up, unless the JSON says that the graph is no multigraph.
 Source: http://graphml.graphdrawing.org (GraphML 1.0); networkx, ``readwrite.graphml`` and ``node_link_data``.
 """
 
@@ -76,6 +76,9 @@ def _read_node_link(sources: Sequence[Source]) -> Part:
     directed = document.get("directed") is True
     nodes = [(str(node.get("id", node.get("name"))), node) for node in document["nodes"]]
     edges = [(str(edge.get("source")), str(edge.get("target")), directed, edge) for edge in document[field]]
+    if document.get("multigraph") is False:  # as networkx reads it, the last edge between two nodes counts
+        ends = [(tail, head) if directed or tail < head else (head, tail) for tail, head, *_ in edges]
+        edges = list(dict(zip(ends, edges, strict=True)).values())
     about = document.get("graph")
     title = about.get("name") if isinstance(about, dict) else None
     return _part(source, str(title or source.path.stem), nodes, edges)
