@@ -108,25 +108,27 @@ def serve_all(operations: Operations, workspace: Workspace) -> None:
     num_arriving = reset(operations, workspace)
     # Local names, because an interpreter takes as long to look up an attribute as for everything else here.
     ready, arrivals, begin, resource = workspace.ready, workspace.arrivals, workspace.begin, operations.resource
-    resources = range(len(begin))
+    resources, next_begin = range(len(begin)), 0
     while True:
         now = ready[arrivals[0]] if num_arriving > 0 else NEVER
-        for r in resources:
-            if begin[r] < now:  # not `min`: a call costs an interpreter more than the rest of this loop
-                now = begin[r]
+        if next_begin < now:  # not `min`: a call costs an interpreter more than the rest of this loop
+            now = next_begin
         if now == NEVER:
             return
         while num_arriving > 0 and ready[arrivals[0]] <= now:
             i = pop_arrival(arrivals, num_arriving, ready)
             num_arriving -= 1
             enqueue(operations, workspace, resource[i], i)
+        next_begin = NEVER
         for r in resources:
             if begin[r] <= now:
                 num_arriving = serve_first(operations, workspace, r, now, num_arriving)
+            if begin[r] < next_begin:
+                next_begin = begin[r]
 
 
 def reset(operations: Operations, workspace: Workspace) -> int:
-    """Prepare the workspace for a run; returns how many operations wait for no other."""
+    """Prepare the workspace for a run, and queue what may start at once; returns how many others wait for no other."""
     ready, missing, start, queue_start = workspace.ready, workspace.missing, workspace.start, workspace.queue_start
     resource, release, num_predecessors = operations.resource, operations.release, operations.num_predecessors
     for r in range(len(workspace.free)):
@@ -139,7 +141,9 @@ def reset(operations: Operations, workspace: Workspace) -> int:
     for r in range(len(workspace.free)):
         queue_start[r + 1] += queue_start[r]
     for i in range(len(ready)):
-        if missing[i] == 0:
+        if missing[i] == 0 and release[i] <= 0:
+            enqueue(operations, workspace, resource[i], i)
+        elif missing[i] == 0:
             push_arrival(workspace.arrivals, num_arriving, i, ready)
             num_arriving += 1
     return num_arriving
