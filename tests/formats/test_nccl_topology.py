@@ -6,6 +6,7 @@ import pytest
 from reader_samples import GRAPH, MATRIX, TOPOLOGY
 
 from themis_opt.base.errors import InputError
+from themis_opt.formats.readers.parts import Request
 from themis_opt.formats.readers.registry import import_files
 
 
@@ -29,12 +30,87 @@ def test_the_name_of_the_file_says_the_number_of_nodes(write):
 
 def test_links_between_gpus_without_a_switch_connect_all(write):
     links = TOPOLOGY.replace('"0x068000"', '"0x030200"')
+    for target in ("0000:10:00.0", "0000:0f:00.0"):
+        links = links.replace('target="0000:c7:00.0"', f'target="{target}"', 1)
     assert rows(import_files(write(topology__xml=links)))[0][:3] == ("node", "fully_connected", 2)
 
 
 def test_a_node_without_nvlinks_is_as_fast_as_its_pci_links(write):
     lines = [line for line in TOPOLOGY.splitlines() if "nvlink" not in line]
-    assert rows(import_files(write(topology__xml="\n".join(lines))))[0] == ("node", "switch", 2, 32, 5700)
+    assert rows(import_files(write(topology__1nodes__xml="\n".join(lines)))) == [("node", "switch", 2, 24, 5700)]
+
+
+def pci(inside, speed="16.0 GT/s PCIe", width=16):
+    pci.count += 1
+    return f'<pci busid="0:{pci.count}" link_speed="{speed}" link_width="{width}">{inside}</pci>'
+
+
+pci.count = 0
+
+
+def gpu(dev, links=0, more=""):
+    """A GPU with NVLinks to a switch."""
+    return pci(f'<gpu dev="{dev}" sm="90"><nvlink target="f" count="{links}" tclass="0x068000"/>{more}</gpu>')
+
+
+def nic(name, speed=200_000, width=16):
+    return pci(f'<nic><net name="{name}" speed="{speed}"/></nic>', width=width)
+
+
+def system(*cpus, hosts=1):
+    return '<system version="1">' + "".join(
+        f'<cpu host_hash="{number % hosts}" numaid="{number}" arch="x86_64" vendor="AuthenticAMD">{inside}</cpu>'
+        for number, inside in enumerate(cpus)
+    ) + "</system>"  # fmt: skip
+
+
+def all_gather_bound(files):
+    from themis_opt import bounds
+
+    problem = import_files(files, request=Request("all_gather", "1GB")).instance
+    return max(bounds(problem).values()) / 1e9
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        (system(*(pci(gpu(2 * k) + gpu(2 * k + 1) + nic(f"n{k}")) for k in (0, 1))), 7 / 8 / 24),  # GPU of PCI
+        (system(pci(gpu(0, 18) + nic("a", width=4)) + pci(gpu(1, 18) + nic("b", width=4))), 1 / 2 / 12),  # two x4
+        (system(gpu(0, more='<c2c bw="50000" count="8"/>') + nic("a", 400_000)), 1 / 2 / 24),  # PCI of the adapter
+        (system(pci(gpu(0, 18) + nic("a", 100_000)) + pci(gpu(1, 18) + nic("b", 200_000))), 1 / 2 / 36.5),  # no average
+    ],
+)
+def test_two_nodes_are_as_fast_as_their_slowest_cut(write, text, milliseconds):
+    both = all_gather_bound(write(box__2nodes__xml=text))
+    assert both == pytest.approx(milliseconds * 1000, rel=3e-3)
+    assert both == all_gather_bound(write(box0__xml=text, box1__xml=text))
+
+
+def test_gpus_behind_two_cpus_are_as_fast_as_the_link_between_these(write):
+    text = system(pci(gpu(0) + gpu(1)), pci(gpu(2) + gpu(3)))
+    assert all_gather_bound(write(box__1nodes__xml=text)) == pytest.approx(500 / 16, rel=1e-3)
+
+
+def test_hosts_of_one_file_share_their_nvlink_switch(write):
+    text = system(gpu(0, 18) + nic("a"), gpu(0, 18) + nic("a"), hosts=2)
+    assert rows(import_files(write(rack__xml=text))) == [("node", "switch", 2, pytest.approx(370.8), 3400)]
+    assert [row[2] for row in rows(import_files(write(rack__6nodes__xml=text)))] == [2, 3]
+    with pytest.raises(InputError, match="= 3: must be a multiple of the 2 hosts in the file"):
+        import_files(write(rack__3nodes__xml=text))
+    broken = text.replace('count="18"', 'count="0"', 1)
+    assert import_files(write(rack__xml=broken)).instance.network.npus == ("box0.gpu0", "box1.gpu0")
+
+
+@pytest.mark.parametrize(("speed", "rate"), [("64.0 GT/s PCIe", 96), ("Unknown", 12), ("", 12), ("5 GT/s", 6)])
+def test_pci_has_the_rates_of_nccl(write, speed, rate):
+    text = system(pci('<gpu dev="0" sm="80"/>', speed, 0) + pci('<gpu dev="1" sm="80"/>', speed, 0))
+    assert rows(import_files(write(box__1nodes__xml=text)))[0][3] == rate
+
+
+def test_sums_of_links_are_compared_before_they_are_rounded(write):
+    links = [f'<nvlink target="{k}" count="{count}" tclass="0x068000"/>' for k, count in enumerate((5, 5, 4, 4))]
+    text = system(gpu(0, 0, "".join(links)), gpu(1, 0, "".join(reversed(links))), gpu(2, 18))
+    assert rows(import_files(write(box__1nodes__xml=text))) == [("node", "switch", 3, pytest.approx(370.8), 3400)]
 
 
 def test_hopper_and_blackwell_have_faster_links(write):
@@ -47,6 +123,13 @@ def test_links_of_rccl_are_read(write, gcn, gigabytes):
     links = TOPOLOGY.replace("nvlink", "xgmi").replace('sm="80"', f'sm="304" gcn="{gcn}"')
     counts = [int(count) for count in re.findall(r'xgmi [^>]*count="(\d+)"', links)]
     assert rows(import_files(write(t__xml=links)))[0][3] == gigabytes * counts[0]
+
+
+def test_a_graph_without_adapters_is_one_node(write):
+    text = GRAPH.replace('<net dev="0"/>', "")
+    assert rows(import_files(write(graph__xml=text))) == [("node", "ring", 2, 40, 3400)]
+    with pytest.raises(InputError, match="must list network adapters in channels"):
+        import_files(write(graph__4nodes__xml=text))
 
 
 def test_a_graph_has_channels_times_their_speed(write):
@@ -62,14 +145,14 @@ def test_a_matrix_of_equal_links_is_a_node(write):
 
 
 BROKEN = [
-    ("x__xml", TOPOLOGY.replace('sm="80"', 'sm="61"'), "gpu.sm = '61': must be one of 7x"),
+    ("x__xml", TOPOLOGY.replace('sm="80"', 'sm="53"'), "gpu.sm = '53': must be 60 to 129"),
     ("x__xml", TOPOLOGY.replace('version="1"', 'version="9"'), "system.version = '9': must be 1 or 2"),
     (
         "x__xml",
         re.sub(r' speed="[0-9]+"', ' speed="200000000"', TOPOLOGY),
         "net.speed = 200000000: must be at most 10000000",
     ),
-    ("x__xml", TOPOLOGY.replace("<net ", "<nett "), "must describe a network adapter"),
+    ("x__2nodes__xml", TOPOLOGY.replace("<net ", "<nett "), "must describe a network adapter"),
     ("x__xml", "<!DOCTYPE system [<!ENTITY a 'b'>]>" + TOPOLOGY, "must not declare a document type or entities"),
     ("x__xml", TOPOLOGY[:-12], "not XML: unclosed token at line"),
     ("x__xml", "<system>" * 80, "must have at most 64 levels"),

@@ -15,8 +15,7 @@ import networkx as nx
 
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.cables import ReadCable, cabled, plain_name, reached, simplified
-from themis_opt.formats.readers.nccl_box import GIGA, NVLINK_LATENCY, PCI_LATENCY
-from themis_opt.formats.readers.nccl_topology import within
+from themis_opt.formats.readers.nccl_box import GIGA, NVLINK_LATENCY, PCI_LATENCY, within
 from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.graphs.problem import GraphNetwork
 from themis_opt.problem.network import Kind, Network
@@ -91,10 +90,10 @@ def _product(name: str, link: str, size: int, rates: Mapping[str, float]) -> Net
     """GPUs that are all alike: behind one switch, or each joined to each."""
     count = _count(link)
     is_switched = not count or count * (size - 1) > MOST_NVLINKS
-    medium = "nvlink" if count else "pci"
+    medium, latency = ("nvlink", NVLINK_LATENCY) if count else ("pci", PCI_LATENCY)
     rate = rates[medium] / GIGA * (count or 1) * (1 if is_switched else size - 1)
     kind = Kind.SWITCH if is_switched else Kind.FULLY_CONNECTED
-    dimension = within(kind, size, rate, medium, f"{link} between all GPUs")
+    dimension = within(kind, size, rate, latency, f"{link} between all GPUs")
     return Network(name=name, dimensions=(dimension,) if dimension else ())
 
 
