@@ -25,6 +25,11 @@ def test_bandwidth_is_of_all_links_and_a_switch_is_two_hops(write):
     ]
 
 
+def test_switches_of_the_congestion_aware_back_end_are_noted(write):
+    noted = [import_files(write(net__yml=text)).notes for text in (THREE_LEVELS, RING_16)]
+    assert [any("up to twice as long" in note for note in notes) for notes in noted] == [True, False]
+
+
 def test_a_ring_of_two_npus_has_one_link(write):
     network = import_files(write(net__yml=RING_16.replace("16", "2"))).instance.network
     assert rows(network) == [("ring", 2, 50, 500_000)]

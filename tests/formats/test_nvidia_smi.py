@@ -76,6 +76,11 @@ def test_matrices_that_are_not_one_are_refused(write, text, said):
         import_files(write(topo__txt=text))
 
 
+def test_files_of_power_shell_are_read(tmp_path):
+    (tmp_path / "topo.txt").write_text(matrix(2, {}), encoding="utf-16")
+    assert import_files([tmp_path / "topo.txt"]).instance.network.num_npus == 2
+
+
 def test_gpus_keep_their_names(write):
     text = matrix(3, all_pairs(3, "NV4") | {(0, 1): "NV2"}).replace("GPU2", "GPU3")
     network = import_files(write(topo__txt=text)).instance.network

@@ -115,6 +115,18 @@ MATRIX = (
     "GPU0\t X \tNV12\tNV12\tPXB\t0-47\nGPU1\tNV12\t X \tNV12\tPXB\t0-47\nGPU2\tNV12\tNV12\t X \tSYS\t48-95\n"
     "NIC0\tPXB\tPXB\tSYS\t X \n\nLegend:\n  X    = Self\n"
 )
+TOPOLOGY_OF_AMD = """LINK TYPE TABLE:
+             0000:0c:00.0 0000:22:00.0 0000:38:00.0
+0000:0c:00.0 SELF         XGMI         XGMI
+0000:22:00.0 XGMI         SELF         XGMI
+0000:38:00.0 XGMI         XGMI         SELF
+
+NUMA BW TABLE:
+             0000:0c:00.0 0000:22:00.0 0000:38:00.0
+0000:0c:00.0 N/A          50000-50000  50000-100000
+0000:22:00.0 50000-50000  N/A          50000-50000
+0000:38:00.0 50000-100000 50000-50000  N/A
+"""
 
 INFRAGRAPH = """name: two hosts
 devices:
@@ -295,6 +307,7 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
     "graphml": {"ring.graphml": GRAPHML},
     "node-link": {"triangle.json": json.dumps(NODE_LINK)},
     "nvidia-smi": {"topo.txt": MATRIX},
+    "rocm-smi": {"topo.txt": TOPOLOGY_OF_AMD},
     "chakra": {"trace.0.et": chakra_trace()},
     "fjsp": {"shop.fjs": "2 3 1.5\n2 2 1 5 3 4 1 2 6\n1 1 1 7\n"},
 }

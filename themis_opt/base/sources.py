@@ -3,6 +3,7 @@
 import gzip
 import io
 import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -75,11 +76,16 @@ class Source:
             raise self.error(f"must be at most {MAX_FILE_BYTES // 2**20} MiB, unpacked")
         return data
 
+    @property
+    def _encoding(self) -> str:
+        """UTF-16 where the first bytes say so, as PowerShell writes it."""
+        return "utf-16" if self.data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig"
+
     @cached_property
     def text(self) -> str:
-        """The text. Raises InputError if it is none in UTF-8."""
+        """The text. Raises InputError if it is none in UTF-8 or UTF-16."""
         try:
-            return self.data.decode("utf-8-sig")
+            return self.data.decode(self._encoding)
         except UnicodeDecodeError:
             raise self.error("is no text in UTF-8") from None
 
@@ -92,7 +98,7 @@ class Source:
     @cached_property
     def head(self) -> str:
         """The first characters, for telling formats apart; those that are no text are left out."""
-        return self.data[:HEAD_BYTES].decode("utf-8", errors="ignore")
+        return self.data[:HEAD_BYTES].decode(self._encoding, errors="ignore")
 
     @cached_property
     def document(self) -> Any:

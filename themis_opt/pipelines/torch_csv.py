@@ -67,21 +67,18 @@ def replay(pipeline: Pipeline, rows: Rows) -> int:
                 action = row[place[rank]]
                 halves = {ActionKind.BACKWARD: ActionKind.INPUTS} if pipeline.split else {}
                 name = action._replace(kind=halves.get(action.kind, action.kind))
-                needed = None if action.kind is ActionKind.WEIGHTS else pipeline.before(name)  # that runs before
-                needed = needed and needed._replace(kind=pipeline.kinds[1]) if _is_back(needed) else needed
+                needed = None if action.kind is ActionKind.WEIGHTS else pipeline.before(name)
+                if needed is not None and needed.kind in (ActionKind.INPUTS, ActionKind.BACKWARD):
+                    needed = needed._replace(kind=pipeline.kinds[1])
                 if needed is not None and needed not in there:
                     break
-                begin = max(free[rank], there[needed] if needed is not None else 0)
+                begin = max(free[rank], 0 if needed is None else there[needed])
                 free[rank] = begin + pipeline.duration(action.kind, action.part)
                 there[name] = _arrival(pipeline, name, free[rank], links)
                 place[rank], is_moving = place[rank] + 1, True
     if any(done < len(row) for done, row in zip(place, rows, strict=True)):
         raise InvalidSchedule("order", "ranks wait for each other")
     return max(free)
-
-
-def _is_back(action: Action | None) -> bool:
-    return action is not None and action.kind in (ActionKind.INPUTS, ActionKind.BACKWARD)
 
 
 def _arrival(pipeline: Pipeline, action: Action, ready: int, links: dict[tuple[int, int], int]) -> int:

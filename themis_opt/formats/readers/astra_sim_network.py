@@ -54,11 +54,13 @@ def _read(sources: Sequence[Source]) -> Part:
     columns = [_list(source, document, name) for name in NETWORK_FIELDS]
     rows = [_row(source, number, *values) for number, values in enumerate(zip(*columns, strict=True))]
     name = source.path.name.partition(".")[0]
-    notes = (
+    notes = [
         "ASTRA-sim: GB/s are 2^30 bytes per second of one link; the bandwidth of a dimension is that of all links of "
-        "an NPU in one direction, and a step through a switch takes two link latencies.",
-    )
-    return Part(network=Network(name=name, dimensions=tuple(rows)), notes=notes)
+        "an NPU in one direction, and a step through a switch takes two link latencies."
+    ]
+    if any(row.kind is Kind.SWITCH for row in rows):
+        notes.append("Switches of the congestion-aware back end store and forward, which takes up to twice as long.")
+    return Part(network=Network(name=name, dimensions=tuple(rows)), notes=tuple(notes))
 
 
 def _list(source: Source, document: dict[str, Any], name: str) -> list[Any]:

@@ -12,7 +12,7 @@ https://github.com/ROCm/rccl, ``src/graph/topo.h``.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from xml.etree.ElementTree import Element
 
@@ -28,7 +28,7 @@ GIGA = 1e9
 NVLINK_LATENCY, PCI_LATENCY, NET_LATENCY = 3_400_000, 5_700_000, 14_000_000
 """Picoseconds of a step from GPU to GPU."""
 
-NVLINK_BANDWIDTH: Mapping[int, float | None] = {
+NVLINK_BANDWIDTH: dict[int, float | None] = {
     60: 18.0,
     70: 20.0,
     80: 20.0,
@@ -53,7 +53,7 @@ UNKNOWN_PCI, UNKNOWN_LANES = 60, 16
 PCI_UNITS_PER_GIGABYTE = 80
 BETWEEN_CPUS = {"GenuineIntel": 10.0, "AuthenticAMD": 16.0, "CentaurHauls": 6.0, "  Shanghai  ": 6.0}
 BETWEEN_CPUS_BY_ARCHITECTURE = {"ppc64": 32.0, "arm64": 6.0}
-BETWEEN_INTEL_CPUS: Mapping[int, float | None] = {0x55: 10.0, 0x8F: 22.0, 0xCF: 40.0}
+BETWEEN_INTEL_CPUS: dict[int, float | None] = {0x55: 10.0, 0x8F: 22.0, 0xCF: 40.0}
 """GB/s between CPUs of family 6, from a model on; those before have 6."""
 
 OLD_INTEL = 6.0
@@ -317,6 +317,6 @@ def _xgmi(gpu: Element) -> float:
     return next(rate for start, rate in XGMI_BANDWIDTH.items() if name.startswith(start))
 
 
-def _last_below(steps: Mapping[int, float | None], value: int) -> float | None:
+def _last_below(steps: dict[int, float | None], value: int) -> float | None:
     """The value of the last step that a number reaches, none below the first one."""
     return next((step for start, step in reversed(steps.items()) if value >= start), None)

@@ -36,6 +36,7 @@ READERS = Registry(
         "nccl-topology": "themis_opt.formats.readers.nccl_topology:READER",
         "graphml": "themis_opt.formats.readers.graph_files:GRAPHML",
         "node-link": "themis_opt.formats.readers.graph_files:NODE_LINK",
+        "rocm-smi": "themis_opt.formats.readers.rocm_smi:READER",
         "nvidia-smi": "themis_opt.formats.readers.nvidia_smi:READER",
         "pytorch-ddp": "themis_opt.formats.readers.ddp_logging:READER",
         "pytorch-shapes": "themis_opt.formats.readers.models:LISTING",

@@ -1,0 +1,84 @@
+"""Tables of rocm-smi and amd-smi: XGMI cables, and pairs that have none."""
+
+import json
+
+import pytest
+from reader_samples import TOPOLOGY_OF_AMD
+
+from themis_opt.base.errors import InputError
+from themis_opt.formats.readers.registry import import_files
+
+TITLES = {"type": "Link Type between two GPUs", "hops": "Hops between two GPUs"}
+
+
+def tables(size, **other):
+    """The tables of rocm-smi; `other`: words of pairs, by the table."""
+    text = ""
+    for kind, usual, mine in (("type", "XGMI", "0"), ("hops", "1", "0")):
+        if kind in other:
+            words = {frozenset(pair): word for pair, word in other[kind].items()}
+            rows = [[words.get(frozenset((i, j)), mine if i == j else usual) for j in range(size)] for i in range(size)]
+            text += f"{TITLES[kind]:=^80}\n" + " ".join(["      ", *(f"GPU{i}   " for i in range(size))]) + "\n"
+            text += "".join(f"GPU{i}   " + "   ".join(row) + "\n" for i, row in enumerate(rows)) + "\n"
+    return text
+
+
+def cables(imported):
+    network = imported.instance.network
+    return {"-".join(link.ends): link.bandwidth / 1e9 for link in network.links}
+
+
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_pairs_that_are_alike_are_fully_connected(write, size):
+    (dimension,) = import_files(write(t__txt=tables(size, type={}, hops={}))).instance.network.dimensions
+    assert (dimension.kind, dimension.size) == ("fully_connected", size)
+    assert dimension.bandwidth == 48e9 * (size - 1)
+
+
+def test_pairs_over_several_hops_have_no_cable(write):
+    text = tables(4, type={}, hops={(0, 2): "2", (1, 3): "2"})
+    assert set(cables(import_files(write(t__txt=text)))) == {"gpu0-gpu1", "gpu1-gpu2", "gpu2-gpu3", "gpu0-gpu3"}
+
+
+def test_a_pair_that_lost_its_cable_sends_through_others(write):
+    assert cables(import_files(write(t__txt=tables(3, type={(0, 1): "PCIE"})))) == {"gpu0-gpu2": 48, "gpu1-gpu2": 48}
+
+
+def test_gpus_without_xgmi_meet_at_a_pci_switch(write):
+    text = tables(3, type={(0, 2): "PCIE", (1, 2): "PCIE"})
+    assert cables(import_files(write(t__txt=text))) == {
+        "gpu0-gpu1": 48, "gpu0-sys0": 32, "gpu1-sys0": 32, "gpu2-sys0": 32,
+    }  # fmt: skip
+
+
+def test_bandwidths_say_the_links_of_a_pair(write):
+    imported = import_files(write(t__txt=TOPOLOGY_OF_AMD))
+    assert sorted(cables(imported).values()) == [50, 50, 100]
+    assert "50 GB/s per XGMI link and direction and 32 GB/s of PCI are read and assumed" in imported.notes[0]
+
+
+def test_json_says_the_same(write):
+    def link(i, j):
+        rate = "50000-100000" if i + j == 2 else "50000-50000"
+        words = ("SELF", 0, "N/A") if i == j else ("XGMI", 1, rate)
+        return dict(zip(("link_type", "num_hops", "bandwidth"), words, strict=True))
+
+    rows = [{"gpu": i, "bdf": f"0000:0{i}:00.0", "links": [link(i, j) for j in range(3)]} for i in range(3)]
+    assert cables(import_files(write(t__json=json.dumps(rows)))) == {
+        "gpu0-gpu1": 50, "gpu0-gpu2": 100, "gpu1-gpu2": 50,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (tables(2, hops={}), "link type: must hold the table of link types"),
+        (tables(2, type={}) * 2, "must hold one matrix: import the one of each host alone"),
+        (tables(2, type={(0, 1): "UNKNOWN"}), "line 3 = 'UNKNOWN': must be XGMI or PCIE"),
+        (tables(2, type={}).replace("XGMI", "PCIE", 1), "must be the same both ways"),
+        (tables(3, type={})[:-30], "must be a matrix of two GPUs or more, with a row for each"),
+    ],
+)
+def test_tables_that_break_a_rule_are_refused(write, text, rule):
+    with pytest.raises(InputError, match=rule):
+        import_files(write(t__txt=text))

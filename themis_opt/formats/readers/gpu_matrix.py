@@ -1,0 +1,190 @@
+"""Tables of what lies between every two GPUs of a node, as the tools of NVIDIA and AMD print them.
+
+Where the links of a GPU to all others add up to more than a GPU has, the others are behind a switch, and each GPU has
+the most links of its row; else every pair has cables of its own.  GPUs or pairs that differ are a graph, with PCI
+switches where links do not join all.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import networkx as nx
+
+from themis_opt.base.sources import Source
+from themis_opt.formats.readers.cables import ReadCable, cabled, plain_name, reached, simplified
+from themis_opt.formats.readers.nccl_box import GIGA, NVLINK_LATENCY, PCI_LATENCY, within
+from themis_opt.formats.readers.parts import Part
+from themis_opt.graphs.problem import GraphNetwork
+from themis_opt.problem.network import Kind, Network
+
+PCI = 32.0  # GB/s of PCI 4.0 with 16 lanes in one direction
+PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
+GPU = re.compile(r"GPU[0-9]{1,3}|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
+TERMINAL_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Table(NamedTuple):
+    """Words for every two GPUs, below a title; a row may be missing or too short."""
+
+    title: str
+    gpus: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    lines: Sequence[int]
+
+    def row(self, source: Source, place: int, diagonal: Sequence[str]) -> Sequence[str]:
+        """The words of a GPU. Raises InputError if they are not one for each GPU."""
+        words = self.rows[place]
+        if len(words) != len(self.gpus) or words[place] not in diagonal:
+            rule = f"must have {len(self.gpus)} links, with {diagonal[0]} where it meets itself"
+            raise source.error(rule, f"line {self.lines[place]}")
+        return words
+
+
+class GpuLinks(NamedTuple):
+    """Links between GPUs: the name that `--bandwidths` uses, the word for them, GB/s of one in one direction.
+
+    `most`: links of a GPU, where GPUs may be behind a switch.
+    """
+
+    key: str
+    word: str
+    gigabytes: float
+    most: int | None = None
+
+
+class Matrix(NamedTuple):
+    """Words for every two GPUs, and links between them; where there are none, the word names a way through PCI."""
+
+    gpus: Sequence[str]
+    words: Sequence[Sequence[str]]
+    counts: Sequence[Sequence[float]]
+
+    def part(self, source: Source, tool: str, links: GpuLinks, rate_note: str = "assumed") -> Part:
+        """The node: a product where all GPUs are alike, else a graph."""
+        usual = {links.key: links.gigabytes * GIGA, "pci": PCI * GIGA}
+        ways = [[*zip(*rows, strict=True)] for rows in zip(self.words, self.counts, strict=True)]
+        for i, j in self.pairs():
+            if ways[i][j] != ways[j][i]:
+                both = f"{self.words[i][j]}, {self.words[j][i]}"
+                raise source.error("must be the same both ways", f"{self.gpus[i]} and {self.gpus[j]}", both)
+        rates = f"{links.gigabytes:g} GB/s per {links.word} and direction and {PCI:g} GB/s of PCI are {rate_note}"
+        known = f"{self._words(links)}; {rates}; --bandwidths {links.key}=..,pci=.. states others"
+        stem = source.path.stem
+        if len({ways[i][j] for i, j in self.pairs()}) == 1:
+            word = self.words[0][1]
+            note = f"{tool}: {word} between all GPUs, {known}; latency is that of NCCL's model."
+            return Part(
+                open_network=lambda stated: self._product(stem, word, links, {**usual, **stated}), notes=(note,)
+            )
+        note = f"{tool}: a graph, since links differ, {known}."
+        return Part(graph=lambda stated: self._graph(stem, links, {**usual, **stated}), notes=(note,))
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Places of every two GPUs."""
+        return combinations(range(len(self.gpus)), 2)
+
+    def _is_switched(self, group: Sequence[int], links: GpuLinks) -> bool:
+        """Whether GPUs share a switch: the links to all others add up to more than a GPU has."""
+        return links.most is not None and any(sum(self.counts[i][j] for j in group) > links.most for i in group)
+
+    def _groups(self) -> list[list[int]]:
+        """GPUs that links join, directly or not."""
+        joined: nx.Graph[int] = nx.Graph()
+        joined.add_nodes_from(range(len(self.gpus)))
+        joined.add_edges_from((i, j) for i, j in self.pairs() if self.counts[i][j])
+        return sorted(map(sorted, nx.connected_components(joined)))
+
+    def _words(self, links: GpuLinks) -> str:
+        """How links were read."""
+        groups = [group for group in self._groups() if len(group) > 1]
+        if not groups:
+            return f"no {links.word}s"
+        if links.most is None:
+            return "cable by cable"
+        if any(self._is_switched(group, links) for group in groups):
+            return f"behind a switch, as links to all add up to more than the {links.most} of a GPU"
+        return f"cable by cable, as links to all add up to no more than the {links.most} of a GPU"
+
+    def _product(self, name: str, word: str, links: GpuLinks, rates: Mapping[str, float]) -> Network:
+        """GPUs that are all alike: behind one switch, or each joined to each."""
+        size, count = len(self.gpus), self.counts[0][1]
+        is_switched = not count or self._is_switched(range(size), links)
+        key, latency = (links.key, NVLINK_LATENCY) if count else ("pci", PCI_LATENCY)
+        rate = rates[key] / GIGA * (count or 1) * (1 if is_switched else size - 1)
+        kind = Kind.SWITCH if is_switched else Kind.FULLY_CONNECTED
+        dimension = within(kind, size, rate, latency, f"{word} between all GPUs")
+        return Network(name=name, dimensions=(dimension,) if dimension else ())
+
+    def _graph(self, name: str, links: GpuLinks, rates: Mapping[str, float]) -> GraphNetwork:
+        """GPUs with their links, cables or those to a switch, and PCI switches where links do not join all."""
+        npus = [plain_name(gpu.lower()) for gpu in self.gpus]
+        cables: list[ReadCable] = []
+        groups = self._groups()
+        for number, group in enumerate(groups):
+            if self._is_switched(group, links):
+                for i in group:
+                    rate = max(self.counts[i][j] for j in group) * rates[links.key]
+                    cables.append(ReadCable.both_ways(npus[i], f"nvswitch{number}", rate, NVLINK_LATENCY // 2))
+                continue
+            cables += [
+                ReadCable.both_ways(npus[i], npus[j], self.counts[i][j] * rates[links.key], NVLINK_LATENCY)
+                for i, j in combinations(group, 2)
+                if self.counts[i][j]
+            ]
+        if len(groups) > 1:
+            cables += simplified(npus, self._pci_tree(npus, rates["pci"]))
+        return cabled(plain_name(name), reached(npus, cables), cables)
+
+    def _pci_tree(self, npus: Sequence[str], rate: float) -> Iterator[ReadCable]:
+        """A switch for every group of GPUs whose ways are so short, below the switch of the larger group around it.
+
+        Ways of other names are the longest.
+        """
+        tops = {name: name for name in npus}
+        for level, path in enumerate(PATHS):
+            near: nx.Graph[str] = nx.Graph()
+            near.add_nodes_from(tops[name] for name in npus)
+            for i, j in self.pairs():
+                word = self.words[i][j]
+                if not self.counts[i][j] and (word in PATHS[: level + 1] or path == PATHS[-1]):
+                    near.add_edge(tops[npus[i]], tops[npus[j]])
+            for number, group in enumerate(sorted(map(sorted, nx.connected_components(near)))):
+                if len(group) > 1:
+                    switch = f"{path.lower()}{number}"
+                    for top in group:
+                        yield ReadCable.both_ways(top, switch, rate, PCI_LATENCY // 2 if top in npus else 0)
+                    tops |= {name: switch for name, top in tops.items() if top in group}
+
+
+def without_escapes(text: str) -> str:
+    """A text without the colours of terminals."""
+    return TERMINAL_ESCAPES.sub("", text)
+
+
+def read_tables(source: Source) -> list[Table]:
+    """The tables of two GPUs or more, each with a heading of the names of GPUs.
+
+    Raises
+    ------
+    InputError
+        If a table lacks rows, or there is none.
+    """
+    tables: list[Table] = []
+    title = ""
+    for number, line in source.lines:
+        words = without_escapes(line).split()
+        if len(words) > 1 and GPU.fullmatch(words[0]) and GPU.fullmatch(words[1]):
+            tables.append(Table(title, [word for word in words if GPU.fullmatch(word)], [], []))
+        elif tables and words[:1] == list(tables[-1].gpus[len(tables[-1].rows) :][:1]):
+            table = tables.pop()
+            rows = [*table.rows, words[1 : len(table.gpus) + 1]]
+            tables.append(table._replace(rows=rows, lines=[*table.lines, number]))
+        else:
+            title = line.strip("= \t")
+    for table in tables or [Table("", (), (), ())]:
+        if len(table.gpus) < 2 or len(table.rows) != len(table.gpus):
+            rule = "must be a matrix of two GPUs or more, with a row for each"
+            raise source.error(rule, "GPUs", len(table.rows))
+    return tables
