@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 
 import pytest
 from reader_samples import OVERLAPPED, collective_arguments, inspector_line, kernel, nccl_table, pytorch_trace
@@ -12,6 +13,7 @@ from themis_opt.formats.measured_times import read_steps, read_times
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.solving.cut import cut
 from themis_opt.study.measured import beside_steps, beside_times, verdict
+from themis_opt.study.parts import parse_part
 
 MB = 10**6
 
@@ -52,7 +54,7 @@ def judge(write):
 
 
 def test_what_a_library_loses_is_told_in_a_sentence(judge):
-    (row,) = judge(1.5, cluster())
+    row, _ = judge(1.5, cluster())
     (sentence,) = verdict([row])
     assert sentence.startswith("At 8 MB NCCL takes ")
     assert ", 50.00 % above what any algorithm needs; " in sentence
@@ -62,7 +64,7 @@ def test_what_a_library_loses_is_told_in_a_sentence(judge):
 
 def test_order_wins_what_it_wins_in_the_model(judge):
     """Two equal dimensions: the fixed order leaves one of them idle for some of the time."""
-    (row,) = judge(3.0, cluster(rail="100 GB/s"))
+    row, _ = judge(3.0, cluster(rail="100 GB/s"))
     assert row.won == pytest.approx(1 - row.best / row.today)
     assert row.won > 0.05
     assert f"; {100 * row.won:.2f} % of it can be won by order." in row.sentence()
@@ -73,7 +75,7 @@ def test_small_messages_stand_beside_the_best_schedule(judge):
     slow = cluster().model_dump(mode="json")
     for dimension in slow["network"]["dimensions"]:
         dimension["latency"] = "10 ms"
-    (row,) = judge(200, themis_opt.Instance.model_validate(slow))
+    row, _ = judge(200, themis_opt.Instance.model_validate(slow))
     assert not row.is_telling
     assert "the best schedule " in row.sentence()
     assert "any algorithm" not in row.sentence()
@@ -86,10 +88,118 @@ def test_a_time_below_the_bound_says_that_the_network_is_described_too_slow(judg
 
 
 def test_groups_of_fewer_npus_span_the_dimension_that_they_fill(write):
-    (row,) = beside_times(cluster(), read_times(write(nccl_table([(8 * MB, 900, 900)], ranks=2))))
+    row, _ = beside_times(cluster(), read_times(write(nccl_table([(8 * MB, 900, 900)], ranks=2))))
     assert row.instance.exchanges[0].span == (0,)
-    with pytest.raises(InputError, match="6 NPUs fill no dimensions of the network of 2 x 4"):
+    rule = "= 6: NPUs on 1 host fill no part of the network of 2 node x 4 rail, or several: state it by --part"
+    with pytest.raises(InputError, match=rule):
         beside_times(cluster(), read_times(write(nccl_table([(8 * MB, 900, 900)], ranks=6))))
+
+
+def on_hosts(gpus, hosts, groups=1, times=(900, 900), **options):
+    """A log of groups of GPUs on hosts, the ranks of each host one after the other."""
+    text = nccl_table([(8 * MB, *times)], ranks=gpus * hosts, **options)
+    for rank in range(gpus * hosts):
+        before = f"Rank {rank:2} Group  0 Pid {100 + rank} on  node0 "
+        after = f"Rank {rank:2} Group {rank % groups:2} Pid {100 + rank} on  node{rank // gpus} "
+        text = text.replace(before, after)
+    return text
+
+
+def network(*sizes, kind="switch"):
+    dimensions = [{"kind": kind, "size": size, "bandwidth": "90 GB/s", "name": f"d{k}"} for k, size in enumerate(sizes)]
+    collectives = [{"kind": "all_reduce", "size": "8 MB", "chunks": 4}]
+    return themis_opt.Instance.model_validate({"network": {"dimensions": dimensions}, "collectives": collectives})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "log", "part"),
+    [
+        ((8, 32), on_hosts(8, 4), "8 d0 x 4 of 32 d1"),
+        ((8, 32), on_hosts(8, 1), "8 d0"),
+        ((8, 8), on_hosts(8, 1), "8 d0"),
+        ((8, 8), on_hosts(1, 8), "8 d1"),
+        ((8, 8), on_hosts(8, 8, groups=8), "8 d1"),  # MOD 8
+        ((8, 8), on_hosts(4, 2), "4 of 8 d0 x 2 of 8 d1"),
+        ((8, 4), on_hosts(1, 2), "2 of 4 d1"),
+        ((4, 2, 8), on_hosts(8, 8), ""),
+        ((4, 2, 8), on_hosts(8, 2), "4 d0 x 2 d1 x 2 of 8 d2"),
+        ((8,), on_hosts(1, 8), ""),
+        ((8, 2), on_hosts(4, 4), None),  # more hosts than there are
+        ((4, 4, 4), on_hosts(4, 2), None),  # which two of sixteen hosts is not known
+        ((4, 4), on_hosts(8, 1), None),  # no host has as many
+    ],
+)
+def test_hosts_of_a_log_tell_the_part_of_the_network(write, sizes, log, part):
+    if part is None:
+        with pytest.raises(InputError, match="state it by --part"):
+            beside_times(network(*sizes), read_times(write(log)))
+    else:
+        row, _ = beside_times(network(*sizes), read_times(write(log)))
+        assert row.part == part
+
+
+def test_a_part_of_all_pairs_has_the_links_between_its_npus(write):
+    row, _ = beside_times(network(8, kind="fully_connected"), read_times(write(on_hosts(4, 1))))
+    assert row.instance.network.dimensions[0].bandwidth == pytest.approx(90e9 * 3 / 7)
+    with pytest.raises(InputError, match="state it by --part"):
+        beside_times(network(8, kind="ring"), read_times(write(on_hosts(4, 1))))
+
+
+def test_a_part_can_be_stated(write):
+    times, whole = read_times(write(on_hosts(4, 2))), network(4, 4, 4)
+    row, _ = beside_times(whole, times, part=parse_part("d1=1,d2=2", whole.network))
+    assert row.part == "4 d0 x 2 of 4 d2"
+    assert row.sentence().startswith("At 8 MB NCCL on 4 d0 x 2 of 4 d2 takes ")
+    with pytest.raises(InputError, match="4 d0 x 4 d1 x 4 d2 are not the 8 NPUs of the log"):
+        beside_times(whole, times, part=parse_part("d1=4", whole.network))
+    with pytest.raises(InputError, match=r"d3=2.*must name dimensions with NPUs: d0=1\.\.4, d1=1\.\.4"):
+        parse_part("d3=2", whole.network)
+
+
+def test_files_places_and_groups_have_rows_of_times_that_were_measured(write):
+    times = {"a.log": (900, 2700), "b.log": (500, 501)}
+    logs = [write(on_hosts(8, 1, times=pair), name) for name, pair in times.items()]
+    rows = beside_times(network(8), [time for log in logs for time in read_times(log)])
+    assert {(row.by, round(row.time / 1e6)) for row in rows} == {
+        ("NCCL (a.log)", 900), ("NCCL in place (a.log)", 2700), ("NCCL (b.log)", 500), ("NCCL in place (b.log)", 501),
+    }  # fmt: skip
+    assert [sentence.split(" takes")[0] for sentence in verdict(rows)] == [
+        "At 8 MB NCCL (a.log)", "At 8 MB NCCL (b.log)", "At 8 MB NCCL in place (a.log)",
+    ]  # fmt: skip
+    (time, *_) = read_times(logs[0])
+    repeated = [time._replace(measurement=time.measurement._replace(time=taken)) for taken in (4e9, 2e9)]
+    assert [row.time for row in beside_times(network(8), repeated)] == [2e9]
+
+
+def test_groups_of_a_recorder_fill_the_dimensions_of_their_ranks(write):
+    groups = {"0": {"ranks": "[0, 1, 2, 3]"}, "1": {"ranks": [0, 4]}, "2": {"ranks": "[0, 3]"}}
+    entries = [RECORDER["entries"][0] | {"pg_id": int(name)} for name in groups]
+    log = write({"version": "2.4", "pg_config": groups, "entries": entries})
+    rows = beside_times(network(4, 2), read_times(log))
+    assert sorted(row.part for row in rows) == ["2 d1", "2 of 4 d0", "4 d0"]
+    with pytest.raises(InputError, match=r"pg_config\.ranks = 'a': must list ranks"):
+        read_times(write({"version": "2.4", "pg_config": {"0": {"ranks": "a"}}, "entries": entries}))
+
+
+def test_a_time_that_needs_sums_in_the_switch_says_so(write):
+    sizes = [(8 * MB, *[0.9 * cut(network(8)) / MB] * 2)]
+    row, _ = beside_times(network(8), read_times(write(nccl_table(sizes))))
+    assert row.too_slow() == ""
+    needs = "with NVLS it needs 88.89 us; in_network of d0 says that its switch sums."
+    assert row.sentence().endswith(f"if switches do not sum: {needs}")
+    sizes = [(8 * MB, *[0.5 * cut(network(8)) / MB] * 2)]
+    row, _ = beside_times(network(8), read_times(write(nccl_table(sizes))))
+    assert "too slow by at least 2.00x" in row.too_slow()
+
+
+def test_a_library_that_is_faster_than_all_schedules_is_said_so(write):
+    instance = network(2, 2)
+    row, _ = beside_times(instance, read_times(write(on_hosts(2, 2, program="broadcast_perf"))))
+    fast = replace(row, time=row.best * 0.95)
+    assert row.policy == "trees"
+    assert fast.won < 0
+    assert ", 5.00 % less than trees, the best schedule known here, and " in fast.sentence()
+    assert "can be won" not in fast.sentence()
 
 
 RECORDER = {
@@ -119,7 +229,7 @@ LOGS = {
 
 @pytest.mark.parametrize("name", LOGS)
 def test_every_log_tells_kind_size_group_and_time(write, name):
-    times = [measurement for _, measurement in read_times(write(LOGS[name]))]
+    times = [measurement for _, measurement, _ in read_times(write(LOGS[name]))]
     assert {(m.kind, m.size, m.num_npus) for m in times} == {(CollectiveKind.ALL_REDUCE, 8 * MB, 8)}
     assert times[0].time == pytest.approx(2.5e9)
 

@@ -63,6 +63,14 @@ def compare(
             "say how far what was measured is from what is proven."
         ),
     ] = None,
+    part: Annotated[
+        str | None,
+        Option(
+            help="NPUs along dimensions that a log measured, such as 'rail=4', where it does not tell: dimensions "
+            "without a number are whole, 1 leaves one out.",
+            metavar="NAME=NPUS",
+        ),
+    ] = None,
     search: options.SearchOptions,
     output: Annotated[Path | None, options.output("Folder for the best schedule and the table.")] = None,
     as_json: options.Json = False,
@@ -75,7 +83,7 @@ def compare(
     problem = options.load_problem(source, changes, network, policies)
     if measured:
         by, names = ("--measured", str(measured[0])), options.split(policies)
-        ask("compare_measured", problem, problem, measured, names, output, by=by, as_json=as_json)
+        ask("compare_measured", problem, problem, measured, names, output, part, by=by, as_json=as_json)
         return
     given: dict[str, Any] = {**network.given()}
     compare_and_write(problem, policies, search, folder=output, as_json=as_json, **given)

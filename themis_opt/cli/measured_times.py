@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MEASURED_COLUMNS: "ShownColumns" = {
     "size": ("size", "text"),
     "collective": ("", "text"),
+    "part": ("part", "text"),
     "measured": ("measured", "text"),
     "measured_ns": ("takes", "time"),
     "busbw_bytes_per_s": ("busbw", "bandwidth"),
@@ -28,18 +29,27 @@ MEASURED_COLUMNS: "ShownColumns" = {
 
 
 def compare(
-    instance: "Instance", files: list[Path], policies: tuple[str, ...] | None, folder: Path | None, *, as_json: bool
+    instance: "Instance",
+    files: list[Path],
+    policies: tuple[str, ...] | None,
+    folder: Path | None,
+    part: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Print what was measured beside what is proven; ends with exit code 1 where it is below the bound."""
     from themis_opt.base.units import format_short_size
     from themis_opt.cli.printing import print_json, print_rows, say_all, tell_note
     from themis_opt.formats.measured_times import read_steps, read_times
     from themis_opt.study.measured import beside_steps, beside_times, verdict
+    from themis_opt.study.parts import parse_part
 
     if instance.tasks:
         rows = beside_steps(instance, [step for file in files for step in read_steps(file)], policies)
     else:
-        rows = beside_times(instance, [time for file in files for time in read_times(file, tell_note)], policies)
+        times = [time for file in files for time in read_times(file, tell_note)]
+        stated = parse_part(part, instance.network) if part else None
+        rows = beside_times(instance, times, policies, stated)
     sentences = verdict(rows)
     if folder is not None:
         _write(folder, rows, instance.name)
@@ -52,7 +62,8 @@ def compare(
             | {"size": format_short_size(row.size), "over": f"{row.time / row.needed:.3f}x" if row.is_telling else "-"}
             for row in rows
         ]
-        print_rows(f"{instance.name or 'instance'}: measured beside proven", shown, MEASURED_COLUMNS)
+        columns = {name: how for name, how in MEASURED_COLUMNS.items() if any(row.get(name) != "" for row in shown)}
+        print_rows(f"{instance.name or 'instance'}: measured beside proven", shown, columns)
     if any(row.too_slow() for row in rows):
         raise typer.Exit(UNMET)
 

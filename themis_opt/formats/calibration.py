@@ -40,6 +40,9 @@ class Measurement(NamedTuple):
     size: int  # bytes, counted like the size of a collective
     num_npus: int  # NPUs of the group
     time: float  # picoseconds
+    hosts: int = 0  # hosts of the group, with as many NPUs each; 0 where they are not known
+    ranks: tuple[int, ...] = ()  # NPUs of the group, where they are known
+    place: str = ""  # in place or out of place, where the log tells both
 
 
 HUBER, BIWEIGHT = 1.345, 7.04

@@ -6,6 +6,7 @@ Logs of rccl-tests look like those of nccl-tests.  Of PyTorch there are traces o
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ class MeasuredTime(NamedTuple):
 
     by: str  # the library, or the policy of a run
     measurement: Measurement
+    file: str = ""  # the name of the log
 
 
 class MeasuredStep(NamedTuple):
@@ -47,13 +49,13 @@ def read_times(path: Path, note: Callable[[str], None] = lambda line: None) -> l
         for line in log.notes:
             note(line)
         by = "RCCL" if "rccl" in source.text[:10_000].lower() else "NCCL"
-        return [MeasuredTime(by, measurement) for measurement in log.measurements]
+        return [MeasuredTime(by, measurement, path.name) for measurement in log.measurements]
     for recognizes, read in _LOGS:
         if recognizes(source):
             times = list(read(source))
             if not times:
                 raise source.error("holds no measured time")
-            return times
+            return [time._replace(file=path.name) for time in times]
     if source.data.startswith(PICKLE):
         raise source.error("is a pickle: write a dump of the flight recorder as JSON", "--measured")
     known = (
@@ -74,12 +76,13 @@ def read_steps(path: Path) -> list[MeasuredStep]:
 
 
 def _from_inspector(source: Source) -> Iterator[MeasuredTime]:
-    return (MeasuredTime("NCCL", measurement) for measurement, _ in nccl_inspector.measured(source))
+    return (MeasuredTime("NCCL", measurement) for measurement in nccl_inspector.measured(source))
 
 
 def _from_trace(source: Source) -> Iterator[MeasuredTime]:
     for event in kineto.TrainingStep(source).collectives:
-        yield MeasuredTime("PyTorch", Measurement(event.kind, event.size, event.npus, event.end - event.start))
+        time = event.end - event.start
+        yield MeasuredTime("PyTorch", Measurement(event.kind, event.size, event.npus, time, ranks=event.ranks))
 
 
 def _is_recorder(source: Source) -> bool:
@@ -90,23 +93,23 @@ def _from_recorder(source: Source) -> Iterator[MeasuredTime]:
     """The collectives of the flight recorder that have a duration, of groups whose ranks it lists."""
     document = source.json_object()
     groups = document["pg_config"] if isinstance(document["pg_config"], dict) else {}
-    sizes = {name: _group_size(group) for name, group in groups.items()}
+    ranks = {name: _ranks(source, group) for name, group in groups.items()}
     entries = document["entries"]
     if not isinstance(entries, list):
         raise source.error("must be a list", "entries")
     for number, entry in enumerate(entries):
-        measurement = _entry(source, entry, sizes, f"entries[{number}]")
+        measurement = _entry(source, entry, ranks, f"entries[{number}]")
         if measurement is not None:
             yield MeasuredTime("PyTorch", measurement)
 
 
-def _entry(source: Source, entry: Any, sizes: Mapping[str, int], field: str) -> Measurement | None:
+def _entry(source: Source, entry: Any, groups: Mapping[str, tuple[int, ...]], field: str) -> Measurement | None:
     if not isinstance(entry, dict):
         raise source.error("must be an object", field)
     name = str(entry.get("profiling_name")).partition(":")[2]
     kind = kineto.NCCL_KINDS.get(name)
-    npus = sizes.get(str(entry.get("pg_id")), 0)
-    if kind is None or npus < 2 or not entry.get("duration_ms"):
+    ranks = groups.get(str(entry.get("pg_id")), ())
+    if kind is None or len(ranks) < 2 or not entry.get("duration_ms"):
         return None
     time = source.number(entry["duration_ms"], f"{field}.duration_ms", most=1e9)
     side = "output" if kind is CollectiveKind.ALL_GATHER else "input"
@@ -114,7 +117,9 @@ def _entry(source: Source, entry: Any, sizes: Mapping[str, int], field: str) -> 
         _bytes(source, shape, dtype, f"{field}.{side}_sizes")
         for shape, dtype in zip(entry.get(f"{side}_sizes", ()), entry.get(f"{side}_dtypes", ()), strict=False)
     )
-    return Measurement(kind, size, npus, time * PICOSECONDS_PER_MILLISECOND) if size else None
+    if not size:
+        return None
+    return Measurement(kind, size, len(ranks), time * PICOSECONDS_PER_MILLISECOND, ranks=ranks)
 
 
 def _bytes(source: Source, shape: Any, dtype: Any, field: str) -> int:
@@ -124,10 +129,13 @@ def _bytes(source: Source, shape: Any, dtype: Any, field: str) -> int:
     return source.whole(count * source.choice(dtype, kineto.DTYPE_BYTES, field.replace("sizes", "dtypes")), field)
 
 
-def _group_size(group: Any) -> int:
+def _ranks(source: Source, group: Any) -> tuple[int, ...]:
     """Ranks of a group, written as a list or as its text."""
     ranks = group.get("ranks") if isinstance(group, dict) else None
-    return len(ranks) if isinstance(ranks, list) else str(ranks).count(",") + 1 if ranks else 0
+    words = ranks if isinstance(ranks, list) else re.findall(r"-?\w+", str(ranks or ""))
+    if not all(str(word).isdecimal() and len(str(word)) < 10 for word in words):
+        raise source.error("must list ranks", "pg_config.ranks", ranks)
+    return tuple(sorted({int(word) for word in words}))
 
 
 def _is_run(source: Source) -> bool:

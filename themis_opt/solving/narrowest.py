@@ -22,5 +22,6 @@ def too_slow(instance: Instance, bound: Callable[[Instance], float], measured: f
     if measured >= known:
         return ""
     name = narrowest(instance, bound)
-    check = f"{name}.bandwidth" if name else "the times of compute"
+    others = "the times of compute" if instance.tasks else "the bandwidths of all dimensions"
+    check = f"{name}.bandwidth" if name else others
     return f"the description of the network is too slow by at least {known / measured:.2f}x: check {check}"

@@ -3,31 +3,34 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, replace
+from statistics import median_low
 
-from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent, format_short_size, format_short_time
-from themis_opt.formats.calibration import Measurement
 from themis_opt.formats.measured_times import MeasuredStep, MeasuredTime
-from themis_opt.formats.readers.parts import dimensions_by_size
 from themis_opt.policies.registry import make_policy, specify, usual_policies
-from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension
+from themis_opt.problem.wiring import Algorithm
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.solving.narrowest import too_slow
 from themis_opt.study.columns import Value
+from themis_opt.study.parts import Part, part_in_words, part_of, problem_of
+from themis_opt.study.rival_trees import trees_beside
 
 TELLING = 10  # times the bound below which the best schedule is worth comparing with it
 LEAST_WON = 0.001  # share of a time below which nothing is said to be won
+SAME_TIME = 0.01  # by how much times in place and out of place differ for both to be told
+IN_PLACE = "in place"
 
 
 @dataclass(frozen=True)
 class Beside:
     """A measured time beside what is known of its problem; times are in picoseconds.
 
-    `by`: who took it.
+    `by`: who took it, where and in which file.
+    `part`: the part of the network in words, empty where it is the whole.
     `policy`, `best`: the fastest schedule that is known, and its makespan or iteration time.
     `today`: what the usual order takes in the model, that of NCCL where it would run.
     `needed`: what no algorithm can beat.
@@ -40,11 +43,15 @@ class Beside:
     best: int
     today: int
     needed: float
+    part: str = ""
 
     @property
     def won(self) -> float:
-        """Share of the measured time that order alone wins: of the time in the model where that is less."""
-        return max(1 - self.best / min(self.time, self.today), 0.0)
+        """Share of the measured time that order alone wins: of the time in the model where that is less.
+
+        It is negative where what was measured is faster than the best schedule.
+        """
+        return 1 - self.best / min(self.time, self.today)
 
     @property
     def is_telling(self) -> bool:
@@ -67,10 +74,24 @@ class Beside:
         if self.instance.tasks:
             place, means = f"{self.by[:1].upper()}{self.by[1:]} takes", "launches and order"
         else:
-            place, means = f"At {format_short_size(self.size)} {self.by} takes", "order"
-        taken, slow = format_short_time(self.time), self.too_slow()
-        if slow:
-            return f"{place} {taken}, less than the {format_short_time(self.needed)} that any algorithm needs: {slow}."
+            on = f" on {self.part}" if self.part else ""
+            place, means = f"At {format_short_size(self.size)} {self.by}{on} takes", "order"
+        taken, sums = format_short_time(self.time), self.summing()
+        less = f"{place} {taken}, less than the {format_short_time(self.needed)} that any algorithm needs"
+        if sums:
+            dimensions = " and ".join(name for name, one in zip(*_dimensions(sums), strict=True) if one.in_network)
+            with_sums = format_short_time(_needed(sums))
+            return (
+                f"{less} if switches do not sum: with NVLS it needs {with_sums}; in_network of {dimensions} says "
+                "that its switch sums."
+            )
+        if slow := self.too_slow():
+            return f"{less}: {slow}."
+        if self.won < 0:
+            faster = format_percent(1 - self.time / self.best)
+            above = f", and {format_percent(self.time / self.needed - 1)} above what any algorithm needs"
+            known = f"{faster} less than {self.policy}, the best schedule known here"
+            return f"{place} {taken}, {known}{above if self.is_telling else ''}."
         won = format_percent(self.won) if self.won >= LEAST_WON else "nothing"
         if not self.is_telling:
             return (
@@ -79,8 +100,20 @@ class Beside:
         above = format_percent(self.time / self.needed - 1)
         return f"{place} {taken}, {above} above what any algorithm needs; {won} of it can be won by {means}."
 
+    def summing(self) -> Instance | None:
+        """The problem with switches that sum, if it explains a time below the bound: of the inner ones, else of all."""
+        if self.instance.tasks or self.time >= self.needed:
+            return None
+        for count in range(1, len(self.instance.network.dimensions) + 1):
+            problem = _with_sums(self.instance, count)
+            if problem != self.instance and _needed(problem) <= self.time:
+                return problem
+        return None
+
     def too_slow(self) -> str:
         """What is wrong with the description of the network; empty if nothing is."""
+        if self.summing():
+            return ""
         (wide, *_) = (kind for kind in bounds_of(self.instance).values() if kind.any_algorithm)
         return too_slow(self.instance, wide.compute, self.time)
 
@@ -88,64 +121,65 @@ class Beside:
         """Plain values: times in ns, bandwidths in bytes per second, fractions 0..1."""
         values: dict[str, Value] = {"measured": self.by, "size_bytes": self.size, "measured_ns": self.time / 1000}
         if not self.instance.tasks:
-            values |= {"collective": self.instance.exchanges[0].kind.value}
+            values |= {"part": self.part, "collective": self.instance.exchanges[0].kind.value}
             values |= {"busbw_bytes_per_s": self.bus_bandwidth(self.time)}
         values |= {"policy": self.policy, "best_ns": self.best / 1000, "bound_ns": self.needed / 1000}
         return values | {"above_bound": self.time / self.needed - 1, "won_by_order": self.won}
 
 
 def beside_times(
-    instance: Instance, times: Sequence[MeasuredTime], policies: Sequence[str] | None = None
+    instance: Instance,
+    times: Sequence[MeasuredTime],
+    policies: Sequence[str] | None = None,
+    part: Part | None = None,
 ) -> list[Beside]:
-    """One row for each size that was measured, of the median time.
+    """One row for each file, group, place and size that was measured, of the median time.
 
-    Raises InputError if a group of NPUs fills no dimensions of the network.
+    Raises InputError if a group of NPUs fills no part of the network.
 
     `instance`: its network and rules; what it exchanges does not matter but for the number of chunks.
     `policies`: specifications of those that are tried; the usual ones if not given.
+    `part`: the part of the network; else that which the ranks and hosts of a log tell.
     """
-    groups: dict[tuple[str, Measurement], list[float]] = defaultdict(list)
-    for by, measurement in times:
-        groups[by, measurement._replace(time=0.0)].append(measurement.time)
+    groups: dict[MeasuredTime, list[float]] = defaultdict(list)
+    for time in times:
+        groups[time._replace(measurement=time.measurement._replace(time=0.0))].append(time.measurement.time)
+    several = len({time.file for time in times}) > 1
     known: dict[Instance, Beside] = {}
     rows = []
-    for (by, measurement), taken in groups.items():
-        problem = _problem(instance, measurement)
+    for (by, measurement, file), taken in groups.items():
+        taken_part = part if part is not None else part_of(instance.network, measurement)
+        problem = problem_of(instance, measurement, taken_part)
         if problem not in known:
             known[problem] = _beside(problem, policies)
-        rows.append(_timed(known[problem], by, median(taken)))
-    return sorted(rows, key=lambda row: (row.instance.exchanges[0].kind.value, row.by, row.size))
+        where = f" {measurement.place}" if measurement.place == IN_PLACE else ""
+        label = f"{by}{where}{f' ({file})' if several else ''}"
+        words = part_in_words(instance.network, taken_part)
+        rows.append(replace(known[problem], by=label, time=median_low(taken), part=words))
+    return sorted(rows, key=lambda row: (row.instance.exchanges[0].kind.value, row.part, row.by, row.size))
 
 
 def beside_steps(instance: Instance, steps: Sequence[MeasuredStep], policies: Sequence[str] | None) -> list[Beside]:
     """One row for each measured step of a training iteration."""
     known = _beside(instance, policies)
-    return [_timed(known, by, time) for by, time in steps]
+    return [replace(known, by=by, time=time) for by, time in steps]
 
 
 def verdict(rows: Sequence[Beside]) -> tuple[str, ...]:
-    """A sentence for each that was measured, at its largest size; one alone if the network is described too slow."""
+    """A sentence for each that was measured, at its largest size; one alone if the network is described too slow.
+
+    Times in place are told where they differ from those out of place.
+    """
     fastest = max(rows, key=lambda row: row.needed / row.time)
     if fastest.too_slow():
         return (fastest.sentence(),)
-    largest = {(row.by, row.instance.exchanges[0].kind, row.instance.exchanges[0].span): row for row in rows}
-    return tuple(row.sentence() for row in largest.values())
-
-
-def _problem(instance: Instance, measurement: Measurement) -> Instance:
-    """What was measured, as a separate problem on the network."""
-    network, npus, size = instance.network, measurement.num_npus, measurement.size
-    dimensions = None if npus == network.num_npus else dimensions_by_size(npus, network)
-    if dimensions is None and npus != network.num_npus:
-        shape = " x ".join(map(str, network.sizes))
-        raise InputError(f"{npus} NPUs fill no dimensions of the network of {shape}", field="--measured", value=npus)
-    element = 1 if size % 2 else 2
-    chunks = min(instance.exchanges[0].max_chunks, size // element)
-    collective = Collective(
-        kind=measurement.kind, size=size, chunks=chunks, dimensions=dimensions, element_bytes=element
-    )
-    rules = {"latency": instance.latency, "ag_order": instance.ag_order}
-    return Instance(name=instance.name, network=network, collectives=(collective,), **rules)
+    largest = {(row.by, row.instance.exchanges[0].kind, row.part): row for row in rows}
+    told = []
+    for (by, kind, part), row in largest.items():
+        other = largest.get((by.replace(f" {IN_PLACE}", ""), kind, part), row)
+        if other is row or row.size != other.size or abs(row.time / other.time - 1) > SAME_TIME:
+            told.append(row.sentence())
+    return tuple(told)
 
 
 def _beside(instance: Instance, policies: Sequence[str] | None) -> Beside:
@@ -154,10 +188,27 @@ def _beside(instance: Instance, policies: Sequence[str] | None) -> Beside:
     today = "nccl" if "nccl" in usual else usual[0]
     names = dict.fromkeys([today, *(specify(name, instance) for name in policies or usual)])
     times = {name: simulate(instance, make_policy(name)(instance)).makespan for name in names}
+    if trees := trees_beside(instance):
+        times["trees"] = trees.makespan
     best = min(times, key=times.__getitem__)
-    needed = max(kind.compute(instance) for kind in bounds_of(instance).values() if kind.any_algorithm)
-    return Beside("", instance, 0.0, best, times[best], times[today], needed)
+    return Beside("", instance, 0.0, best, times[best], times[today], _needed(instance))
 
 
-def _timed(known: Beside, by: str, time: float) -> Beside:
-    return Beside(by, known.instance, time, known.policy, known.best, known.today, known.needed)
+def _needed(instance: Instance) -> float:
+    """Picoseconds that no algorithm can beat."""
+    return max(kind.compute(instance) for kind in bounds_of(instance).values() if kind.any_algorithm)
+
+
+def _dimensions(instance: Instance) -> tuple[tuple[str, ...], tuple[Dimension, ...]]:
+    return instance.network.dimension_names, instance.network.dimensions
+
+
+def _with_sums(instance: Instance, count: int) -> Instance:
+    """The problem with switches that sum in the innermost dimensions."""
+    dimensions = tuple(
+        dimension.replace(in_network=True)
+        if place < count and dimension.kind.rule.can_reduce and dimension.algorithm is not Algorithm.ADASUM
+        else dimension
+        for place, dimension in enumerate(instance.network.dimensions)
+    )
+    return instance.replace(network=instance.network.varied(dimensions=dimensions))

@@ -10,15 +10,19 @@ if TYPE_CHECKING:
 
 
 def has_rival_trees(instance: Instance) -> bool:
-    """Whether it is an all-reduce along lines or grids, which trees may beat."""
+    """Whether trees may beat it: a broadcast, a reduce, or an all-reduce along lines or grids."""
     collective = instance.collectives[0] if len(instance.collectives) == 1 else None
-    if collective is None or collective.kind is not CollectiveKind.ALL_REDUCE or collective.dimensions is not None:
+    if collective is None or collective.dimensions is not None:
+        return False
+    if collective.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
+        return True
+    if collective.kind is not CollectiveKind.ALL_REDUCE:
         return False
     return not all(dimension.kind.rule.can_reduce for dimension in instance.network.dimensions)
 
 
 def trees_beside(instance: Instance) -> "GraphSchedule | None":
-    """A schedule of trees for an all-reduce along lines or grids, where roots with uneven shares may be faster.
+    """A schedule of trees where they may be faster than stages along dimensions.
 
     None for other problems, for large ones, and where stages cost more than latency and bandwidth, which graphs have.
     """

@@ -362,12 +362,18 @@ def _with_robust_choice(compared: "Comparison", seed: int, allowance: "Allowance
 
 
 def compare_measured(
-    instance: "Instance", files: list[Path], policies: tuple[str, ...] | None, folder: Path | None, *, as_json: bool
+    instance: "Instance",
+    files: list[Path],
+    policies: tuple[str, ...] | None,
+    folder: Path | None,
+    part: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Print the times of logs beside the best schedules and the bound of any algorithm."""
     from themis_opt.cli.measured_times import compare as compare_times
 
-    compare_times(instance, files, policies, folder, as_json=as_json)
+    compare_times(instance, files, policies, folder, part, as_json=as_json)
 
 
 def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:

@@ -36,10 +36,10 @@ def _read(sources: Sequence[Source]) -> Part:
     inner: list[Measurement] = []
     outer: list[Measurement] = []
     mixed = 0
-    for measurement, nodes in measured(source):
-        if nodes == 1:
+    for measurement in measured(source):
+        if measurement.hosts == 1:
             inner.append(measurement)
-        elif nodes == measurement.num_npus:
+        elif measurement.hosts == measurement.num_npus:
             outer.append(measurement)
         else:
             mixed += 1
@@ -51,8 +51,8 @@ def _read(sources: Sequence[Source]) -> Part:
     return replace(part, notes=(*part.notes, *more))
 
 
-def measured(source: Source) -> Iterator[tuple[Measurement, int]]:
-    """Every measurement, and the nodes of its communicator."""
+def measured(source: Source) -> Iterator[Measurement]:
+    """Every measurement, with the nodes of its communicator."""
     for number, line in source.lines:
         field = f"line {number}"
         if len(line) > MAX_LINE:
@@ -71,7 +71,7 @@ def measured(source: Source) -> Iterator[tuple[Measurement, int]]:
         time = source.number(perf["coll_exec_time_us"], f"{field}: coll_perf.coll_exec_time_us", most=1e12)
         if size and time and npus > 1:
             whole = size * _blocks(source, perf.get("coll_algobw_gbs"), size / time, npus, kind, field)
-            yield Measurement(kind, whole, npus, time * PICOSECONDS_PER_MICROSECOND), nodes
+            yield Measurement(kind, whole, npus, time * PICOSECONDS_PER_MICROSECOND, 0 if npus % nodes else nodes)
 
 
 def _blocks(source: Source, bandwidth: Any, rate: float, npus: int, kind: CollectiveKind, field: str) -> int:

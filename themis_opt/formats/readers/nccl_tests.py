@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
@@ -34,14 +34,13 @@ FAILED = re.compile(r"#\s*Out of bounds values\s*:\s*\d+\s+FAILED")
 WHOLE_NUMBER = re.compile(r"\d{1,18}|\d{1,3}(?:,\d{3}){1,6}")
 TIME_NUMBER = re.compile(r"\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d{1,3})?")
 ANSI_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-DEVICE_LINE = re.compile(r"\bRank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid")
-HOST_OF_RANK = re.compile(r"\bRank\s+\d{1,9}\s.{0,200}?\bon\s+(\S{1,255})\s+device")
+DEVICE_LINE = re.compile(r"\bRank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid(?:.{0,200}?\bon\s+(\S{1,255})\s+device)?")
 LOG_COLUMNS = ("size", "count", "type")
 LAUNCHER_TAG = re.compile(
     r"^[ \t]*(?:\[[^\]\n]{1,60}\](?:<\w{1,9}>)?:?|\d{1,9}:|\([^()\n]{1,80}\)(?=[ \t])"
     r"|\d{4}-\d\d-\d\d[T ][\d:.]{5,20}Z?(?=[ \t]))?[ \t]*"
 )
-PLACES = ("out_of_place", "in_place")
+PLACES = ("out of place", "in place")
 
 
 def _recognizes(source: Source) -> bool:
@@ -65,7 +64,7 @@ def _read(sources: Sequence[Source]) -> Part:
 
 def _on_hosts(source: Source) -> str:
     """What is lost where one log is of several GPUs on each of several hosts; empty where it is not."""
-    hosts = Counter(HOST_OF_RANK.findall(source.text))
+    hosts = Counter(host for _, _, host in DEVICE_LINE.findall(source.text) if host)
     if len(hosts) < 2 or max(hosts.values()) < 2 or "Group  1" in source.text:
         return ""
     return (
@@ -102,7 +101,7 @@ class _TextLog:
             [place for place, (_, line) in enumerate(lines) if mark.search(line)] for mark in (STARTING, DEVICE_LIST)
         ]
         cuts = [0, *(marks[0] or marks[1])[1:], len(lines)]
-        devices: list[tuple[str, str]] = []
+        devices: list[tuple[str, str, str]] = []
         for begin, end in pairwise(cuts):
             table = lines[begin:end]
             text = "\n".join(line for _, line in table)
@@ -121,7 +120,9 @@ class _TextLog:
         failed = [f"{name} says that results are wrong (FAILED), but not which"] if has_failed else []
         return (*wrong, *failed, *torn)
 
-    def _of_table(self, lines: Sequence[tuple[int, str]], kind: CollectiveKind, npus: int) -> Iterator[Measurement]:
+    def _of_table(
+        self, lines: Sequence[tuple[int, str]], kind: CollectiveKind, group: "Group"
+    ) -> Iterator[Measurement]:
         columns: list[str] = []
         for number, line in lines:
             words = line.removeprefix("#").split()
@@ -133,10 +134,10 @@ class _TextLog:
             elif columns and words[:1] == ["(B)"] and "(us)" not in words:
                 raise self.source.error("times must be in microseconds, (us)", f"line {number}")
             elif columns and not line.startswith("#") and words and WHOLE_NUMBER.fullmatch(words[0]):
-                yield from self._of_row(number, columns, words, kind, npus)
+                yield from self._of_row(number, columns, words, kind, group)
 
     def _of_row(
-        self, number: int, columns: Sequence[str], words: Sequence[str], kind: CollectiveKind, npus: int
+        self, number: int, columns: Sequence[str], words: Sequence[str], kind: CollectiveKind, group: "Group"
     ) -> Iterator[Measurement]:
         """The measurements of a line: one per column of times; none of an empty message."""
         if columns[-1] == "timestamp" and len(words) == len(columns) + 1:  # a day and a time
@@ -146,7 +147,9 @@ class _TextLog:
             return
         size = self.source.whole(int(words[0].replace(",", "")[:18]), f"line {number}")
         cells = list(zip(columns, words, strict=True))
+        places = iter(PLACES)
         for place, (name, word) in enumerate(cells):
+            buffers = next(places, "") if name == "time" else ""
             if name != "time" or not size or word == "N/A":
                 continue
             if not TIME_NUMBER.fullmatch(word):
@@ -156,16 +159,16 @@ class _TextLog:
             if wrong not in ("0", "N/A"):
                 self.wrong += 1
                 continue
-            yield _measured(self.source, kind, size, npus, word.replace(",", ""), f"line {number}")
+            time = _picoseconds(self.source, word.replace(",", ""), f"line {number}")
+            yield Measurement(kind, size, group.npus, time, group.hosts, place=buffers)
 
 
-def _measured(source: Source, kind: CollectiveKind, size: int, npus: int, time: Any, field: str) -> Measurement:
+def _picoseconds(source: Source, time: Any, field: str) -> float:
     try:
         microseconds = float(time)
     except (TypeError, ValueError, OverflowError):
         raise source.error("must be a time in microseconds", field, time) from None
-    checked = source.number(microseconds, field, least=1e-6, most=1e12)
-    return Measurement(kind, size, npus, checked * PICOSECONDS_PER_MICROSECOND)
+    return source.number(microseconds, field, least=1e-6, most=1e12) * PICOSECONDS_PER_MICROSECOND
 
 
 def _from_json(source: Source) -> Iterator[Measurement]:
@@ -175,22 +178,24 @@ def _from_json(source: Source) -> Iterator[Measurement]:
     devices = document["config"].get("devices") if isinstance(document.get("config"), dict) else None
     if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
         raise source.error("must be a list of devices", "config.devices")
-    npus = _group(source, [(device.get("rank"), device.get("group", 0)) for device in devices])
+    group = _group(source, [(device.get("rank"), device.get("group", 0), device.get("hostname")) for device in devices])
     results = document.get("results")
     if not isinstance(results, list):
         raise source.error("must be a list", "results")
     for number, row in enumerate(results):
-        yield from _result(source, row, f"results[{number}]", kind, npus)
+        yield from _result(source, row, f"results[{number}]", kind, group)
 
 
-def _result(source: Source, row: Any, field: str, kind: CollectiveKind, npus: int) -> Iterator[Measurement]:
+def _result(source: Source, row: Any, field: str, kind: CollectiveKind, group: "Group") -> Iterator[Measurement]:
     if not isinstance(row, Mapping):
         raise source.error("must be an object", field)
     size = source.whole(row.get("size"), f"{field}.size")
     for place in PLACES:
-        cell = row.get(place)
+        name = place.replace(" ", "_")
+        cell = row.get(name)
         if isinstance(cell, Mapping) and size and "time" in cell:
-            yield _measured(source, kind, size, npus, cell["time"], f"{field}.{place}.time")
+            time = _picoseconds(source, cell["time"], f"{field}.{name}.time")
+            yield Measurement(kind, size, group.npus, time, group.hosts, place=place)
 
 
 def _kind(source: Source, text: str) -> CollectiveKind:
@@ -202,9 +207,16 @@ def _kind(source: Source, text: str) -> CollectiveKind:
     raise source.error(rule)
 
 
-def _group(source: Source, devices: Sequence[tuple[Any, Any]]) -> int:
-    """GPUs of a group, which are as many in all groups."""
-    ranks = [str(rank) for rank, _ in devices]
+class Group(NamedTuple):
+    """GPUs that took part together, and their hosts; 0 where these are not known or have not as many GPUs each."""
+
+    npus: int
+    hosts: int
+
+
+def _group(source: Source, devices: Sequence[tuple[Any, Any, Any]]) -> Group:
+    """The GPUs of a group, which are as many in all groups."""
+    ranks = [str(rank) for rank, *_ in devices]
     if len(ranks) < 2 or len(set(ranks)) < len(ranks):
         raise source.error(
             "must list two ranks or more, each once: without them the size of a group is not known", "Rank"
@@ -213,11 +225,14 @@ def _group(source: Source, devices: Sequence[tuple[Any, Any]]) -> int:
     if missing:
         rule = f"must list all ranks from 0 on: {missing[0]} is missing, and the size of a group is not known"
         raise source.error(rule, "Rank")
-    groups = [str(group or 0) for _, group in devices]
+    groups = [str(group or 0) for _, group, _ in devices]
     sizes = {groups.count(group) for group in set(groups)}
     if len(sizes) > 1 or sizes == {1}:
         raise source.error("must have two ranks or more each, and as many as the others", "Group", sorted(sizes))
-    return sizes.pop()
+    on_hosts = Counter((str(group or 0), str(host or "")) for _, group, host in devices)
+    hosts = set(Counter(group for group, _ in on_hosts).values())
+    is_known = all(host for _, host in on_hosts) and len(hosts) == len(set(on_hosts.values())) == 1
+    return Group(sizes.pop(), hosts.pop() if is_known else 0)
 
 
 READER = Reader("times measured by nccl-tests, one file per dimension", (), _recognizes, _read)
