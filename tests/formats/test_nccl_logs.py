@@ -9,6 +9,7 @@ from reader_samples import LINEAR, NCCL_JSON, inspector_line, nccl_table
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
+from themis_opt.formats.readers import nccl_inspector
 from themis_opt.formats.readers.nccl_tests import read_log
 from themis_opt.formats.readers.registry import import_files
 from themis_opt.problem.phases import CollectiveKind
@@ -184,3 +185,87 @@ def test_rows_may_end_with_the_time_of_day(write):
 def test_the_time_of_the_cpu_is_refused(write):
     with pytest.raises(InputError, match="holds the time of the CPU"):
         log_of(write, WHOLE.replace(" time ", " cputime "))
+
+
+def by_kind(log):
+    return {(one.kind.value, one.num_npus, one.size, round(one.time / US), one.place) for one in log.measurements}
+
+
+RCCL_ROWS = [
+    {"#wrong": "0", "algBw": 8.0, "busBw": 14.0, "gpus": 8, "inPlace": place, "name": "AllReduce", "size": size,
+     "time": time, "type": "float"}
+    for size, out, within in LINEAR for place, time in ((0, out), (1, within))
+]  # fmt: skip
+RCCL_CSV = "\n".join([",".join(RCCL_ROWS[0]), *(",".join(map(str, row.values())) for row in RCCL_ROWS)])
+
+
+@pytest.mark.parametrize(
+    "text", ["\n".join(map(json.dumps, RCCL_ROWS)), json.dumps(RCCL_ROWS), RCCL_CSV], ids=["lines", "list", "csv"]
+)
+def test_rows_of_rccl_tests_are_those_of_the_table(write, text):
+    assert by_kind(log_of(write, text)) == by_kind(log_of(write, WHOLE))
+    wrong = text.replace('"#wrong": "0"', '"#wrong": "3"').replace("\n0,", "\n3,")
+    with pytest.raises(InputError, match="results are wrong"):
+        log_of(write, wrong)
+
+
+def test_a_cut_off_row_of_rccl_tests_is_left_out(write):
+    log = log_of(write, "\n".join(map(json.dumps, RCCL_ROWS))[:-20])
+    assert len(log.measurements) == len(RCCL_ROWS) - 1
+    assert any("1 row is not whole" in note for note in log.notes)
+
+
+@pytest.mark.parametrize("ranks", [2, 7, 8, 16, 48])
+@pytest.mark.parametrize("program", ["all_reduce_perf", "all_gather_perf", "alltoall_perf"])
+def test_bandwidths_tell_the_ranks_that_a_log_does_not_list(write, ranks, program):
+    kind = {"all_reduce_perf": 2, "all_gather_perf": 1, "alltoall_perf": 1}[program]
+    text = f"# Collective test starting: {program}\n# size count type redop root time algbw busbw #wrong\n"
+    for k in range(20, 30):
+        algorithm = 200 * 2**k / (2**k + 2**20)
+        text += f"{2**k} 1 float sum -1 {2**k / algorithm / 1000:.2f} {algorithm:.2f} "
+        text += f"{algorithm * kind * (ranks - 1) / ranks:.2f} 0\n"
+    assert {one.num_npus for one in log_of(write, text).measurements} == {ranks}
+
+
+NCCOM = (
+    "     size(B)    count(elems)     type    time(us)    algbw(GB/s)    busbw(GB/s)\n"
+    "    33554432        33554432    uint8         768          40.69          40.69\nAvg bus bandwidth: 40.7GB/s\n"
+)
+
+
+def test_names_of_files_say_what_logs_of_neuron_do_not(write):
+    log = log_of(write, NCCOM, name="all_gather__32ranks__log")
+    assert by_kind(log) == {("all_gather", 32, 33554432, 768, "out of place")}
+    with pytest.raises(InputError, match="does not say which collective it measures"):
+        log_of(write, NCCOM, name="x__log")
+    with pytest.raises(InputError, match=r"such as all_gather\.16ranks\.log: the size of a group is not known"):
+        log_of(write, NCCOM, name="all_gather__log")
+    with pytest.raises(InputError, match="times must be in microseconds"):
+        log_of(write, NCCOM.replace("(us)", "(ms)"), name="all_gather__32ranks__log")
+
+
+def test_sendrecv_is_read(write):
+    assert {kind for kind, *_ in by_kind(log_of(write, nccl_table(LINEAR, program="sendrecv_perf")))} == {"send"}
+
+
+def test_messages_between_halves_of_a_row_are_one_torn_row(write):
+    text = WHOLE.replace(LAST, f"{LAST[:14]} 12 more processes have sent help\n{LAST[14:]}")
+    assert [note.split(": ")[1] for note in log_of(write, text).notes] == ["1 row is not whole, and left out"]
+
+
+def test_wrong_results_of_json_do_not_count(write):
+    results = [row | {"out_of_place": row["out_of_place"] | {"nwrong": 2}} for row in NCCL_JSON["results"]]
+    with pytest.raises(InputError, match="results are wrong"):
+        log_of(write, json.dumps(NCCL_JSON | {"results": results}))
+
+
+def test_records_of_the_inspector_that_are_no_collectives_are_counted(write):
+    line = inspector_line("AllReduce", 8, 5.0)
+    sends = line.replace("coll_perf", "p2p_perf")
+    log = nccl_inspector.read_log(Source(write(x__log=sends + 3 * line + sends + line[:-20])[0]))
+    assert len(log.measurements) == 3
+    assert log.notes == (
+        "x.log: 2 sends and other records are no collectives, and left out", "x.log: 1 line is cut off, and left out",
+    )  # fmt: skip
+    with pytest.raises(InputError, match="tells sizes by ranges alone"):
+        import_files(write(x__prom='nccl_bus_bandwidth_gbs{version="v5.1",message_size="4-5GB"} 678.263\n'))

@@ -156,6 +156,13 @@ def test_a_part_can_be_stated(write):
         parse_part("d3=2", whole.network)
 
 
+def test_sends_across_hosts_are_refused(write):
+    row, _ = beside_times(network(8), read_times(write(on_hosts(8, 1, program="sendrecv_perf"))))
+    assert row.instance.exchanges[0].kind is CollectiveKind.SEND
+    with pytest.raises(InputError, match="'send': sends between hosts use one NPU of each"):
+        beside_times(network(4, 2), read_times(write(on_hosts(4, 2, program="sendrecv_perf"))))
+
+
 def test_files_places_and_groups_have_rows_of_times_that_were_measured(write):
     times = {"a.log": (900, 2700), "b.log": (500, 501)}
     logs = [write(on_hosts(8, 1, times=pair), name) for name, pair in times.items()]

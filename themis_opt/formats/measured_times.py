@@ -44,12 +44,15 @@ def read_times(path: Path, note: Callable[[str], None] = lambda line: None) -> l
     Raises InputError if it is no log that is known, or holds none.
     """
     source = Source(path)
-    if nccl_tests.READER.recognizes(source):
-        log = nccl_tests.read_log(source)
-        for line in log.notes:
-            note(line)
-        by = "RCCL" if "rccl" in source.text[:10_000].lower() else "NCCL"
-        return [MeasuredTime(by, measurement, path.name) for measurement in log.measurements]
+    for reader in (nccl_tests, nccl_inspector):
+        if reader.READER.recognizes(source):
+            log = reader.read_log(source)
+            for line in log.notes:
+                note(line)
+            if not log.measurements:
+                break
+            by = "RCCL" if "rccl" in source.text[:10_000].lower() or "inPlace" in source.head else "NCCL"
+            return [MeasuredTime(by, measurement, path.name) for measurement in log.measurements]
     for recognizes, read in _LOGS:
         if recognizes(source):
             times = list(read(source))
@@ -73,10 +76,6 @@ def read_steps(path: Path) -> list[MeasuredStep]:
     if _is_run(source):
         return [MeasuredStep(name, time) for name, time in _rows_of_run(source)]
     raise source.error("must be a trace of the PyTorch profiler, or execution.json of 'themis-opt run'", "--measured")
-
-
-def _from_inspector(source: Source) -> Iterator[MeasuredTime]:
-    return (MeasuredTime("NCCL", measurement) for measurement in nccl_inspector.measured(source))
 
 
 def _from_trace(source: Source) -> Iterator[MeasuredTime]:
@@ -165,6 +164,5 @@ def _rows_of_run(source: Source) -> Iterator[tuple[str, float]]:
 _LOGS: Sequence[tuple[Callable[[Source], bool], Callable[[Source], Iterator[MeasuredTime]]]] = (
     (_is_run, _from_run),
     (_is_recorder, _from_recorder),
-    (nccl_inspector.READER.recognizes, _from_inspector),
     (kineto.READER.recognizes, _from_trace),
 )

@@ -126,6 +126,9 @@ def problem_of(instance: Instance, measurement: Measurement, part: Part) -> Inst
     if math.prod(part.values()) != measurement.num_npus:
         shape = " x ".join(f"{size} {name}" for name, size in part.items())
         raise InputError(f"{shape} are not the {measurement.num_npus} NPUs of the log", field="--part")
+    if len(part) > 1 and any(phase.rule.shifts for phase in measurement.kind.rule.phases):
+        rule = "sends between hosts use one NPU of each: measure within a host, or with one NPU on each"
+        raise InputError(rule, field="--measured", value=measurement.kind.value)
     named = zip(network.dimension_names, network.dimensions, strict=True)
     dimensions = tuple(_cut(dimension, part.get(name, dimension.size)) for name, dimension in named)
     element = 1 if size % 2 else 2

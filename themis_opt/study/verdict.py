@@ -72,6 +72,8 @@ def on_instance(instance: Instance) -> tuple[str, ...]:
     first, last = (make_policy(name)(instance) for name in (HEURISTICS[0], HEURISTICS[-1]))
     today, best = (simulate(instance, plan).makespan for plan in (first, last))
     bound = max(bounds(instance).values())
+    if len(instance.network.dimensions) == 1:
+        return (f"One dimension has no order: the collective takes {format_duration(today)}, {_above(today, bound)}.",)
     if today <= bound * (1 + NEAR_OPTIMAL):
         return (f"Nothing to win by order: the fixed order takes {format_duration(today)}, {_above(today, bound)}.",)
     times = f"the fixed order takes {format_duration(today)}, {HEURISTICS[-1]} {format_duration(best)}"

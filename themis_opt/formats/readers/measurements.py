@@ -33,6 +33,7 @@ MEASURED_KINDS = {
     "alltoall": CollectiveKind.ALL_TO_ALL,
     "broadcast": CollectiveKind.BROADCAST,
     "reduce": CollectiveKind.REDUCE,
+    "sendrecv": CollectiveKind.SEND,
 }
 """Collectives by their name in small letters, without what joins its words."""
 

@@ -10,6 +10,8 @@ others span both, and tell neither.
 """
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,35 +26,45 @@ from themis_opt.problem.phases import CollectiveKind
 
 INSPECTOR_FIELDS = ("coll", "coll_msg_size_bytes", "coll_exec_time_us")
 MAX_LINE = 2**20
+PROMETHEUS = "nccl_bus_bandwidth_gbs{"  # how lines for Prometheus begin
 GROUP_TOLERANCE = 0.02  # of the algorithm bandwidth, which is computed from a time that is not rounded
 
 
 def _recognizes(source: Source) -> bool:
-    return '"coll_perf"' in source.head and '"header"' in source.head
+    is_json = re.search(r'"\w+_perf"', source.head) is not None and '"header"' in source.head
+    return is_json or PROMETHEUS in source.head
 
 
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "log of the inspector")
-    inner: list[Measurement] = []
-    outer: list[Measurement] = []
-    mixed = 0
-    for measurement in measured(source):
-        if measurement.hosts == 1:
-            inner.append(measurement)
-        elif measurement.hosts == measurement.num_npus:
-            outer.append(measurement)
-        else:
-            mixed += 1
+    log = read_log(source)
+    inner = [one for one in log.measurements if one.hosts == 1]
+    outer = [one for one in log.measurements if one.hosts == one.num_npus]
+    mixed = len(log.measurements) - len(inner) - len(outer)
     logs = [Log(source, tuple(measurements)) for measurements in (inner, outer) if measurements]
     if not logs:
         raise source.error("holds no collective within a node, or between GPUs that are each on another node")
     part = calibrated(logs, "NCCL Inspector")
     more = (f"{mixed} collectives that span both dimensions tell neither.",) if mixed else ()
-    return replace(part, notes=(*part.notes, *more))
+    return replace(part, notes=(*log.notes, *part.notes, *more))
 
 
-def measured(source: Source) -> Iterator[Measurement]:
-    """Every measurement, with the nodes of its communicator."""
+def read_log(source: Source) -> Log:
+    """The measurements, each with the nodes of its communicator; what does not count is noted.
+
+    Raises InputError if a line breaks a rule; the last one may be cut off.
+    """
+    if PROMETHEUS in source.head:
+        rule = "tells sizes by ranges alone: let the Inspector write JSON, with NCCL_INSPECTOR_PROM_DUMP=0"
+        raise source.error(rule)
+    last, _ = source.lines[-1]
+    others: Counter[str] = Counter()
+    measurements = tuple(_measured(source, last, others))
+    notes = [f"{source.path.name}: {count} {what}, and left out" for what, count in others.items()]
+    return Log(source, measurements, tuple(notes))
+
+
+def _measured(source: Source, last: int, others: Counter[str]) -> Iterator[Measurement]:
     for number, line in source.lines:
         field = f"line {number}"
         if len(line) > MAX_LINE:
@@ -60,7 +72,13 @@ def measured(source: Source) -> Iterator[Measurement]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
-            raise source.error("must be a JSON object", field) from None
+            if number != last:
+                raise source.error("must be a JSON object", field) from None
+            others["line is cut off"] += 1
+            continue
+        if isinstance(row, dict) and "coll_perf" not in row and any(name.endswith("_perf") for name in row):
+            others["sends and other records are no collectives"] += 1
+            continue
         header, perf = (_object(source, row, name, field) for name in ("header", "coll_perf"))
         source.check_keys(perf, (*INSPECTOR_FIELDS, *perf), INSPECTOR_FIELDS, f"{field}: coll_perf")
         npus = source.whole(header.get("n_ranks"), f"{field}: header.n_ranks", least=1, most=10**9)

@@ -1,12 +1,17 @@
-"""Output of nccl-tests, as text or as JSON (``-J``): measured times of collectives on groups of GPUs.
+"""Output of nccl-tests and rccl-tests, as text, JSON or CSV, and of nccom-test: measured times of collectives.
 
 The text is a table behind ``#``: size (bytes), count, type, redop, root, and for out of place and in place each time
 (microseconds), algbw and busbw (10^9 bytes per second); before it one line per rank with its group, of which
 ``NCCL_TESTS_SPLIT`` makes several.  ``-I`` adds columns, which are passed over.  What launchers write before each line
 (``[1,0]<stdout>:`` of mpirun, ``0:`` of srun) and indentation are passed over, too.
-Source: https://github.com/NVIDIA/nccl-tests, ``src/util.cu`` (2.19.6).
 
-The size is the larger buffer of one GPU, as ours.
+rccl-tests (``-Z json``, ``-Z csv``) writes a row for each size and place.  Where a log lists no ranks, busbw over algbw
+tells how many there are, or the name of the file (``all_reduce.16ranks.log``): nccom-test of Neuron says neither the
+collective nor the ranks.
+Source: https://github.com/NVIDIA/nccl-tests, ``src/util.cu`` (2.19.6); https://github.com/ROCm/rccl-tests;
+https://awsdocs-neuron.readthedocs-hosted.com, ``nccom-test``.
+
+The size is the larger buffer of one GPU, as ours; ``sendrecv`` sends to the next GPU.
 """
 
 import re
@@ -16,6 +21,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from themis_opt.base.documents import parse_json
+from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
 from themis_opt.formats.calibration import Measurement
@@ -23,13 +30,13 @@ from themis_opt.formats.readers.measurements import Log, calibrated, collective
 from themis_opt.formats.readers.parts import Part, Reader
 from themis_opt.problem.phases import CollectiveKind
 
-PROGRAM = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce)(?:_perf)?(?:_mpi)?\b")
+TESTS = "all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|sendrecv"
+PROGRAM = re.compile(rf"(?<![a-zA-Z_])({TESTS})(?:_perf)?(?:_mpi)?(?![a-zA-Z_])")
 STARTING = re.compile(r"Collective test starting:\s*(\w+?)(?:_perf)?(?:_mpi)?\s*$", re.MULTILINE)
-RUN = re.compile(
-    r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|sendrecv|hypercube)_perf(?:_mpi)?\b"
-)
+RUN = re.compile(rf"\b({TESTS}|hypercube)_perf(?:_mpi)?\b")
+RANKS_IN_NAME = re.compile(r"(?<![0-9])([1-9][0-9]{0,6})(?:ranks|gpus|npus)\b")
 DEVICE_LIST = re.compile(r"Using devices")
-TABLE_HEAD = re.compile(r"(?:^|#)\s*size\s+count\s+type", re.MULTILINE)
+TABLE_HEAD = re.compile(r"(?:^|#)\s*size(?:\(B\))?\s+count(?:\(elems\))?\s+type", re.MULTILINE)
 FAILED = re.compile(r"#\s*Out of bounds values\s*:\s*\d+\s+FAILED")
 WHOLE_NUMBER = re.compile(r"\d{1,18}|\d{1,3}(?:,\d{3}){1,6}")
 TIME_NUMBER = re.compile(r"\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d{1,3})?")
@@ -41,10 +48,18 @@ LAUNCHER_TAG = re.compile(
     r"|\d{4}-\d\d-\d\d[T ][\d:.]{5,20}Z?(?=[ \t]))?[ \t]*"
 )
 PLACES = ("out of place", "in place")
+RIGHT = ("0", "0.0", "N/A")
+MOST_RANKS_BY_BANDWIDTH = 64  # beyond which two printed digits do not tell ranks apart
+LAST_DIGIT = 0.02  # GB/s: what rounding moves in busbw and algbw
+
+
+RCCL_FIELDS = ("name", "gpus", "size", "inPlace", "time")
 
 
 def _recognizes(source: Source) -> bool:
     if {"config", "results"} <= source.keys():
+        return True
+    if all(name in source.head for name in RCCL_FIELDS) and "algBw" in source.head:
         return True
     lines = (_untagged(line) for line in source.head.splitlines())
     return "busbw" in source.head and any(TABLE_HEAD.match(line) for line in lines)
@@ -78,36 +93,55 @@ def read_log(source: Source) -> Log:
 
     Raises InputError if a line is none of the format, or nothing is measured.
     """
-    if source.head.lstrip().startswith("{"):
-        log = Log(source, tuple(_from_json(source)))
+    rows = _Rows(source)
+    if {"config", "results"} <= source.keys():
+        measurements = tuple(_from_json(rows))
+    elif "inPlace" in source.head:
+        measurements = tuple(_from_rccl(rows))
     else:
-        table = _TextLog(source)
-        log = Log(source, tuple(table.measurements()), table.notes)
+        measurements = tuple(_from_text(rows))
+    log = Log(source, measurements, rows.notes)
     if not log.measurements:
         raise source.error("; ".join(("holds no measured time", *log.notes)))
     return log
 
 
-class _TextLog:
-    """The tables of a text, each with the collective and the ranks that stand before it."""
+class Row(NamedTuple):
+    """A line that was measured: the words or numbers of a size, of times and of bandwidths, by buffers."""
+
+    field: str
+    size: int
+    cells: Sequence[tuple[str, Mapping[str, Any]]]  # place, and the values that stand there
+
+
+class Group(NamedTuple):
+    """GPUs that took part together, and their hosts; 0 where these are not known or have not as many GPUs each."""
+
+    npus: int
+    hosts: int = 0
+
+
+class _Rows:
+    """The rows of a log, and what of them does not count."""
 
     def __init__(self, source: Source) -> None:
         self.source, self.torn, self.wrong = source, 0, 0
 
-    def measurements(self) -> Iterator[Measurement]:
+    def measurements(self, rows: Sequence[Row], kind: CollectiveKind, group: Group | None) -> Iterator[Measurement]:
         """Times of the rows that are whole and right."""
-        lines = [(number, _untagged(line)) for number, line in self.source.lines]
-        marks = [
-            [place for place, (_, line) in enumerate(lines) if mark.search(line)] for mark in (STARTING, DEVICE_LIST)
-        ]
-        cuts = [0, *(marks[0] or marks[1])[1:], len(lines)]
-        devices: list[tuple[str, str, str]] = []
-        for begin, end in pairwise(cuts):
-            table = lines[begin:end]
-            text = "\n".join(line for _, line in table)
-            devices = DEVICE_LINE.findall(text) or devices
-            if TABLE_HEAD.search(text):
-                yield from self._of_table(table, _kind(self.source, text), _group(self.source, devices))
+        group = group or _group_by_bandwidth(self.source, kind, rows)
+        for row in rows:
+            for place, values in row.cells:
+                time = values.get("time")
+                if not row.size or time == "N/A":
+                    continue
+                if isinstance(time, str) and not TIME_NUMBER.fullmatch(time):
+                    self.torn += 1
+                elif str(values.get("#wrong", 0)) not in RIGHT:
+                    self.wrong += 1
+                else:
+                    taken = _picoseconds(self.source, time, row.field)
+                    yield Measurement(kind, row.size, group.npus, taken, group.hosts, place=place)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -120,47 +154,55 @@ class _TextLog:
         failed = [f"{name} says that results are wrong (FAILED), but not which"] if has_failed else []
         return (*wrong, *failed, *torn)
 
-    def _of_table(
-        self, lines: Sequence[tuple[int, str]], kind: CollectiveKind, group: "Group"
-    ) -> Iterator[Measurement]:
-        columns: list[str] = []
-        for number, line in lines:
-            words = line.removeprefix("#").split()
-            if tuple(words[: len(LOG_COLUMNS)]) == LOG_COLUMNS:
-                columns = words
-                if "cputime" in words:
-                    rule = "holds the time of the CPU (-C 1), which is not that of the collective"
-                    raise self.source.error(rule, f"line {number}")
-            elif columns and words[:1] == ["(B)"] and "(us)" not in words:
-                raise self.source.error("times must be in microseconds, (us)", f"line {number}")
-            elif columns and not line.startswith("#") and words and WHOLE_NUMBER.fullmatch(words[0]):
-                yield from self._of_row(number, columns, words, kind, group)
 
-    def _of_row(
-        self, number: int, columns: Sequence[str], words: Sequence[str], kind: CollectiveKind, group: "Group"
-    ) -> Iterator[Measurement]:
-        """The measurements of a line: one per column of times; none of an empty message."""
-        if columns[-1] == "timestamp" and len(words) == len(columns) + 1:  # a day and a time
-            words = words[:-1]
-        if len(words) != len(columns):
-            self.torn += 1
-            return
-        size = self.source.whole(int(words[0].replace(",", "")[:18]), f"line {number}")
-        cells = list(zip(columns, words, strict=True))
-        places = iter(PLACES)
-        for place, (name, word) in enumerate(cells):
-            buffers = next(places, "") if name == "time" else ""
-            if name != "time" or not size or word == "N/A":
-                continue
-            if not TIME_NUMBER.fullmatch(word):
-                self.torn += 1
-                continue
-            wrong = next((value for column, value in cells[place:] if column == "#wrong"), "0")
-            if wrong not in ("0", "N/A"):
-                self.wrong += 1
-                continue
-            time = _picoseconds(self.source, word.replace(",", ""), f"line {number}")
-            yield Measurement(kind, size, group.npus, time, group.hosts, place=buffers)
+def _from_text(rows: _Rows) -> Iterator[Measurement]:
+    """The tables of a text, each with the collective and the ranks that stand before it."""
+    lines = [(number, _untagged(line)) for number, line in rows.source.lines]
+    marks = [[place for place, (_, line) in enumerate(lines) if mark.search(line)] for mark in (STARTING, DEVICE_LIST)]
+    cuts = [0, *(marks[0] or marks[1])[1:], len(lines)]
+    devices: list[tuple[str, str, str]] = []
+    for begin, end in pairwise(cuts):
+        table = lines[begin:end]
+        text = "\n".join(line for _, line in table)
+        devices = DEVICE_LINE.findall(text) or devices
+        if TABLE_HEAD.search(text):
+            group = _group(rows.source, devices) if devices else None
+            yield from rows.measurements(list(_rows_of_table(rows, table)), _kind(rows.source, text), group)
+
+
+def _rows_of_table(rows: _Rows, lines: Sequence[tuple[int, str]]) -> Iterator[Row]:
+    columns: list[str] = []
+    for number, line in lines:
+        words = line.removeprefix("#").split()
+        names = [word.partition("(")[0] for word in words]
+        is_heading = tuple(names[: len(LOG_COLUMNS)]) == LOG_COLUMNS
+        if is_heading:
+            columns = names
+            if "cputime" in words:
+                rule = "holds the time of the CPU (-C 1), which is not that of the collective"
+                raise rows.source.error(rule, f"line {number}")
+        units = words if words[:1] == ["(B)"] else []
+        if (is_heading and not {"time", "time(us)"} & {*words}) or (columns and units and "(us)" not in units):
+            raise rows.source.error("times must be in microseconds, (us)", f"line {number}")
+        is_row = columns and not line.startswith("#") and words and WHOLE_NUMBER.fullmatch(words[0])
+        if is_row and (row := _row_of_line(rows, number, columns, words)):
+            yield row
+
+
+def _row_of_line(rows: _Rows, number: int, columns: Sequence[str], words: Sequence[str]) -> Row | None:
+    """The row of a line: values from each column of times on; none if it is torn."""
+    if columns[-1] == "timestamp" and len(words) == len(columns) + 1:  # a day and a time
+        words = words[:-1]
+    if len(words) != len(columns):
+        rows.torn += len(words) > 1 and WHOLE_NUMBER.fullmatch(words[1]) is not None  # no line of another kind
+        return None
+    size = rows.source.whole(int(words[0].replace(",", "")[:18]), f"line {number}")
+    starts = [k for k, name in enumerate(columns) if name == "time"]
+    cells = []
+    for place, begin, end in zip(PLACES, starts, [*starts[1:], len(columns)], strict=False):
+        values = (word.replace(",", "") for word in words[begin:end])
+        cells.append((place, dict(zip(columns[begin:end], values, strict=True))))
+    return Row(f"line {number}", size, cells)
 
 
 def _picoseconds(source: Source, time: Any, field: str) -> float:
@@ -171,31 +213,71 @@ def _picoseconds(source: Source, time: Any, field: str) -> float:
     return source.number(microseconds, field, least=1e-6, most=1e12) * PICOSECONDS_PER_MICROSECOND
 
 
-def _from_json(source: Source) -> Iterator[Measurement]:
+def _from_json(rows: _Rows) -> Iterator[Measurement]:
+    """The results of nccl-tests with ``-J``."""
+    source = rows.source
     document = source.json_object()
     words = document.get("args")
     kind = _kind(source, " ".join(word for word in words if isinstance(word, str)) if isinstance(words, list) else "")
     devices = document["config"].get("devices") if isinstance(document.get("config"), dict) else None
     if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
         raise source.error("must be a list of devices", "config.devices")
-    group = _group(source, [(device.get("rank"), device.get("group", 0), device.get("hostname")) for device in devices])
+    listed = [(device.get("rank"), device.get("group", 0), device.get("hostname")) for device in devices]
     results = document.get("results")
     if not isinstance(results, list):
         raise source.error("must be a list", "results")
-    for number, row in enumerate(results):
-        yield from _result(source, row, f"results[{number}]", kind, group)
+    read = [_result(source, row, f"results[{number}]") for number, row in enumerate(results)]
+    yield from rows.measurements(read, kind, _group(source, listed) if len(listed) > 1 else None)
 
 
-def _result(source: Source, row: Any, field: str, kind: CollectiveKind, group: "Group") -> Iterator[Measurement]:
+def _result(source: Source, row: Any, field: str) -> Row:
     if not isinstance(row, Mapping):
         raise source.error("must be an object", field)
-    size = source.whole(row.get("size"), f"{field}.size")
+    cells = []
     for place in PLACES:
-        name = place.replace(" ", "_")
-        cell = row.get(name)
-        if isinstance(cell, Mapping) and size and "time" in cell:
-            time = _picoseconds(source, cell["time"], f"{field}.{name}.time")
-            yield Measurement(kind, size, group.npus, time, group.hosts, place=place)
+        cell = row.get(place.replace(" ", "_"))
+        if isinstance(cell, Mapping) and "time" in cell:
+            names = {"alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
+            cells.append((place, {names.get(str(name), str(name)): value for name, value in cell.items()}))
+    return Row(field, source.whole(row.get("size"), f"{field}.size"), cells)
+
+
+def _from_rccl(rows: _Rows) -> Iterator[Measurement]:
+    """The rows of rccl-tests: objects of JSON, one a line or in a list, or lines of CSV."""
+    source = rows.source
+    if source.head.lstrip().startswith("["):
+        objects = list(enumerate(source.document or (), start=1))
+    elif source.head.lstrip().startswith("{"):
+        objects = [(number, _parsed(source, number, line)) for number, line in source.lines]
+    else:
+        heading, *lines = source.lines
+        columns = heading[1].split(",")
+        objects = [(number, dict(zip(columns, line.split(","), strict=False))) for number, line in lines]
+    for number, row in objects:
+        field = f"line {number}"
+        if not isinstance(row, dict):
+            raise source.error("must be an object", field)
+        if any(row.get(name) is None for name in RCCL_FIELDS):
+            rows.torn += 1
+            continue
+        values = {str(name).lower(): value for name, value in row.items()}
+        place = PLACES[str(row["inPlace"]) not in ("0", "False")]
+        size, npus = (_number(source, row[name], f"{field}.{name}") for name in ("size", "gpus"))
+        if npus < 2:
+            raise source.error("must be two ranks or more", f"{field}.gpus", npus)
+        kind = collective(source, str(row["name"]), f"{field}.name")
+        yield from rows.measurements([Row(field, size, [(place, values)])], kind, Group(npus))
+
+
+def _parsed(source: Source, number: int, line: str) -> Any:
+    try:
+        return parse_json(line, str(source.path))
+    except InputError:
+        return {} if number == source.lines[-1][0] else None
+
+
+def _number(source: Source, value: Any, field: str) -> int:
+    return source.whole(int(value) if isinstance(value, str) and WHOLE_NUMBER.fullmatch(value) else value, field)
 
 
 def _kind(source: Source, text: str) -> CollectiveKind:
@@ -207,11 +289,33 @@ def _kind(source: Source, text: str) -> CollectiveKind:
     raise source.error(rule)
 
 
-class Group(NamedTuple):
-    """GPUs that took part together, and their hosts; 0 where these are not known or have not as many GPUs each."""
+def _group_by_bandwidth(source: Source, kind: CollectiveKind, rows: Sequence[Row]) -> Group:
+    """The GPUs that the name of the file says, or busbw over algbw of the fastest row: n phases of (P - 1) / P.
 
-    npus: int
-    hosts: int
+    Raises
+    ------
+    InputError
+        If neither tells them.
+    """
+    if match := RANKS_IN_NAME.search(source.path.name):
+        return Group(source.whole(int(match[1]), "ranks in the name", least=2))
+    pairs = [
+        (float(values["algbw"]), float(values["busbw"]))
+        for row in rows
+        for _, values in row.cells
+        if all(re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,20})?", str(values.get(name))) for name in ("algbw", "busbw"))
+    ]
+    algorithm, bus = max(pairs, default=(0.0, 0.0))
+    phases = len(kind.rule.phases)
+    missing = phases - bus / algorithm if algorithm else 0.0
+    npus = round(phases / missing) if missing > phases / MOST_RANKS_BY_BANDWIDTH else 0
+    if npus >= 2 and abs(float(kind.rule.bus_share(npus)) * algorithm - bus) <= LAST_DIGIT:
+        return Group(npus)
+    rule = (
+        "must list two ranks or more, each once, or have a name that says how many, such as "
+        f"{kind.value}.16ranks.log: the size of a group is not known"
+    )
+    raise source.error(rule, "Rank")
 
 
 def _group(source: Source, devices: Sequence[tuple[Any, Any, Any]]) -> Group:
