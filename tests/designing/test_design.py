@@ -15,11 +15,11 @@ from themis_opt.designing.problem import (
     DesignProblem,
     Price,
     load_problem,
-    problem_schema,
     read_constraint,
     shipped_problems,
 )
 from themis_opt.problem.catalog import is_graph, shipped
+from themis_opt.problem.documents import model_schema
 from themis_opt.problem.network import Kind
 from themis_opt.solving.bounds import bounds
 
@@ -177,7 +177,7 @@ def test_every_shipped_problem_reads_and_is_no_instance() -> None:
 
 
 def test_the_schema_accepts_what_is_shipped() -> None:
-    validator = Draft202012Validator(json.loads(problem_schema()))
+    validator = Draft202012Validator(json.loads(model_schema(DesignProblem)))
     for path in of_dimensions().values():
         validator.validate(json.loads(path.read_text()))
     assert not validator.is_valid(document(budget={"bandwith": "1 GB/s"}))
@@ -245,6 +245,6 @@ def test_the_nearest_shipped_problem_is_named() -> None:
         load_problem("libra.gpt3_4d.sum500")
 
 
-def test_a_graph_is_sent_to_where_graphs_are_designed() -> None:
-    with pytest.raises(InputError, match="is a graph: design_graph of"):
-        design("leaf_spine.mixed")
+def test_readings_and_policies_are_not_for_graphs() -> None:
+    with pytest.raises(InputError, match="is not for graphs: bounds of any algorithm"):
+        design("leaf_spine.mixed", "fixed")

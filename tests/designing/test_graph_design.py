@@ -11,8 +11,8 @@ import pytest
 
 from formulations.concurrent_flow import concurrent_flow
 from themis_opt.base.errors import InputError
-from themis_opt.designing.graph_design import design_graph
-from themis_opt.designing.graph_problem import GraphDesignProblem, load_graph_problem
+from themis_opt.designing.design import design
+from themis_opt.designing.problem import GraphDesignProblem, load_problem
 from themis_opt.graphs.problem import GraphNetwork
 
 GIGABYTE, SIZE, BUDGET = 1e9, 1e9, 400e9
@@ -106,7 +106,7 @@ def best_time(problem: GraphDesignProblem, time: Callable[[GraphNetwork], float]
         rates = (
             round(BUDGET * share / count / 1000) * 1000.0 for share, count in zip((part, 1 - part), counts, strict=True)
         )
-        return time(problem.network.at(dict(zip(problem.group_names, rates, strict=True))))
+        return time(problem.network.at(dict(zip(problem.names, rates, strict=True))))
 
     low, high = 1e-4, 1 - 1e-4
     for _ in range(30):
@@ -128,7 +128,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_designs_equal_brute_force(kind: str, seed: int) -> None:
     problem = random_problem(seed, kind, switches=0 if kind == "all_reduce" else seed % 2)
-    answer = design_graph(problem)
+    answer = design(problem)
     best = best_time(problem, KINDS[kind]) * 1e12
     assert answer.bound <= best * (1 + 1e-6)
     assert answer.time == pytest.approx(best, rel=1e-4)
@@ -136,12 +136,12 @@ def test_designs_equal_brute_force(kind: str, seed: int) -> None:
 
 @pytest.mark.parametrize("kind", ["all_gather", "all_to_all", "all_reduce"])
 def test_trees_reach_the_bound_over_all_bandwidths(kind: str) -> None:
-    answer = design_graph(problem(workloads=[workload("w", kind)]))
+    answer = design(problem(workloads=[workload("w", kind)]))
     assert answer.bound * (1 - 1e-9) <= answer.simulated <= answer.bound * 1.01
 
 
 def test_cuts_that_decide_are_named() -> None:
-    answer = design_graph(problem())
+    answer = design(problem())
     assert set(answer.deciding[0]) <= {"out of the 4 NPUs of box1", "out of the 7 NPUs but box0.gpu0"}
     assert answer.deciding[0]
     assert sum(8 * rate for rate in answer.bandwidths.values()) == pytest.approx(1000 * GIGABYTE, rel=1e-6)
@@ -149,7 +149,7 @@ def test_cuts_that_decide_are_named() -> None:
 
 def test_the_worst_time_is_no_larger_than_with_the_best_sum() -> None:
     workloads = [workload("a", "all_gather"), workload("b", "all_to_all")]
-    total, worst = (design_graph(problem(workloads=workloads, minimise=m)) for m in ("sum", "worst"))
+    total, worst = (design(problem(workloads=workloads, minimise=m)) for m in ("sum", "worst"))
     assert max(worst.times) <= max(total.times) * (1 + 1e-6)
     assert sum(total.times) <= sum(worst.times) * (1 + 1e-6)
     assert worst.time == pytest.approx(max(worst.times))
@@ -160,13 +160,13 @@ def test_weights_and_counts_scale_times() -> None:
     once, often = (
         problem(workloads=[w]) for w in (workload("w"), {"name": "w", "weight": 2, "collectives": collectives})
     )
-    assert design_graph(often).bound == pytest.approx(6 * design_graph(once).bound)
+    assert design(often).bound == pytest.approx(6 * design(once).bound)
 
 
 def test_limits_and_constraints_hold() -> None:
     document = boxes(constraints=["inside >= 4 outside"])
     document["network"]["groups"] = [{"name": "inside", "most": "60 GB/s"}]
-    rates = design_graph(GraphDesignProblem.model_validate(document)).bandwidths
+    rates = design(GraphDesignProblem.model_validate(document)).bandwidths
     assert rates["inside"] <= 60 * GIGABYTE
     assert rates["inside"] >= 4 * rates["outside"] * (1 - 1e-6)
 
@@ -175,7 +175,7 @@ def test_links_that_nothing_needs_are_not_built() -> None:
     document = boxes()
     document["network"]["links"].append({"ends": ["box0.sw", "box1.sw"], "group": "spare"})
     document["network"]["groups"] = [{"name": "spare", "price": 1}]
-    answer = design_graph(GraphDesignProblem.model_validate(document))
+    answer = design(GraphDesignProblem.model_validate(document))
     built = [name for name, rate in answer.bandwidths.items() if rate]
     assert answer.bandwidths["spare"] == 0
     assert len(answer.network.links) == 8 * len(built)
@@ -184,7 +184,7 @@ def test_links_that_nothing_needs_are_not_built() -> None:
 def test_money_buys_more_of_what_is_cheap() -> None:
     document = boxes(budget={"money": 10_000})
     document["network"]["groups"] = [{"name": "inside", "price": 5}, {"name": "outside", "price": 50}]
-    answer = design_graph(GraphDesignProblem.model_validate(document))
+    answer = design(GraphDesignProblem.model_validate(document))
     assert answer.money == pytest.approx(10_000, rel=1e-6)
     assert answer.constraint_prices["budget: money"] > 0
 
@@ -213,7 +213,7 @@ def test_refusals_name_the_field(case: str, tmp_path: Path) -> None:
     file = tmp_path / "my.json"
     file.write_text(json.dumps(boxes(**changes)), encoding="utf-8")
     with pytest.raises(InputError) as caught:
-        design_graph(load_graph_problem(file))
+        design(file)
     assert message in str(caught.value)
 
 
@@ -231,5 +231,5 @@ def test_links_that_break_a_rule_are_named(link: dict[str, Any], message: str, t
     file = tmp_path / "my.json"
     file.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(InputError) as caught:
-        load_graph_problem(file)
+        load_problem(file)
     assert message in str(caught.value)

@@ -1,5 +1,6 @@
 """``themis-opt design``: the bandwidths of a network that does not exist yet."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,11 +9,14 @@ from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
+from themis_opt.cli.answers.answer import Listing, Reply
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.designing.design import Design
+    from themis_opt.designing.devices import DeviceDesign
     from themis_opt.designing.graph_design import GraphDesign
+    from themis_opt.designing.problem import DesignProblem
 
 ALL_READINGS = "fixed,free,simulated"
 LEAST_PRICE = 1e-3  # picoseconds for each GB/s or dollar below which a price is noise
@@ -79,142 +83,131 @@ def design(
     as_json: options.Json = False,
 ) -> None:
     """Find the bandwidths of a network that make its workloads fastest, with a proof that none do better."""
-    from themis_opt.designing.problem import find_problem, load_problem
-    from themis_opt.problem.catalog import is_graph
+    from themis_opt.base.documents import read_json
+    from themis_opt.designing.devices import DEVICES_FORMAT, design_devices, read_devices
+    from themis_opt.designing.problem import GraphDesignProblem, find_problem, load_problem
 
     path = find_problem(source)
-    document = _document(path)
-    if document.get("format") == "themis-opt/devices/1":
-        _design_devices(path, output, as_json=as_json)
-        return
-    if is_graph(document):
-        given = {"readings": readings != ALL_READINGS, "policy": policy, "pareto": front}
-        for name in (name for name, value in given.items() if value):
-            raise InputError("is not for graphs: bounds of any algorithm are minimised", field=f"--{name}")
-        _design_graph(path, output, as_json=as_json)
+    if read_json(path).get("format") == DEVICES_FORMAT:
+        _of_devices(design_devices(read_devices(path)), output).tell(as_json=as_json)
         return
     problem = load_problem(path)
 
-    from themis_opt.cli.printing import print_json
-    from themis_opt.designing.design import design, pareto
+    from themis_opt.designing.design import design as design_network  # it loads a solver
+
+    if isinstance(problem, GraphDesignProblem):
+        given = {"readings": readings != ALL_READINGS, "policy": policy, "pareto": front}
+        for name in (name for name, value in given.items() if value):
+            raise InputError("is not for graphs: bounds of any algorithm are minimised", field=f"--{name}")
+        reply = _of_graph(design_network(problem), output)
+    else:
+        reply = _of_dimensions(problem, readings, policy, front, output)
+    reply.tell(as_json=as_json)
+
+
+def _of_dimensions(
+    problem: "DesignProblem", readings: str, policy: str | None, front: int, output: Path | None
+) -> Reply:
+    """Divide bandwidth among dimensions, in several readings."""
+    from themis_opt.designing.design import design, on_design, pareto
 
     chosen: Any = options.split(readings)
     if not chosen or len(set(chosen)) < len(chosen):
         raise InputError("must name one or more readings, each once", field="--readings", value=readings)
     designs = [design(problem, reading, policy=policy) for reading in chosen]
     points = pareto(problem, front, "fixed" if chosen == ("fixed",) else "free", policy=policy) if front else []
-    if output is not None:
-        _write(output, designs, points)
-    if as_json:
-        fronts = {"pareto": [point.summary() for point in points]} if points else {}
-        print_json({"problem": problem.name, "designs": [answer.document() for answer in designs]} | fronts)
-        return
-    _print(designs, points)
+    tables = [Listing(f"{problem.name or 'design'}: {len(designs)} designs", list(map(_summary, designs)), SUMMARY)]
+    for answer in designs:
+        rows = [_readable(row) for row in answer.rows()]
+        tables.append(Listing(f"minimised: {answer.reading}", rows, _used(DIMENSIONS, answer)))
+    tables += _prices([({"minimised": answer.reading}, answer.constraint_prices) for answer in designs])
+    if points:
+        best = min(points, key=lambda point: point.time * (point.money or point.bandwidths.sum()))
+        rows = [_summary(point) | {"note": "least time x budget" if point is best else ""} for point in points]
+        tables.append(Listing("front", rows, {**SUMMARY, "note": ("", "text")}))
+    fronts = {"pareto": [point.summary() for point in points]} if points else {}
+    document = {"problem": problem.name, "designs": [answer.document() for answer in designs]} | fronts
+    files = [] if output is None else _write_dimensions(output, designs, points)
+    return Reply(document, on_design(designs), tables, files=files)
 
 
-def _document(path: Path) -> "dict[str, Any]":
-    from themis_opt.base.documents import read_json
+def _write_dimensions(folder: Path, designs: "Sequence[Design]", points: "Sequence[Design]") -> list[Path]:
+    from themis_opt.formats.tables import to_csv
+    from themis_opt.reports.rendering.charts import save
+    from themis_opt.reports.study_charts import bandwidths, front
 
-    return read_json(path)
+    texts = {}
+    for name, instance in designs[-1].instances().items():
+        document = instance.model_dump(mode="json", exclude_defaults=True) | {"format": instance.format}
+        texts[f"{name}.json"] = json.dumps(document, indent=2) + "\n"
+    texts["dimensions.csv"] = to_csv([{"reading": answer.reading} | row for answer in designs for row in answer.rows()])
+    texts["design.json"] = json.dumps([answer.document() for answer in designs], indent=2) + "\n"
+    if points:
+        texts["pareto.csv"] = to_csv([point.summary() for point in points])
+    files = _write(folder, texts)
+    charts = {"bandwidths.svg": bandwidths(designs)} | ({"pareto.svg": front(points)} if points else {})
+    for name, chart in charts.items():
+        save(chart, folder / name, designs[0].problem.name)
+    return [*files, *(folder / name for name in charts)]
 
 
-def _design_graph(path: Path, output: Path | None, *, as_json: bool) -> None:
+def _of_graph(answer: "GraphDesign", output: Path | None) -> Reply:
     """Divide bandwidth among the links of a graph."""
-    from themis_opt.cli.printing import print_json, print_rows, say_all
-    from themis_opt.designing.graph_design import design_graph
-    from themis_opt.designing.graph_problem import load_graph_problem
-
-    answer = design_graph(load_graph_problem(path))
-    if output is not None:
-        _write_graph(output, answer)
-    if as_json:
-        print_json({"problem": answer.problem.name} | answer.document())
-        return
-    say_all(answer.verdict)
-    title = answer.problem.name or "design"
     rows = [
         row | {"dollars": f"{row['money']:,.0f}", "saved": _saved_in_words(row["saved_ns_per_gb_per_s"])}
         for row in answer.rows()
     ]
     shown = {name: how for name, how in LINK_GROUPS.items() if answer.money or name != "dollars"}
-    print_rows(f"{title}: bandwidth of each link", rows, shown)
     parts = [row | {"deciding": "; ".join(row["deciding"])} for row in answer.part_rows()]
-    print_rows("collectives", parts, GRAPH_PARTS)
-    _print_prices([({}, answer.constraint_prices)])
-
-
-def _write_graph(folder: Path, answer: "GraphDesign") -> None:
-    """Write the collectives on the network, its picture, and the answer."""
-    import json
-
-    from themis_opt.base.documents import make_folder, write_atomically
-    from themis_opt.cli.printing import tell_files
-    from themis_opt.families.door import family_of
-    from themis_opt.formats.graph_pictures import draw_network
-
-    make_folder(folder)
-    written = {f"{name}.json": family_of(instance).text(instance) for name, instance in answer.instances().items()}
-    written["design.json"] = json.dumps(answer.document(), indent=2) + "\n"
-    for name, text in written.items():
-        write_atomically(folder / name, text)
-    draw_network(answer.network, folder / "network.svg")
-    tell_files(folder / name for name in [*written, "network.svg"])
-
-
-def _design_devices(path: Path, output: Path | None, *, as_json: bool) -> None:
-    """Divide parameters and bandwidth among devices, instead of bandwidth among dimensions."""
-    import json
-
-    from themis_opt.base.documents import make_folder, write_atomically
-    from themis_opt.cli.printing import print_json, print_rows, say, tell_files
-    from themis_opt.designing.devices import design_devices, read_devices
-
-    answer = design_devices(read_devices(path))
+    tables = [
+        Listing(f"{answer.problem.name or 'design'}: bandwidth of each link", rows, shown),
+        Listing("collectives", parts, GRAPH_PARTS),
+        *_prices([({}, answer.constraint_prices)]),
+    ]
+    files = []
     if output is not None:
-        make_folder(output)
-        write_atomically(output / "devices.json", json.dumps(answer.document(), indent=2) + "\n")
-    if as_json:
-        print_json(answer.document())
-        return
-    say(answer.verdict)
+        from themis_opt.families.door import family_of
+        from themis_opt.formats.graph_pictures import draw_network
+
+        texts = {f"{name}.json": family_of(instance).text(instance) for name, instance in answer.instances().items()}
+        texts["design.json"] = json.dumps(answer.document(), indent=2) + "\n"
+        files = [*_write(output, texts), output / "network.svg"]
+        draw_network(answer.network, files[-1])
+    return Reply({"problem": answer.problem.name} | answer.document(), answer.verdict, tables, files=files)
+
+
+def _of_devices(answer: "DeviceDesign", output: Path | None) -> Reply:
+    """Divide parameters and bandwidth among devices, instead of bandwidth among dimensions."""
     rows = [
         row | {"parameters": f"{row['parameters'] / 1e6:.4g} MB", "bandwidth": f"{row['bandwidth'] / 1e6:.4g} MB/s"}
         for row in answer.rows()
     ]
-    print_rows(answer.problem.name or "devices", rows, DEVICE_SHARES)
-    if output is not None:
-        tell_files([output / "devices.json"])
+    texts = {"devices.json": json.dumps(answer.document(), indent=2) + "\n"}
+    files = [] if output is None else _write(output, texts)
+    table = Listing(answer.problem.name or "devices", rows, DEVICE_SHARES)
+    return Reply(answer.document(), [answer.verdict], [table], files=files)
 
 
-def _print(designs: "Sequence[Design]", points: "Sequence[Design]") -> None:
-    from themis_opt.cli.printing import print_rows, say_all
-    from themis_opt.designing.verdict import on_design
+def _write(folder: Path, texts: dict[str, str]) -> list[Path]:
+    from themis_opt.base.documents import make_folder, write_atomically
 
-    say_all(on_design(designs))
-    title = designs[0].problem.name or "design"
-    print_rows(f"{title}: {len(designs)} designs", [_summary(answer) for answer in designs], SUMMARY)
-    for answer in designs:
-        print_rows(f"minimised: {answer.reading}", [_readable(row) for row in answer.rows()], _used(DIMENSIONS, answer))
-    _print_prices([({"minimised": answer.reading}, answer.constraint_prices) for answer in designs])
-    if points:
-        best = min(points, key=lambda point: point.time * (point.money or point.bandwidths.sum()))
-        rows = [_summary(point) | {"note": "least time x budget" if point is best else ""} for point in points]
-        print_rows("front", rows, {**SUMMARY, "note": ("", "text")})
+    make_folder(folder)
+    for name, text in texts.items():
+        write_atomically(folder / name, text)
+    return [folder / name for name in texts]
 
 
-def _print_prices(answers: "Sequence[tuple[dict[str, str], dict[str, float]]]") -> None:
+def _prices(answers: Sequence[tuple[dict[str, str], dict[str, float]]]) -> list[Listing]:
     """Shadow prices of constraints, each answer with what stands before them."""
-    from themis_opt.cli.printing import print_rows
-
     rows = [
         head | {"constraint": text, "saved": _price_in_words(price)}
         for head, prices in answers
         for text, price in prices.items()
     ]
-    if rows:
-        titles = {"constraint": "constraint", "saved": "one more GB/s or dollar saves"}
-        shown: ShownColumns = {name: (titles.get(name, name), "text") for name in rows[0]}
-        print_rows("shadow prices", rows, shown)
+    titles = {"saved": "one more GB/s or dollar saves"}
+    return (
+        [Listing("shadow prices", rows, {name: (titles.get(name, name), "text") for name in rows[0]})] if rows else []
+    )
 
 
 def _saved_in_words(nanoseconds: float) -> str:
@@ -251,32 +244,3 @@ def _price_in_words(picoseconds: float) -> str:
     from themis_opt.base.units import format_short_time
 
     return format_short_time(picoseconds) if abs(picoseconds) >= LEAST_PRICE else "0"
-
-
-def _write(folder: Path, designs: "Sequence[Design]", points: "Sequence[Design]") -> None:
-    import json
-
-    from themis_opt.base.documents import make_folder, write_atomically
-    from themis_opt.cli.printing import tell_files
-    from themis_opt.formats.tables import to_csv
-    from themis_opt.reports.rendering.charts import save
-    from themis_opt.reports.study_charts import bandwidths, front
-
-    make_folder(folder)
-    written = {}
-    for name, instance in designs[-1].instances().items():
-        document = instance.model_dump(mode="json", exclude_defaults=True) | {"format": instance.format}
-        written[f"{name}.json"] = json.dumps(document, indent=2) + "\n"
-    rows = [{"reading": answer.reading} | row for answer in designs for row in answer.rows()]
-    written["dimensions.csv"] = to_csv(rows)
-    written["design.json"] = json.dumps([answer.document() for answer in designs], indent=2) + "\n"
-    if points:
-        summaries = [point.summary() for point in points]
-        written["pareto.csv"] = to_csv(summaries)
-    for name, text in written.items():
-        write_atomically(folder / name, text)
-    title = designs[0].problem.name
-    charts = {"bandwidths.svg": bandwidths(designs)} | ({"pareto.svg": front(points)} if points else {})
-    for name, chart in charts.items():
-        save(chart, folder / name, title)
-    tell_files(folder / name for name in [*written, *charts])

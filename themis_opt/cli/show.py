@@ -20,9 +20,9 @@ OTHER_SCHEMAS: Mapping[str, str] = {
     "experiment": "themis_opt.batches.experiment:experiment_schema",
     "order": "themis_opt.formats.flat_exports:order_schema",
     "times": "themis_opt.workloads.timing:times_schema",
-    "design": "themis_opt.designing.problem:problem_schema",
-    "graph-design": "themis_opt.designing.graph_problem:graph_problem_schema",
-    "devices": "themis_opt.designing.devices:devices_schema",
+    "design": "themis_opt.designing.problem:DesignProblem",
+    "graph-design": "themis_opt.designing.problem:GraphDesignProblem",
+    "devices": "themis_opt.designing.devices:DeviceProblem",
 }
 
 
@@ -50,6 +50,8 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a kind of files."""
     from themis_opt.families import door
+    from themis_opt.problem.documents import model_schema
 
     module, _, name = {**OTHER_SCHEMAS, **door.SCHEMAS}[of or kind].partition(":")
-    typer.echo(getattr(import_module(module), name)(), nl=False)
+    made = getattr(import_module(module), name)
+    typer.echo(model_schema(made) if isinstance(made, type) else made(), nl=False)

@@ -13,40 +13,33 @@ Three readings of how long a workload takes:
 The bound of *free* and *simulated* holds for every schedule of the model on every network within the constraints.
 """
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import numpy as np
 
-from formulations.allocation import (
-    Allocation,
-    AllocationData,
-    Infeasible,
-    LinearRow,
-    allocate,
-    cheapest_rates,
-    extreme_rates,
-)
+from formulations.allocation import AllocationData, cheapest_rates, extreme_rates
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_bandwidth, nanoseconds
-from themis_opt.designing.problem import DOLLARS_PER, DesignProblem, load_problem
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_duration, format_percent, nanoseconds
+from themis_opt.designing.problem import DesignProblem, GraphDesignProblem, load_problem
+from themis_opt.designing.programme import AnyDesign, allocated, obeys, programme_of
 from themis_opt.designing.times import WorkloadPart, fixed_group, free_group, parts_of
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
+
+if TYPE_CHECKING:
+    from themis_opt.designing.graph_design import GraphDesign
 
 Reading = Literal["fixed", "free", "simulated"]
 READINGS: tuple[Reading, ...] = get_args(Reading)
 
 FIXED_POLICY, FREE_POLICY = "baseline", "hourglass"
 """What simulates an answer: the fixed order, and the policy for any order."""
-
-BANDWIDTH_BUDGET, MONEY_BUDGET = "budget: bandwidth", "budget: money"
 
 
 @dataclass(frozen=True)
@@ -63,33 +56,34 @@ class SearchParams:
     last_step: float = 0.001
 
 
+USUAL_SEARCH = SearchParams()
+
+
 @dataclass(frozen=True, eq=False)
-class Design:
-    """Bandwidths for a network.
+class Design(AnyDesign):
+    """Bandwidths for a network of dimensions.
 
     Attributes
     ----------
     problem : DesignProblem
         What was asked.
+    bound : float
+        Picoseconds: no allocation within the constraints is faster in this reading; those of *free* and *simulated*
+        are the same, and hold for every schedule of the model.
+    allocation : Allocation
+        The solution of the programme behind it, with its shadow prices.
     reading : str
         In which time is counted.
     policy : str
         What simulates.
     bandwidths : float64 array, shape (dimensions,)
         Bytes per second.
-    bound : float
-        Picoseconds: no allocation within the constraints is faster in this reading; those of *free* and *simulated*
-        are the same, and hold for every schedule of the model.
-    allocation : Allocation
-        The solution of the programme behind it, with its shadow prices.
     """
 
     problem: DesignProblem
     reading: Reading
     policy: str
     bandwidths: FloatArray
-    bound: float
-    allocation: Allocation
     parts: tuple[WorkloadPart, ...]
 
     @property
@@ -98,9 +92,9 @@ class Design:
         return self.times[self.reading]
 
     @property
-    def gap(self) -> float:
-        """How far the time may be from the best possible, as a fraction of that."""
-        return max(self.time / self.bound - 1, 0.0)
+    def values(self) -> list[float]:
+        """Bytes per second of every dimension."""
+        return [float(bandwidth) for bandwidth in self.bandwidths]
 
     @cached_property
     def times(self) -> dict[Reading, float]:
@@ -116,11 +110,6 @@ class Design:
         """What the policy makes of each part."""
         return tuple(part.schedule(self.bandwidths, self.policy) for part in self.parts)
 
-    @property
-    def money(self) -> float:
-        """Dollars for the whole network."""
-        return float(np.dot(_dollars(self.problem), self.bandwidths))
-
     @cached_property
     def utilisation(self) -> FloatArray:
         """Share of the simulated time for which each dimension sends at its full bandwidth, shape (dimensions,)."""
@@ -129,18 +118,6 @@ class Design:
             sizes = np.bincount(schedule.plan.stage_dimensions, schedule.costs.sent, len(part.parents))
             np.add.at(sent, list(part.parents), part.weight * sizes)
         return sent / self.bandwidths * PICOSECONDS_PER_SECOND / self.times["simulated"]
-
-    @property
-    def dimension_prices(self) -> tuple[float, ...]:
-        """Picoseconds that one more GB/s would save on each dimension if it cost nothing."""
-        return tuple(price * DOLLARS_PER for price in self.allocation.rate_prices)
-
-    @property
-    def constraint_prices(self) -> dict[str, float]:
-        """Picoseconds saved by one more GB/s, or one more dollar, in every constraint."""
-        texts = (text for text, _ in _rows(self.problem))
-        pairs = zip(texts, self.allocation.row_prices, strict=True)
-        return {text: price if text == MONEY_BUDGET else price * DOLLARS_PER for text, price in pairs}
 
     @property
     def provisioning(self) -> tuple[tuple[str, float], ...]:
@@ -159,30 +136,23 @@ class Design:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per dimension, innermost first; times are in nanoseconds, bandwidths in bytes per second."""
-        network, dollars = self.problem.network, _dollars(self.problem)
-        enough = (("-", 1.0), *self.provisioning)
+        dimensions = zip(self.problem.rates, self.problem.network.dimensions, self.values, strict=True)
+        figures = zip(self.utilisation.tolist(), self.dimension_prices, (("-", 1.0), *self.provisioning), strict=True)
         return [
             {
-                "dimension": name,
+                "dimension": rate.name,
                 "kind": dimension.kind.value,
                 "size": dimension.size,
                 "bandwidth": bandwidth,
-                "links": round(bandwidth / dimension.links.rate) if dimension.links else None,
-                "money": bandwidth * price,
+                "links": round(bandwidth / rate.unit) if rate.unit else None,
+                "money": bandwidth * rate.dollars,
                 "utilisation": utilisation,
                 "saved_ns_per_gb_per_s": nanoseconds(saved),
                 "provisioned": word,
                 "provisioned_factor": factor,
             }
-            for name, dimension, bandwidth, price, utilisation, saved, (word, factor) in zip(
-                network.dimension_names,
-                network.dimensions,
-                self.bandwidths.tolist(),
-                dollars.tolist(),
-                self.utilisation.tolist(),
-                self.dimension_prices,
-                enough,
-                strict=True,
+            for (rate, dimension, bandwidth), (utilisation, saved, (word, factor)) in zip(
+                dimensions, figures, strict=True
             )
         ]
 
@@ -203,53 +173,66 @@ class Design:
 
     def document(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
-        prices = [{"constraint": text, "saved_ns": nanoseconds(p)} for text, p in self.constraint_prices.items()]
-        return self.summary() | {"dimensions": self.rows(), "constraints": prices}
+        return self.summary() | {"dimensions": self.rows(), "constraints": self.price_rows()}
 
 
+@overload
+def design(problem: GraphDesignProblem) -> "GraphDesign": ...
+@overload
 def design(
-    problem: DesignProblem | str | Path,
+    problem: DesignProblem, reading: Reading = ..., *, policy: str | None = ..., params: SearchParams = ...
+) -> Design: ...
+@overload
+def design(
+    problem: str | Path, reading: Reading = ..., *, policy: str | None = ..., params: SearchParams = ...
+) -> Any: ...
+def design(
+    problem: DesignProblem | GraphDesignProblem | str | Path,
     reading: Reading = "free",
     *,
     policy: str | None = None,
-    params: SearchParams | None = None,
-) -> Design:
-    """Find the bandwidths of a network.
+    params: SearchParams = USUAL_SEARCH,
+) -> "Design | GraphDesign":
+    """Find the bandwidths of a network, of equally good ones the cheapest.
 
     Parameters
     ----------
-    problem : DesignProblem, str or path
+    problem : DesignProblem, GraphDesignProblem, str or path
         The problem, its file, or the name of a shipped one.
     reading : {"free", "fixed", "simulated"}
         What is minimised: the fluid bound over all orders, the busiest dimension in the fixed order, or the makespan
-        of a policy.
+        of a policy.  On a graph it is a bound of any algorithm.
     policy : str, optional
-        What simulates; ``hourglass`` by default, in the fixed order ``baseline``.
-    params : SearchParams, optional
+        What simulates; ``hourglass`` by default, in the fixed order ``baseline``.  On a graph trees are simulated.
+    params : SearchParams
         How far the simulated reading searches.
-
-    Of equally good bandwidths the cheapest are taken.
 
     Raises
     ------
     InputError
         If the problem breaks a rule, has no solution, or leaves a bandwidth without limit.
     """
-    if not isinstance(problem, DesignProblem):
+    if not isinstance(problem, DesignProblem | GraphDesignProblem):
         problem = load_problem(problem)
     if reading not in READINGS:
         raise InputError(f"must be one of {', '.join(READINGS)}", field="reading", value=reading)
+    if isinstance(problem, GraphDesignProblem):
+        from themis_opt.designing.graph_design import design_graph
+
+        if reading != "free" or policy is not None:
+            raise InputError("is not for graphs: bounds of any algorithm are minimised", field="reading or policy")
+        return design_graph(problem)
     parts = parts_of(problem)
     policy = policy or (FIXED_POLICY if reading == "fixed" else FREE_POLICY)
-    in_order = _allocation(problem, parts, fixed_group)
+    in_order = allocated(problem, tuple(map(fixed_group, parts)))
     if reading == "fixed":
-        return Design(problem, reading, policy, in_order.rates, in_order.bound, in_order, parts)
-    allocation = _allocation(problem, parts, free_group)
+        return Design(problem, in_order.bound, in_order, reading, policy, in_order.rates, parts)
+    allocation = allocated(problem, tuple(map(free_group, parts)))
     rates = allocation.rates
     bound = min(allocation.bound, sum(part.weight * part.fluid_time(rates) for part in parts))
     if reading == "simulated":
-        rates = _refined(problem, parts, (rates, allocation.widest, in_order.rates), policy, params or SearchParams())
-    return Design(problem, reading, policy, rates, bound, allocation, parts)
+        rates = _refined(problem, parts, (rates, allocation.widest, in_order.rates), policy, params)
+    return Design(problem, bound, allocation, reading, policy, rates, parts)
 
 
 def pareto(
@@ -266,11 +249,12 @@ def pareto(
     """
     if points < 2:
         raise InputError("must be at least 2", field="pareto", value=points)
-    kind = "money" if _dollars(problem).any() else "bandwidth"
+    dollars = np.array([rate.dollars for rate in problem.rates])
+    kind = "money" if dollars.any() else "bandwidth"
     whole = design(problem, reading, policy=policy)
-    per_unit = _dollars(problem) if kind == "money" else np.ones(len(whole.bandwidths))
+    per_unit = dollars if kind == "money" else np.ones(len(dollars))
     largest = float(per_unit @ whole.bandwidths)
-    least = float(per_unit @ cheapest_rates(_data(problem, ()), per_unit))
+    least = float(per_unit @ cheapest_rates(programme_of(problem), per_unit))
     start = min(max(least * (1 + 1e-6), largest / 8), largest)  # above the least, so that rounding leaves it possible
     budgets = np.geomspace(start, largest, points)[:-1].tolist()
     cheaper = (problem.varied(budget=problem.budget.model_copy(update={kind: value})) for value in budgets)
@@ -283,75 +267,6 @@ def _provisioning(factor: float) -> tuple[str, float]:
     return ("over-provisioned" if factor > 1 else "under-provisioned"), factor
 
 
-def _allocation(
-    problem: DesignProblem, parts: Iterable[WorkloadPart], group: Callable[[WorkloadPart], Any]
-) -> Allocation:
-    try:
-        return allocate(_data(problem, tuple(group(part) for part in parts)), _dollars(problem))
-    except Infeasible:
-        raise InputError("no bandwidths obey all constraints", field="constraints") from None
-
-
-def _dollars(problem: DesignProblem) -> FloatArray:
-    """Dollars for each byte per second of every dimension, for all NPUs."""
-    dimensions = problem.network.dimensions
-    npus = math.prod(dimension.size for dimension in dimensions)
-    return np.array(
-        [dimension.price.per_bandwidth(dimension.kind, dimension.size) * npus / DOLLARS_PER for dimension in dimensions]
-    )
-
-
-def _rows(problem: DesignProblem) -> list[tuple[str, LinearRow]]:
-    """The linear constraints with their texts, budgets last."""
-    rows = [(row.text, LinearRow(row.coefficients, row.sense, row.limit)) for row in problem.rows]
-    if problem.budget.bandwidth is not None:
-        ones = (1.0,) * len(problem.network.dimensions)
-        rows.append((BANDWIDTH_BUDGET, LinearRow(ones, "<=", problem.budget.bandwidth)))
-    if problem.budget.money is not None:
-        rows.append((MONEY_BUDGET, LinearRow(tuple(_dollars(problem).tolist()), "<=", problem.budget.money)))
-    return rows
-
-
-def _data(problem: DesignProblem, groups: tuple[Any, ...]) -> AllocationData:
-    dimensions, rows = problem.network.dimensions, tuple(row for _, row in _rows(problem))
-    least, most, units = [], [], []
-    for dimension in dimensions:
-        links = dimension.links
-        fixed = dimension.bandwidth if dimension.is_fixed else None
-        least.append(fixed or (links.least * links.rate if links else dimension.least))
-        most.append(fixed or (links.most * links.rate if links else dimension.most or math.inf))
-        units.append(links.rate if links else 0.0)
-    limits = tightened(least, most, rows)
-    for name, needed, limit in zip(problem.network.dimension_names, least, limits, strict=True):
-        if limit == math.inf:
-            raise InputError("nothing limits its bandwidth: give it 'most' or 'links', or a budget", field=name)
-        if limit <= 0:
-            raise InputError("the constraints leave it no bandwidth", field=name)
-        if limit < needed * (1 - 1e-9):  # which sums of floating-point numbers may lose
-            left = f"{name} needs {format_bandwidth(needed)}, and they leave it {format_bandwidth(limit)}"
-            raise InputError(f"no bandwidths obey all constraints: {left}", field="constraints")
-    return AllocationData(groups, rows, tuple(least), tuple(limits), tuple(units))
-
-
-def tightened(least: Sequence[float], most: Sequence[float], rows: Sequence[LinearRow]) -> list[float]:
-    """The largest rates that rows allow, one row at a time, as often as they change something."""
-    limits = list(most)
-    for _ in range(len(limits) + 1):
-        for row in rows:
-            for sign in {"<=": (1,), ">=": (-1,), "==": (1, -1)}[row.sense]:
-                _tighten(least, limits, [sign * a for a in row.coefficients], sign * row.limit)
-    return limits
-
-
-def _tighten(least: Sequence[float], limits: list[float], coefficients: Sequence[float], limit: float) -> None:
-    """Lower limits by one row: the sum of coefficients times rates is at most `limit`."""
-    smallest = [a * least[k] if a > 0 else a * limits[k] if a else 0.0 for k, a in enumerate(coefficients)]
-    for k, a in enumerate(coefficients):
-        if a > 0:
-            others = sum(value for other, value in enumerate(smallest) if other != k)
-            limits[k] = min(limits[k], max((limit - others) / a, 0.0))
-
-
 def _refined(
     problem: DesignProblem,
     parts: Sequence[WorkloadPart],
@@ -360,7 +275,7 @@ def _refined(
     params: SearchParams,
 ) -> FloatArray:
     """Pattern search: steps towards extreme allocations, or by whole links, as long as the simulated time falls."""
-    data = _data(problem, ())
+    data = programme_of(problem)
 
     def time(rates: FloatArray) -> float:
         return sum(part.weight * part.schedule(rates, policy).makespan for part in parts)
@@ -397,11 +312,12 @@ def _around(
                 yield rates + one + other
 
 
-def obeys(data: AllocationData, rates: FloatArray) -> bool:
-    """Whether rates are within all limits and constraints, up to rounding."""
-    slack = 1e-9 * max(data.most)
-    if (rates < np.array(data.least) - slack).any() or (rates > np.array(data.most) + slack).any():
-        return False
-    excess = [float(np.dot(row.coefficients, rates)) - row.limit for row in data.rows]
-    signs = {"<=": lambda e: e <= slack, ">=": lambda e: e >= -slack, "==": lambda e: abs(e) <= slack}
-    return all(signs[row.sense](e) for row, e in zip(data.rows, excess, strict=True))
+def on_design(designs: Sequence[Design]) -> tuple[str, ...]:
+    """What free orders make of a design for the fixed one, and where more bandwidth would help most, in sentences."""
+    best = min(designs, key=lambda answer: answer.time)
+    dearest = max(best.rows(), key=lambda row: row["saved_ns_per_gb_per_s"])
+    proven = f"no bandwidths are more than {format_percent(1 - best.bound / best.time)} faster, which is proven"
+    sentences = [f"The best design takes {format_duration(best.time)} ({best.reading} order); {proven}."]
+    if dearest["saved_ns_per_gb_per_s"] > 0:
+        sentences.append(f"One more GB/s helps most on {dearest['dimension']}.")
+    return tuple(sentences)

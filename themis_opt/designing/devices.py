@@ -12,7 +12,6 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from formulations.device_shares import DeviceShares, least_time, share
-from themis_opt.base.documents import schema_text
 from themis_opt.base.units import Bytes, BytesPerSecond
 from themis_opt.problem.documents import read_model
 from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_BYTES, Count, FieldError, Model
@@ -119,9 +118,3 @@ def design_devices(problem: DeviceProblem) -> DeviceDesign:
 def read_devices(path: Path) -> DeviceProblem:
     """Read a problem. Raises InputError if it breaks a rule."""
     return read_model(path, DeviceProblem, DEVICES_FORMAT)
-
-
-def devices_schema() -> str:
-    """The JSON Schema of problems of devices."""
-    schema = DeviceProblem.model_json_schema()
-    return schema_text(schema | {"required": sorted({*schema["required"], "format"})})

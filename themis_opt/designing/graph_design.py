@@ -11,23 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from formulations.allocation import (
-    Allocation,
-    AllocationData,
-    Group,
-    Infeasible,
-    LinearRow,
-    Piece,
-    allocate,
-    extreme_rates,
-)
+from formulations.allocation import Allocation, AllocationData, Group, Infeasible, Piece, extreme_rates
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_bandwidth, format_duration, format_percent, nanoseconds
-from themis_opt.designing.design import BANDWIDTH_BUDGET, MONEY_BUDGET, obeys, tightened
-from themis_opt.designing.graph_problem import GraphDesignProblem
+from themis_opt.base.units import format_duration, format_percent, nanoseconds
 from themis_opt.designing.graph_times import GraphPart, TimeLimit, Wiring
-from themis_opt.designing.problem import DOLLARS_PER
+from themis_opt.designing.problem import GraphDesignProblem
+from themis_opt.designing.programme import NO_SOLUTION, AnyDesign, allocated, obeys, programme_of
 from themis_opt.graphs.bounds import graph_bounds
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
@@ -47,18 +37,13 @@ MOST_DECIDING = 4
 
 
 @dataclass(frozen=True, eq=False)
-class GraphDesign:
-    """Bandwidths for the links of a graph.
+class GraphDesign(AnyDesign):
+    """Bandwidths for the links of a graph; no algorithm is faster than the bound.
 
     Attributes
     ----------
-    problem : GraphDesignProblem
     bandwidths : dict
         Bytes per second of each link of a group; 0 where none is built.
-    bound : float
-        Picoseconds: no algorithm is faster on any bandwidths within the constraints.
-    allocation : Allocation
-        The solution of the programme of trees and flows, with its shadow prices.
     parts : tuple of GraphPart
     deciding : tuple of tuple of str
         For each part what limits it, in words.
@@ -66,8 +51,6 @@ class GraphDesign:
 
     problem: GraphDesignProblem
     bandwidths: dict[str, float]
-    bound: float
-    allocation: Allocation
     parts: tuple[GraphPart, ...]
     deciding: tuple[tuple[str, ...], ...]
 
@@ -91,9 +74,9 @@ class GraphDesign:
         return self._total(self.times)
 
     @property
-    def gap(self) -> float:
-        """How far that may be from the best possible, as a fraction of it."""
-        return max(self.time / self.bound - 1, 0.0)
+    def values(self) -> list[float]:
+        """Bytes per second of every group."""
+        return list(self.bandwidths.values())
 
     @cached_property
     def schedules(self) -> tuple[GraphSchedule, ...]:
@@ -108,38 +91,24 @@ class GraphDesign:
     @cached_property
     def even_time(self) -> float | None:
         """The same for equal bandwidths of all links, as large as the constraints allow; None if they allow none."""
-        data = _data(self.problem, self.parts[0].wiring, ())
-        rate = _even_rate(data, len(self.bandwidths))
+        rate = _even_rate(programme_of(self.problem), len(self.bandwidths))
         if rate is None:
             return None
         network = self.problem.network.at(dict.fromkeys(self.bandwidths, _rounded(rate, rate)))
         return self._total([_time(part.instance.on(network)) for part in self.parts])
 
-    @property
-    def money(self) -> float:
-        """Dollars for all links that were sought."""
-        return float(
-            sum(price * rate for price, rate in zip(_dollars(self.problem), self.bandwidths.values(), strict=True))
-        )
-
-    @property
-    def constraint_prices(self) -> dict[str, float]:
-        """Picoseconds saved by one more GB/s, or one more dollar, in every constraint."""
-        pairs = zip(_named_rows(self.problem), self.allocation.row_prices, strict=True)
-        return {text: price if text == MONEY_BUDGET else price * DOLLARS_PER for text, price in pairs}
-
     def rows(self) -> list[dict[str, Any]]:
         """One row for each group; bandwidths in bytes per second."""
-        figures = zip(self.bandwidths.items(), _dollars(self.problem), self.allocation.rate_prices, strict=False)
+        figures = zip(self.bandwidths.items(), self.problem.rates, self.dimension_prices, strict=False)
         return [
             {
                 "links": name,
                 "count": len(self.problem.network.members[name]),
-                "bandwidth": rate,
-                "money": price * rate,
-                "saved_ns_per_gb_per_s": nanoseconds(saved * DOLLARS_PER),
+                "bandwidth": bandwidth,
+                "money": rate.dollars * bandwidth,
+                "saved_ns_per_gb_per_s": nanoseconds(saved),
             }
-            for (name, rate), price, saved in figures
+            for (name, bandwidth), rate, saved in figures
         ]
 
     def part_rows(self) -> list[dict[str, Any]]:
@@ -169,9 +138,7 @@ class GraphDesign:
             "money": self.money,
             "links": self.rows(),
             "collectives": self.part_rows(),
-            "constraints": [
-                {"constraint": text, "saved_ns": nanoseconds(p)} for text, p in self.constraint_prices.items()
-            ],
+            "constraints": self.price_rows(),
         }
 
     @property
@@ -209,11 +176,10 @@ def design_graph(problem: GraphDesignProblem) -> GraphDesign:
     if any(part.differs for part in parts):
         bound = min(bound, _allocate(problem, parts, trees=False)[0].bound)
     largest = float(allocation.rates.max())
-    pairs = zip(problem.group_names, allocation.rates.tolist(), strict=False)
-    least = {name: problem.network.limits(name).least for name in problem.group_names}
-    bandwidths = {name: max(_rounded(rate, largest), least[name]) for name, rate in pairs}
+    pairs = zip(problem.names, problem.rates, allocation.rates.tolist(), strict=False)
+    bandwidths = {name: max(_rounded(value, largest), rate.least) for name, rate, value in pairs}
     deciding = tuple(_deciding(known.values(), allocation.rates) for known in limits)
-    return GraphDesign(problem, bandwidths, bound, allocation, parts, deciding)
+    return GraphDesign(problem, bound, allocation, bandwidths, parts, deciding)
 
 
 def _parts(problem: GraphDesignProblem) -> Iterator[GraphPart]:
@@ -221,24 +187,22 @@ def _parts(problem: GraphDesignProblem) -> Iterator[GraphPart]:
     for workload in problem.workloads:
         for each in workload.collectives:
             name = workload.name if len(workload.collectives) == 1 else f"{workload.name}.{each.kind.value}"
-            yield GraphPart(name, workload.weight * each.count, problem.instance(wiring.whole, [each]), wiring)
+            yield GraphPart(name, workload.weight * each.count, problem.instance(each), wiring)
 
 
 def _allocate(
     problem: GraphDesignProblem, parts: Sequence[GraphPart], *, trees: bool
 ) -> tuple[Allocation, list[dict[Piece, TimeLimit]]]:
     """The best rates, and for each part the limits that were met, by their pieces."""
-    wiring = parts[0].wiring
-    prices = np.array([*_dollars(problem), *([0.0] * (wiring.fixed > 0))])
     known: list[dict[Piece, TimeLimit]] = [{part.distance.piece: part.distance} for part in parts]
     refining = [_refining(part, limits, trees=trees) for part, limits in zip(parts, known, strict=True)]
     try:
-        centre = np.mean(extreme_rates(_data(problem, wiring, ())), axis=0)
-        for refine in refining:
-            refine(centre)
-        return allocate(_data(problem, wiring, _groups(problem, parts, known, refining)), prices), known
+        centre = np.mean(extreme_rates(programme_of(problem)), axis=0)
     except Infeasible:
-        raise InputError("no bandwidths obey all constraints", field="constraints") from None
+        raise InputError(NO_SOLUTION, field="constraints") from None
+    for refine in refining:
+        refine(centre)
+    return allocated(problem, _groups(problem, parts, known, refining)), known
 
 
 def _groups(
@@ -271,41 +235,6 @@ def _refining(part: GraphPart, known: dict[Piece, TimeLimit], *, trees: bool) ->
 
 def _times(piece: Piece, weight: float) -> Piece:
     return Piece(piece.work * weight, piece.shares, piece.fixed * weight)
-
-
-def _dollars(problem: GraphDesignProblem) -> list[float]:
-    """Dollars for each byte per second of every group."""
-    members = problem.network.members.items()
-    return [problem.network.limits(name).price * len(links) / DOLLARS_PER for name, links in members]
-
-
-def _named_rows(problem: GraphDesignProblem) -> dict[str, LinearRow]:
-    """The linear constraints by their texts, budgets last."""
-    rows = {row.text: LinearRow(row.coefficients, row.sense, row.limit) for row in problem.rows}
-    if problem.budget.bandwidth is not None:
-        counts = tuple(float(len(links)) for links in problem.network.members.values())
-        rows[BANDWIDTH_BUDGET] = LinearRow(counts, "<=", problem.budget.bandwidth)
-    if problem.budget.money is not None:
-        rows[MONEY_BUDGET] = LinearRow(tuple(_dollars(problem)), "<=", problem.budget.money)
-    return rows
-
-
-def _data(problem: GraphDesignProblem, wiring: Wiring, groups: tuple[Group, ...]) -> AllocationData:
-    """The programme: the rate of each group, and one of all fixed links if there are some."""
-    fixed, groups_of = [wiring.fixed] * (wiring.fixed > 0), [problem.network.limits(n) for n in problem.group_names]
-    rows = [
-        LinearRow((*row.coefficients, *(0.0 for _ in fixed)), row.sense, row.limit)
-        for row in _named_rows(problem).values()
-    ]
-    least = [*(group.least for group in groups_of), *fixed]
-    most = tightened(least, [*(group.most or math.inf for group in groups_of), *fixed], rows)
-    for name, needed, limit in zip(problem.group_names, least, most, strict=False):
-        if limit == math.inf:
-            raise InputError("nothing limits its bandwidth: give its group 'most', or a budget", field=name)
-        if limit <= 0 or limit < needed * (1 - 1e-9):  # which sums of floating-point numbers may lose
-            left = f"{name} needs {format_bandwidth(needed)}, and they leave it {format_bandwidth(limit)}"
-            raise InputError(f"no bandwidths obey all constraints: {left}", field="constraints")
-    return AllocationData(groups, tuple(rows), tuple(least), tuple(most), (0.0,) * len(least))
 
 
 def _even_rate(data: AllocationData, num_groups: int) -> float | None:

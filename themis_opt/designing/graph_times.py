@@ -26,14 +26,12 @@ from formulations.shared_roots import partition_lengths, share_roots, worst_part
 from formulations.worst_cut import worst_broadcast, worst_cut
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.designing.graph_problem import GraphDesignProblem
+from themis_opt.designing.problem import GraphDesignProblem
 from themis_opt.graphs.bounds import UNFOLDED, latency_bound, words_of
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 
 CAPACITY_STEPS = 2**20
 """Whole units of the largest bandwidth in flows that look for cuts."""
-
-"""Kinds in which data enter sets of nodes where they leave them in others."""
 
 
 class TimeLimit(NamedTuple):
@@ -45,38 +43,19 @@ class TimeLimit(NamedTuple):
 
 @dataclass(frozen=True)
 class Wiring:
-    """Which rate each direction of a link has: that of a group, or a part of the last one, which stands for all fixed.
-
-    `names`: the groups, and an empty name for fixed links if there are some.
-    `fixed`: bytes per second of the fastest fixed link, 0 if there is none.
-    """
+    """Which rate each direction of a link has: that of a group, or a part of the last one, that of all fixed links."""
 
     problem: GraphDesignProblem
 
     @cached_property
-    def whole(self) -> GraphNetwork:
-        """The network with all links, at some bandwidths."""
-        return self.problem.network.at(dict.fromkeys(self.problem.group_names, 1.0))
-
-    @cached_property
-    def fixed(self) -> float:
-        """Bytes per second of the fastest fixed link, either way; 0 if there is none."""
-        links = (link for link in self.problem.network.links if link.is_fixed)
-        return max((rate for link in links for rate in link.bandwidths.values()), default=0.0)
-
-    @property
-    def num_rates(self) -> int:
-        """Groups, and one more if links are fixed."""
-        return len(self.problem.group_names) + (self.fixed > 0)
-
-    @cached_property
     def arcs(self) -> dict[tuple[int, int], tuple[int, float]]:
         """The number of the rate of each arc, and what part of it the arc has."""
-        index, number = self.whole.index, {name: k for k, name in enumerate(self.problem.group_names)}
+        number = {name: k for k, name in enumerate(self.problem.names)}
+        index, fixed = self.problem.whole.index, self.problem.network.fixed
         arcs = {}
         for link in self.problem.network.links:
             for (tail, head), rate in link.bandwidths.items():
-                place = (len(number), rate / self.fixed) if link.is_fixed else (number[link.group_name], 1.0)
+                place = (len(number), rate / fixed) if link.is_fixed else (number[link.group_name], 1.0)
                 arcs[index[tail], index[head]] = place
         return arcs
 
@@ -85,11 +64,11 @@ class Wiring:
         values = {arc: part * float(rates[k]) for arc, (k, part) in self.arcs.items()}
         step = max(values.values()) / CAPACITY_STEPS
         arcs = {arc: max(round(value / step), 1) for arc, value in values.items()}
-        return CapacityGraph(len(self.whole.nodes), self.whole.capacities.terminals, arcs)
+        return CapacityGraph(len(self.problem.whole.nodes), self.problem.whole.capacities.terminals, arcs)
 
     def piece(self, work: float, weights: Mapping[tuple[int, int], float], latency: int) -> Piece:
         """Bytes over the weighted bandwidths of arcs, in picoseconds."""
-        shares = np.zeros(self.num_rates)
+        shares = np.zeros(len(self.problem.rates))
         for arc, weight in weights.items():
             k, part = self.arcs[arc]
             shares[k] += weight * part
@@ -134,7 +113,7 @@ class GraphPart:
 
     @property
     def _network(self) -> GraphNetwork:
-        return self.wiring.whole
+        return self.instance.network
 
     @property
     def _combining(self) -> set[int]:
@@ -188,7 +167,7 @@ class GraphPart:
 
     def _longest(self, weights: Mapping[tuple[int, int], object]) -> str:
         """The groups of links that have a weight."""
-        names = [*self.wiring.problem.group_names, "fixed links"]
+        names = [*self.wiring.problem.names, "fixed links"]
         used = dict.fromkeys(names[self.wiring.arcs[arc][0]] for arc, weight in weights.items() if weight)
         return ", ".join(used)
 

@@ -5,7 +5,7 @@ from typing import Literal, TypeVar
 
 from pydantic import ValidationError
 
-from themis_opt.base.documents import read_json
+from themis_opt.base.documents import read_json, schema_text
 from themis_opt.base.errors import InputError
 from themis_opt.problem.fields import Model, located
 
@@ -23,3 +23,9 @@ def read_model(path: Path, model: type[SomeModel], form: str) -> SomeModel:
         return model.model_validate(document)
     except ValidationError as error:
         raise located(error).within(str(path)) from None
+
+
+def model_schema(model: type[Model]) -> str:
+    """The JSON Schema of documents of a model, which must say their ``format``."""
+    schema = model.model_json_schema()
+    return schema_text(schema | {"required": sorted({*schema["required"], "format"})})
