@@ -1,5 +1,6 @@
 """Models by their parameters or their config, and buckets of DDP, as training iterations."""
 
+import gzip
 import json
 from types import SimpleNamespace
 
@@ -34,6 +35,15 @@ def test_buckets_that_were_not_rebuilt_are_the_first_ones(write):
     text = json.dumps(DDP | {"has_rebuilt_buckets": 0})
     instance = import_files(write(net__yml=RING_16, log__json=text)).instance
     assert [t.size for t in instance.iteration.tensors] == [41_984_000]
+
+
+@pytest.mark.parametrize(("text", "name"), [(CONFIG, "config.json"), (SHAPES, "shapes.txt")])
+def test_packed_models_are_read_as_they_are(text, name, tmp_path):
+    path, packed = tmp_path / name, tmp_path / f"{name}.gz"
+    content = text if isinstance(text, str) else json.dumps(text)
+    path.write_text(content)
+    packed.write_bytes(gzip.compress(content.encode()))
+    assert find_model(str(packed)).layers() == find_model(str(path)).layers()
 
 
 BROKEN = [

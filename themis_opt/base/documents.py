@@ -1,10 +1,13 @@
 """Documents on disk: read strictly and up to a limit, written atomically."""
 
+import gzip
+import io
 import json
 import os
 import re
 import stat
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -15,6 +18,7 @@ from typing import Any, NoReturn
 from themis_opt.base.errors import InputError, printable
 from themis_opt.base.units import format_size
 
+GZIP = b"\x1f\x8b"  # how a file begins that gzip packed
 MAX_FILE_BYTES = 256 * 2**20  # largest file that is read; a schedule of four million stages has so many bytes
 MAX_VALUES = 5_000_000  # most values of a JSON document: each may take a hundred times the memory of its characters
 MAX_KEYS = 100_000  # most names of one object of a JSON document: each may be an error of its own, which takes some KiB
@@ -82,9 +86,24 @@ def read_text(path: Path, form: str, most: int = MAX_FILE_BYTES) -> str:
     `most`: bytes it may have.
     """
     try:
-        return read_bytes(path, form, most).decode()
+        return read_unpacked(path, form, most).decode()
     except UnicodeDecodeError:
         raise InputError(f"not {form}: the file is not UTF-8 text", source=str(path)) from None
+
+
+def read_unpacked(path: Path, form: str, most: int = MAX_FILE_BYTES) -> bytes:
+    """The bytes of a file, unpacked where gzip packed them, as :func:`read_text` says."""
+    raw = read_bytes(path, form, most)
+    if not raw.startswith(GZIP):
+        return raw
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+            data = file.read(most + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise InputError("cannot be unpacked: it is damaged", source=str(path)) from None
+    if len(data) > most:
+        raise InputError(f"must be at most {format_size(most)}, unpacked", source=str(path))
+    return data
 
 
 def read_bytes(path: Path, form: str, most: int = MAX_FILE_BYTES) -> bytes:

@@ -1,8 +1,6 @@
 """Files of other tools: read up to a limit, unpacked, and parsed without executing or expanding anything."""
 
-import gzip
 import io
-import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from themis_opt.base.documents import MAX_FILE_BYTES, parse_json, read_bytes
+from themis_opt.base.documents import parse_json, read_unpacked
 from themis_opt.base.errors import InputError, suggestion
 
 MAX_DOCUMENT_BYTES = 16 * 2**20
@@ -67,14 +65,7 @@ class Source:
     @cached_property
     def data(self) -> bytes:
         """The bytes, unpacked where gzip packed them. Raises InputError if the file cannot be read, or is too large."""
-        try:
-            raw = read_bytes(self.path, self.ending or "regular")
-            data = _unpacked(raw) if raw[:2] == b"\x1f\x8b" else raw
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            raise self.error("cannot be unpacked: it is damaged") from None
-        if len(data) > MAX_FILE_BYTES:
-            raise self.error(f"must be at most {MAX_FILE_BYTES // 2**20} MiB, unpacked")
-        return data
+        return read_unpacked(self.path, self.ending or "regular")
 
     @property
     def _encoding(self) -> str:
@@ -251,8 +242,3 @@ class Source:
         """Refuse a file of more bytes, unpacked. Raises InputError if it has more."""
         if len(self.data) > limit:
             raise self.error(f"must be at most {limit // 2**10} KiB, unpacked")
-
-
-def _unpacked(raw: bytes) -> bytes:
-    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
-        return file.read(MAX_FILE_BYTES + 1)

@@ -76,9 +76,10 @@ def find_model(name: str) -> TrainingModel:
     head, *settings = name.split(":")
     if head == "transformer":
         return model_of_numbers(settings)
-    if name.endswith(".json"):
+    ending = name.removesuffix(".gz")
+    if ending.endswith(".json"):
         return model_of_config(Path(name))
-    if name.endswith(".txt"):
+    if ending.endswith(".txt"):
         return model_of_listing(Path(name))
     known = f"{', '.join(MODELS)}, transformer:layers=..:hidden=.. a config.json or a list of shapes (.txt)"
     raise InputError(f"unknown model; use one of {known}{suggestion(name, MODELS)}", field="MODEL", value=name)

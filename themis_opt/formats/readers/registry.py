@@ -1,5 +1,6 @@
 """Every format that is read as an instance, by name; what files of several tools say becomes one instance."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.registries import Registry
-from themis_opt.base.sources import Source
+from themis_opt.base.sources import HEAD_BYTES, Source
 from themis_opt.base.units import TIME_UNITS
 from themis_opt.formats.readers.parts import Machine, Part, Reader, Request, assemble, assemble_graph
 from themis_opt.graphs.problem import GraphInstance
@@ -18,6 +19,27 @@ from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 
 OWN_FORMAT = "json"
+REFUSED = (
+    (
+        re.compile(rb'"schema".*"nodes"', re.DOTALL),
+        "is an execution trace of PyTorch: import the profiler's trace of the same run",
+    ),
+    (re.compile(rb'"pg_config"'), "is a flight recorder of PyTorch: 'compare NETWORK --measured FILE' reads it"),
+    (
+        re.compile(rb"\A\x80"),
+        "is a pickle: write a flight recorder as JSON, which 'compare NETWORK --measured FILE' reads",
+    ),
+    (
+        re.compile(rb'"workload_graph"|"(COMP|COMM_COLL|COMM_SEND|COMM_RECV)_NODE"|"ctrl_?[dD]eps"'),
+        "is a Chakra trace as JSON: import the .et files of the same run",
+    ),
+    (
+        re.compile(rb'\ASQLite format 3|"(Cuda|Nvtx|TraceProcess)Event"'),
+        "is an export of Nsight Systems, without the sizes of collectives: import a trace of the PyTorch profiler",
+    ),
+)
+"""Files of other tools that are no problem, by what stands in their heads, and what to do with them."""
+
 WITHOUT_UNIT = {"astra-sim-1-workload", "libra-workload"}  # formats whose times have no unit
 
 READERS = Registry(
@@ -183,12 +205,13 @@ def _recognized(file: str | Path) -> tuple[str, _Entry, Path]:
             reader = READERS.load(name)
             if _recognizes(name, reader, source):
                 return name, reader, path
+    for mark, rule in REFUSED:
+        if mark.search(source.data[:HEAD_BYTES]):
+            raise source.error(rule)
     if not source.head.lstrip().startswith("{"):
         raise source.error(
             "is of no format that is known: 'themis-opt list formats' names them, FORMAT:FILE chooses one"
         )
-    if {"schema", "nodes"} <= source.keys():
-        raise source.error("is an execution trace of PyTorch: import the profiler's trace of the same run instead")
     return OWN_FORMAT, catalog.read_instance, path
 
 
