@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import networkx
 from ortools.linear_solver import pywraplp
 
 from formulations.edge_splitting import balanced
@@ -322,9 +323,10 @@ def partition_bound(graph: CapacityGraph) -> Fraction:
 
 
 def worst_partition(graph: CapacityGraph) -> frozenset[frozenset[int]]:
-    """The worst of some partitions: parts are what links of more than some capacity join.
+    """The worst of some partitions: parts are what links of more than some capacity join, or what meets at a switch.
 
-    Of these links once all count, once those between nodes of one sort, and once those between terminals.
+    Of these links once all count, once those between nodes of one sort, and once those between terminals.  Parts of
+    switches alone are one part: arcs between them would only add to the throughput.
     """
     sort = {node: node in graph.terminals for node in range(graph.num_nodes)}
     links = (
@@ -332,13 +334,39 @@ def worst_partition(graph: CapacityGraph) -> frozenset[frozenset[int]]:
         {arc for arc in graph.arcs if sort[arc[0]] == sort[arc[1]]},
         {arc for arc in graph.arcs if sort[arc[0]] and sort[arc[1]]},
     )
-    partitions = {
-        _joined(graph, {arc for arc in arcs if graph.arcs[arc] > least})
-        for least in {0, *graph.arcs.values()}
-        for arcs in links
-    }
+    joining = [
+        {arc for arc in arcs if graph.arcs[arc] > least} for least in {0, *graph.arcs.values()} for arcs in links
+    ]
+    partitions = {_with_one_of_switches(graph, _joined(graph, arcs)) for arcs in joining}
+    separating = set(networkx.articulation_points(networkx.Graph(list(graph.arcs)))) - set(graph.terminals)
+    partitions |= {_around(graph, switch) for switch in sorted(separating)}
     inhabited = [parts for parts in partitions if sum(not part.isdisjoint(graph.terminals) for part in parts) > 1]
     return min(inhabited, key=lambda parts: partition_throughput(graph, parts))
+
+
+def _around(graph: CapacityGraph, switch: int) -> frozenset[frozenset[int]]:
+    """What is connected without a switch, up to the least capacity on the way from its terminals to the switch."""
+    parts = _joined(graph, {arc for arc in graph.arcs if switch not in arc})
+    inhabited = (part for part in parts if not part.isdisjoint(graph.terminals))
+    return _with_one_of_switches(graph, frozenset(_near_side(graph, part, switch) for part in inhabited))
+
+
+def _near_side(graph: CapacityGraph, part: frozenset[int], switch: int) -> frozenset[int]:
+    """The nodes with the terminals of a part that the least capacity, both ways, separates from a switch."""
+    source, reached = graph.num_nodes, part | {switch}
+    both = {arc: graph.arcs[arc] + graph.arcs.get(arc[::-1], 0) for arc in graph.arcs if {*arc} <= reached}
+    for tail, head in tuple(both):
+        both.setdefault((head, tail), both[tail, head])
+    for terminal in part.intersection(graph.terminals):
+        both[source, terminal] = sum(capacity for (tail, _), capacity in both.items() if tail == terminal)
+    return FlowNetwork(list(both)).min_cut(list(both.values()), source, switch).nodes - {source}
+
+
+def _with_one_of_switches(graph: CapacityGraph, parts: frozenset[frozenset[int]]) -> frozenset[frozenset[int]]:
+    """The parts with terminals, and one of all other nodes."""
+    inhabited = {part for part in parts if not part.isdisjoint(graph.terminals)}
+    others = frozenset(range(graph.num_nodes)).difference(*inhabited)
+    return frozenset(inhabited | {others} if others else inhabited)
 
 
 def _joined(graph: CapacityGraph, arcs: Iterable[tuple[int, int]]) -> frozenset[frozenset[int]]:
