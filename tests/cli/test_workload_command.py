@@ -4,8 +4,12 @@ import json
 
 import pytest
 
+from themis_opt.base.units import format_short_time
 from themis_opt.cli.workload import PARALLELISM_NAMES
+from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import load
+from themis_opt.schedules.simulator import simulate
+from themis_opt.study.verdict import on_step
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import PARALLELISMS
 
@@ -138,3 +142,18 @@ def test_times_come_from_a_file(succeed, tmp_path):
 def test_bad_choices_are_refused(refuse, arguments, words):
     message = refuse("workload", *arguments)
     assert [word for word in words if word not in message] == []
+
+
+def test_what_a_step_costs_today_and_at_best_is_told(succeed, tmp_path):
+    path = tmp_path / "step.json"
+    network = ("--network", "3d-sw_sw_sw_hetero.all_reduce.100MiB")
+    text = succeed("workload", "resnet-50", *network, "-o", path).splitlines()[0]
+    instance = load(path)
+    schedule = simulate(instance, make_policy("ddp/baseline")(instance))
+    share = 100 * schedule.period.exposed / schedule.makespan
+    time = format_short_time(schedule.makespan)
+    assert text.startswith(
+        f"Communication costs {share:.2f} % of your step; DDP with 25 MiB buckets takes {time}, and no "
+    )
+    (sentence,) = on_step(load("3d-fc_ring_sw.resnet-50"))
+    assert sentence.startswith("Communication costs ")

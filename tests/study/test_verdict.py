@@ -7,8 +7,8 @@ from themis_opt.schedules.explanation import explain
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import compare
-from themis_opt.study.robustness import executions, loss_distributions
-from themis_opt.study.verdict import on_comparison, on_instance, on_robustness, on_schedule, on_sweep
+from themis_opt.study.robustness import executions, loss_distributions, on_robustness
+from themis_opt.study.verdict import on_comparison, on_instance, on_schedule, on_sweep
 
 
 def test_where_the_fixed_order_is_near_the_bound_nothing_is_to_win():
@@ -87,7 +87,7 @@ def test_the_way_to_run_that_loses_least_is_preferred(figure_5, samples):
     plans = executions("plan", simulate(figure_5, themis_opt.make_policy("baseline")(figure_5)))
     distributions = loss_distributions(figure_5, plans, samples=samples, seed=0)
     best = min(distributions, key=lambda distribution: distribution.quantile(0.95))
-    (sentence,) = on_robustness(distributions)
+    sentence = on_robustness(distributions)
     name = best.policy.replace(", enforced", " (enforced)").replace(", dynamic", " (dynamic)")
     assert sentence.endswith(f": prefer {name}.")
     assert sentence.startswith(f"{name} loses {100 * best.quantile(0.95):.2f} % on a disturbed network")

@@ -56,9 +56,14 @@ def robustness(
 
     from themis_opt.cli.printing import print_json, print_rows, say_all, sizes_in_words, tell_files
     from themis_opt.policies.registry import specify
-    from themis_opt.study.robustness import executions, loss_distributions, parse_chunk_delay
-    from themis_opt.study.tolerance import has_tolerance, say_gain, tolerance_effect
-    from themis_opt.study.verdict import on_robustness
+    from themis_opt.study.robustness import (
+        executions,
+        has_tolerance,
+        loss_distributions,
+        on_robustness,
+        parse_chunk_delay,
+        tolerance_effect,
+    )
 
     instance = schedule.instance
     rival = specify(RIVAL, instance)
@@ -88,7 +93,7 @@ def robustness(
         tolerance = {"tolerance": [row for effect in effects for row in effect.rows()]} if effects else {}
         print_json(disturbance | {"policies": rows} | tolerance)
     else:
-        say_all((*on_robustness(distributions), *say_gain(effects)))
+        say_all((on_robustness(distributions), *(effect.verdict for effect in effects)))
         title = f"{name}, chunk sizes of the plan {sizes_in_words(schedule)}: loss against the bound of each sample"
         print_rows(f"{title}; {disturbed}", rows, LOSS_COLUMNS)
         for effect in effects:

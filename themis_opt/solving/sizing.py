@@ -181,6 +181,18 @@ def even_plan(instance: Instance, plan: Plan) -> Plan:
     return refined(plan, instance, counts)
 
 
+def scaled(plan: Plan, instance: Instance) -> Plan:
+    """The plan with every launch as large as in the instance; launches of the right size stay as they are."""
+    pairs = zip(plan.chunks, plan.launched(instance), strict=True)
+    return with_sizes(plan, [_scaled_sizes(chunks.sizes, exchange, instance) for chunks, exchange in pairs])
+
+
+def _scaled_sizes(sizes: IntArray, exchange: Exchange, instance: Instance) -> IntArray:
+    if sizes.sum() == exchange.size and (sizes % exchange.element_bytes == 0).all():
+        return sizes
+    return rounded(sizes.astype(np.float64), exchange.size, granule(instance, exchange))
+
+
 def rounded(shares: FloatArray, total: int, unit: int) -> IntArray:
     """Sizes that sum to `total`, in multiples of `unit`, nearest to the shares (largest remainders first)."""
     units = total // unit

@@ -18,15 +18,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import numpy as np
 from platformdirs import user_cache_path
 from pydantic import ValidationError
 
-from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import digest, write_atomically
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.policies.launching.common import fused_name
-from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import NO_SHIFTS, Plan, has_launches
 from themis_opt.schedules.refinement import even_counts, refined
@@ -34,7 +31,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import Summary, read_solution, schedule_document
 from themis_opt.schedules.simulator import FEWEST_ITERATIONS, simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.solving.sizing import even_plan, granule, resized, rounded, with_sizes
+from themis_opt.solving.sizing import even_plan, resized, scaled
 
 CachedSizes = Literal["equal", "free"]
 """Whether chunks are equal, or of any sizes and at most as many as the instance says."""
@@ -216,18 +213,6 @@ def _renamed(plan: Plan, instance: Instance) -> Plan:
     """The plan with launches named after the tensors of an instance."""
     launches = (replace(one, name=fused_name(instance, one.tensors, one.part)) for one in plan.launches)
     return replace(plan, launches=tuple(launches))
-
-
-def scaled(plan: Plan, instance: Instance) -> Plan:
-    """The plan with every launch as large as in the instance; launches of the right size stay as they are."""
-    pairs = zip(plan.chunks, plan.launched(instance), strict=True)
-    return with_sizes(plan, [_scaled_sizes(chunks.sizes, exchange, instance) for chunks, exchange in pairs])
-
-
-def _scaled_sizes(sizes: IntArray, exchange: Exchange, instance: Instance) -> IntArray:
-    if sizes.sum() == exchange.size and (sizes % exchange.element_bytes == 0).all():
-        return sizes
-    return rounded(sizes.astype(np.float64), exchange.size, granule(instance, exchange))
 
 
 def plan_key(instance: Instance) -> str:

@@ -23,7 +23,7 @@ from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.study.plan_cache import scaled
+from themis_opt.solving.sizing import scaled
 
 GIVEN = "as given"  # name of the plan at hand, in the place of a policy
 

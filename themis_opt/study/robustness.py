@@ -14,23 +14,33 @@ A sample disturbs the instance in up to four ways, independently:
 All factors hold for the whole sample, so that its iterations repeat each other.  Launch overheads, releases and bytes
 stay as they are.  What a schedule minimises is judged by bounds for the disturbed bandwidths and durations and the
 undisturbed latencies, which no schedule of the sample can beat.
+
+Losses of all samples choose among the schedules of a comparison: each is a candidate with its order enforced and
+dispatched as stages become ready, and that of the least 95th percentile is preferred.
+
+They also say what a tolerance of lost bytes is worth where chunks come late.  Of three ways to run one plan, the first
+sends every byte and waits for it; the second never sends the part that may be lost; the third sends all, and does not
+wait for the latest chunks of every launch, as long as their bytes may be lost.  The second gains at most 1 / (1 - p),
+and less the more an iteration waits for delays; the third gains nothing where nobody is late, and more the longer the
+tail of the delays (DLCP: H. Wang et al., *Domain-specific Communication Optimization for Distributed DNN Training*,
+https://arxiv.org/abs/2008.08445).
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from math import prod
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import MAX_CLOCK, nanoseconds, parse_time
-from themis_opt.problem.cost import StageCosts, fixed_lag, occupancy, path_divisors
+from themis_opt.base.units import MAX_CLOCK, format_percent, nanoseconds, parse_time
+from themis_opt.problem.cost import StageCosts
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.kernel import Operations, start_times
 from themis_opt.schedules.period import Period
@@ -39,6 +49,10 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import FEWEST_ITERATIONS, MOST_ITERATIONS, build_operations, simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds_of
+from themis_opt.solving.sizing import scaled
+
+if TYPE_CHECKING:
+    from themis_opt.study.comparison import Comparison
 
 Item = TypeVar("Item")
 
@@ -47,6 +61,18 @@ MAX_SAMPLES = 10**6
 JUDGES = ("fluid", "chain", "communication", "critical_path")
 """The bounds of a sample: all that hold for any sizes and are not below another of them."""
 
+
+QUANTILE = 0.95
+
+SAMPLES, FEWEST_SAMPLES = 200, 20  # disturbed networks, where plans are small and where they are large
+# Stages of all candidates and samples, which take about a second per million; above, there are fewer samples
+MOST_SIMULATED = 20_000_000
+# Of a time limit, what is kept for disturbed networks: 200 of them for ten small plans take one to three seconds
+SAMPLING_SHARE = 0.2
+# Near-optimal plans besides those of a comparison, for collectives; an iteration has a policy for every launching
+POOL = tuple(f"search:evaluations=20000:seed={seed}" for seed in (1, 2, 3))
+WAYS = ("all waited for", "never sent", "late is lost")
+"""What becomes of bytes that may be lost."""
 
 MOST_DELAY = 1000
 """No delay is longer than so many times that of the distribution, so that the clock holds every sample."""
@@ -312,25 +338,21 @@ def _factor_shapes(instance: Instance) -> list[tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class _KernelPlan:
-    """A plan as the kernel sees it, and what the costs of its stages depend on, arrays of shape (stages,).
+    """A plan as the kernel sees it.
 
-    `phase`, `dimension`, `sent`: as :func:`themis_opt.problem.cost.occupancy` takes them.
-    `factor`: place of the factor of each stage in the latencies of a sample.
-    `arrival`, `delay`, shape (chunks,): the last stage of each chunk that brings its result, and the place of its delay
-      in those of a sample.
+    `factor`, shape (stages,): place of the factor of each stage in the latencies of a sample.
+    `arrival`, `delay`, `size`, shape (chunks,): the last stage of each chunk that brings its result, the place of its
+      delay in those of a sample, and its bytes.
     `operations`: by the number of iterations in a row; filled as they are needed.
     """
 
     instance: Instance
     execution: Execution
     costs: StageCosts
-    phase: IntArray
-    dimension: IntArray
-    size: IntArray
-    scattered: IntArray
     factor: IntArray
     arrival: IntArray
     delay: IntArray
+    size: IntArray
     operations: dict[int, Operations]
 
     def starts(self, disturbed: Instance, costs: StageCosts, iterations: int) -> IntArray:
@@ -345,7 +367,7 @@ class _KernelPlan:
 
     def lateness(self, delays: FloatArray) -> IntArray:
         """Picoseconds for which each stage is late; chunks whose bytes may be lost are not waited for."""
-        late = np.zeros(len(self.phase), dtype=np.int64)
+        late = np.zeros(len(self.factor), dtype=np.int64)
         if len(delays):
             late[self.arrival] = np.ceil(self._waited_for(delays[self.delay]))
         return late
@@ -355,11 +377,11 @@ class _KernelPlan:
         if not self.execution.lost:
             return delays
         plan, waited = self.execution.plan, delays.copy()
-        launch, size = plan.launch_of_stage[self.arrival], self.size[self.arrival]
+        launch = plan.launch_of_stage[self.arrival]
         for number, launched in enumerate(plan.launches_of(self.instance)):
             chunks = np.flatnonzero(launch == number)
             latest = chunks[np.argsort(-delays[chunks], kind="stable")]
-            lost = np.cumsum(size[latest]) <= sum(self.execution.lost[tensor] for tensor in launched.tensors)
+            lost = np.cumsum(self.size[latest]) <= sum(self.execution.lost[tensor] for tensor in launched.tensors)
             waited[latest[lost]] = 0.0
         return waited
 
@@ -383,18 +405,7 @@ def _prepared(instance: Instance, execution: Execution, disturbance: _Disturbanc
     if serial * slowest + delays > MAX_CLOCK:
         rule = f"a sample up to {slowest:.3g} times as slow may outlast the clock"
         raise InputError(rule, field=", ".join(disturbance._fields[: 4 if late else 3]))
-    stages = plan.phases(instance), plan.stage_dimensions, *_sizes_and_divisors(instance, plan)
-    return _KernelPlan(
-        instance, execution, costs, *stages, _factor_places(instance, plan), *_arrivals(instance, plan), {}
-    )
-
-
-def _sizes_and_divisors(instance: Instance, plan: Plan) -> tuple[IntArray, IntArray]:
-    """Bytes of the chunk of every stage, and what divides them."""
-    pairs = list(zip(plan.launched(instance), plan.chunks, strict=True))
-    sizes = [np.repeat(chunks.sizes, chunks.paths.shape[1]) for _, chunks in pairs]
-    divisors = [path_divisors(instance, exchange.kind, chunks.paths).ravel() for exchange, chunks in pairs]
-    return np.concatenate(sizes), np.concatenate(divisors)
+    return _KernelPlan(instance, execution, costs, _factor_places(instance, plan), *_arrivals(instance, plan), {})
 
 
 def _factor_places(instance: Instance, plan: Plan) -> IntArray:
@@ -410,15 +421,16 @@ def _factor_places(instance: Instance, plan: Plan) -> IntArray:
     return np.concatenate(places)
 
 
-def _arrivals(instance: Instance, plan: Plan) -> tuple[IntArray, IntArray]:
-    """The last stages of chunks whose results are waited for, and the places of their delays."""
+def _arrivals(instance: Instance, plan: Plan) -> tuple[IntArray, IntArray, IntArray]:
+    """The last stages of chunks whose results are waited for, the places of their delays, and their bytes."""
     first = [0, *accumulate(shape[0] for shape in _factor_shapes(instance))]
-    stages, places = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for launch, (_, last) in zip(plan.launches_of(instance), plan.ends_of_chunks, strict=True):
+    none = np.zeros(0, dtype=np.int64)
+    columns = [(none, none, none)]
+    for launch, (_, last), chunks in zip(plan.launches_of(instance), plan.ends_of_chunks, plan.chunks, strict=True):
         if launch.part != "scatter":
-            stages.append(last)
-            places.append(first[launch.tensors[0]] + np.arange(len(last)))
-    return np.concatenate(stages), np.concatenate(places)
+            columns.append((last, first[launch.tensors[0]] + np.arange(len(last)), chunks.sizes))
+    arrival, delay, size = (np.concatenate(arrays) for arrays in zip(*columns, strict=True))
+    return arrival, delay, size
 
 
 def _sampled(
@@ -451,10 +463,10 @@ def _judged(
 
 def _costs(run: _KernelPlan, lagging: Instance, sample: _Sample, occupies: bool) -> StageCosts:
     """Costs with lags multiplied by the factors of stages, which hold the dimension if latency occupies, and delays."""
-    lag = fixed_lag(lagging, run.phase, run.dimension)
-    late = np.ceil(lag * sample.latency[run.factor]).astype(np.int64)
-    held = occupancy(lagging, run.phase, run.dimension, run.size, run.scattered)
-    return run.costs._replace(occupancy=held + occupies * late, lag=(not occupies) * late + run.lateness(sample.delay))
+    costs = run.execution.plan.costs(lagging)
+    late = np.ceil(costs.lag * sample.latency[run.factor]).astype(np.int64)
+    lag = (not occupies) * late + run.lateness(sample.delay)
+    return costs._replace(occupancy=costs.occupancy + occupies * late, lag=lag)
 
 
 def _makespan(run: _KernelPlan, disturbed: Instance, costs: StageCosts) -> int:
@@ -471,3 +483,160 @@ def _period(run: _KernelPlan, disturbed: Instance, costs: StageCosts, iterations
     start, tasks = run.starts(disturbed, costs, iterations), len(disturbed.tasks)
     ready = start[:, tasks:] + costs.occupancy + costs.lag
     return Period(disturbed, run.execution.plan, costs, start[:, :tasks], start[:, tasks:], ready)
+
+
+def on_robustness(distributions: Sequence[LossDistribution]) -> str:
+    """Which way to run holds best on a disturbed network."""
+    first, *others = sorted(distributions, key=lambda distribution: distribution.quantile(QUANTILE))
+    rest = ", ".join(f"{_way(distribution)} {_lost(distribution)}" for distribution in others)
+    lost = f"{_way(first)} loses {_lost(first)} on a disturbed network (95th percentile)"
+    return f"{lost}, {rest}: prefer {_way(first)}."
+
+
+def _lost(distribution: LossDistribution) -> str:
+    return format_percent(distribution.quantile(QUANTILE))
+
+
+def _way(distribution: LossDistribution) -> str:
+    """A policy and how it is run, in a sentence with further commas."""
+    policy, _, way = distribution.policy.rpartition(", ")
+    return f"{policy} ({way})" if policy else way
+
+
+@dataclass(frozen=True)
+class RobustChoice:
+    """What became of the candidates.
+
+    `preferred`: the policy whose schedule is chosen.
+    `nominal`, `chosen`: of the fastest schedule undisturbed, as it loses least, and of the one that is chosen.
+    `distributions`: of all candidates, the best first.
+    """
+
+    preferred: str
+    nominal: LossDistribution
+    chosen: LossDistribution
+    distributions: tuple[LossDistribution, ...]
+
+    @property
+    def verdict(self) -> str:
+        """What the fastest plan loses on a disturbed network, and which one is preferred."""
+        lost = f"The fastest plan ({self.nominal.policy}) loses {_lost(self.nominal)} on a disturbed network"
+        if self.chosen is self.nominal:
+            return f"{lost} (95th percentile), and no other less: it is preferred."
+        best = self.chosen.policy
+        return f"{lost} (95th percentile), {best} {_lost(self.chosen)}: prefer {best}."
+
+    def rows(self) -> list[dict[str, str | float]]:
+        """Candidates as plain values, the best first: times in ns, losses as fractions."""
+        return [
+            {
+                "policy": distribution.policy,
+                "nominal_makespan_ns": nanoseconds(distribution.nominal_makespan),
+                "p95_makespan_ns": nanoseconds(float(np.quantile(distribution.makespans, QUANTILE))),
+                "nominal_loss": distribution.nominal_loss,
+                "p95_loss": distribution.quantile(QUANTILE),
+            }
+            for distribution in self.distributions
+        ]
+
+
+def pool(instance: Instance) -> tuple[str, ...]:
+    """Specifications of near-optimal plans to compare with, besides the usual policies."""
+    return () if has_launches(instance) else POOL
+
+
+def choose_robust(
+    compared: "Comparison", *, samples: int | None = None, seed: int = 0, allowance: Allowance | None = None
+) -> RobustChoice | None:
+    """The result that loses least on disturbed networks. Raises InputError if the slowest sample may outlast the clock.
+
+    `samples`, `seed`: disturbed networks, by default as many as take seconds, and what they depend on.
+    `allowance`: when to stop, with the disturbed networks so far.
+    Returns None if the allowance ends before the first disturbed network does.
+    """
+    ways: dict[str, Execution] = {}
+    owner: dict[str, str] = {}
+    for result in compared.results:
+        executed = executions(result.policy, result.schedule)
+        ways |= executed
+        owner |= dict.fromkeys(executed, result.policy)
+    count = num_samples(ways) if samples is None else samples
+    distributions = loss_distributions(compared.instance, ways, samples=count, seed=seed, allowance=allowance)
+    if not distributions:
+        return None
+    ranked = sorted(distributions, key=lambda distribution: distribution.quantile(QUANTILE))
+    fastest = compared.best.policy
+    nominal = next(distribution for distribution in ranked if owner[distribution.policy] == fastest)
+    return RobustChoice(owner[ranked[0].policy], nominal, ranked[0], tuple(ranked))
+
+
+def num_samples(ways: dict[str, Execution]) -> int:
+    """As many samples as candidates of their size are worth."""
+    stages = sum(execution.plan.num_stages for execution in ways.values())
+    return max(FEWEST_SAMPLES, min(SAMPLES, MOST_SIMULATED // stages))
+
+
+@dataclass(frozen=True)
+class ToleranceEffect:
+    """Iteration times of the three ways in the same samples."""
+
+    tolerance: float  # the largest fraction of a tensor that may be lost
+    distributions: tuple[LossDistribution, ...]  # one for each of WAYS
+
+    @property
+    def most(self) -> float:
+        """What fewer bytes can gain at most: 1 / (1 - p)."""
+        return 1 / (1 - self.tolerance)
+
+    @property
+    def verdict(self) -> str:
+        """What is gained at the median and in the worst of a hundred cases."""
+        _, fewer, late = self.rows()
+        return (
+            f"Of bytes that may be lost, never sending them gains {fewer['p50_gain']:.3f} times in the median and "
+            f"{fewer['p99_gain']:.3f} in one of a hundred, at most {self.most:.3f}; losing what is late "
+            f"{late['p50_gain']:.3f} and {late['p99_gain']:.3f}."
+        )
+
+    def rows(self) -> list[dict[str, str | float]]:
+        """Quantiles of the time in ns of every way, and what they gain over waiting for all."""
+        rows = []
+        for way, distribution in zip(WAYS, self.distributions, strict=True):
+            row: dict[str, str | float] = {"way": way}
+            for share in (0.5, 0.95, 0.99):
+                time, whole = (float(np.quantile(d.makespans, share)) for d in (distribution, self.distributions[0]))
+                row |= {f"p{100 * share:.0f}_ns": time / 1000, f"p{100 * share:.0f}_gain": whole / time}
+            rows.append(row)
+        return rows
+
+
+def has_tolerance(instance: Instance) -> bool:
+    """Whether bytes of some tensor may be lost."""
+    return instance.iteration is not None and any(tensor.tolerance for tensor in instance.iteration.tensors)
+
+
+def tolerance_effect(schedule: Schedule, **disturbance: Any) -> ToleranceEffect:
+    """Run the plan of a schedule in the three ways.
+
+    `schedule`: of an iteration with tensors of which some bytes may be lost.
+    `**disturbance`: as :func:`loss_distributions` takes it.
+    """
+    instance = schedule.instance
+    whole = without_tolerance(instance)
+    lost = tuple(
+        exchange.size - least.size for exchange, least in zip(whole.exchanges, instance.exchanges, strict=True)
+    )
+    execution = next(iter(executions("plan", schedule).values()))
+    all_sent = replace(execution, plan=scaled(execution.plan, whole))
+    waited, late = loss_distributions(whole, {WAYS[0]: all_sent, WAYS[2]: replace(all_sent, lost=lost)}, **disturbance)
+    (fewer,) = loss_distributions(instance, {WAYS[1]: execution}, **disturbance)
+    tensors = instance.iteration.tensors if instance.iteration else ()
+    return ToleranceEffect(max(tensor.tolerance for tensor in tensors), (waited, fewer, late))
+
+
+def without_tolerance(instance: Instance) -> Instance:
+    """The instance in which every byte has to arrive."""
+    if instance.iteration is None:
+        return instance
+    tensors = tuple(tensor.varied(tolerance=0.0) for tensor in instance.iteration.tensors)
+    return instance.varied(iteration=instance.iteration.varied(tensors=tensors))

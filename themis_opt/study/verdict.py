@@ -1,4 +1,4 @@
-"""Answers before figures: one to three plain sentences on what a comparison, a schedule or a disturbance comes to."""
+"""Answers before figures: one to three plain sentences on what a comparison, a schedule or a sweep comes to."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,8 +17,6 @@ from themis_opt.schedules.timed import Explanation, ResourceTime
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import Comparison, Result
 from themis_opt.study.rival_trees import has_rival_trees, trees_beside
-from themis_opt.study.robust import QUANTILE, RobustChoice
-from themis_opt.study.robustness import LossDistribution
 from themis_opt.study.sweep import best_by_value, in_words, knee_of, time_of
 
 MOST_SIMULATED_STAGES = 10**6  # stages up to which a step is simulated for a verdict: seconds
@@ -188,33 +186,6 @@ def on_schedule(
             f"{format_duration(longest.length)} for {longest.launch or 'no launch'}."
         )
     return tuple(sentences)
-
-
-def on_choice(choice: RobustChoice) -> tuple[str, ...]:
-    """What the fastest plan loses on a disturbed network, and which one is preferred."""
-    lost = f"loses {_lost(choice.nominal)} on a disturbed network (95th percentile)"
-    if choice.chosen is choice.nominal:
-        return (f"The fastest plan ({choice.nominal.policy}) {lost}, and no other less: it is preferred.",)
-    best = choice.chosen
-    return (f"The fastest plan ({choice.nominal.policy}) {lost}, {best.policy} {_lost(best)}: prefer {best.policy}.",)
-
-
-def _lost(distribution: LossDistribution) -> str:
-    return format_percent(distribution.quantile(QUANTILE))
-
-
-def on_robustness(distributions: Sequence[LossDistribution]) -> tuple[str, ...]:
-    """Which way to run holds best on a disturbed network."""
-    first, *others = sorted(distributions, key=lambda distribution: distribution.quantile(QUANTILE))
-    rest = ", ".join(f"{_way(distribution)} {_lost(distribution)}" for distribution in others)
-    lost = f"{_way(first)} loses {_lost(first)} on a disturbed network (95th percentile)"
-    return (f"{lost}, {rest}: prefer {_way(first)}.",)
-
-
-def _way(distribution: LossDistribution) -> str:
-    """A policy and how it is run, in a sentence with further commas."""
-    policy, _, way = distribution.policy.rpartition(", ")
-    return f"{policy} ({way})" if policy else way
 
 
 def _busiest(schedule: Schedule) -> str:

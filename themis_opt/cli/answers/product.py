@@ -318,7 +318,7 @@ def compare(
     from themis_opt.study import comparison
     from themis_opt.study.columns import objective
     from themis_opt.study.plan_cache import PlanCache
-    from themis_opt.study.robust import SAMPLING_SHARE, pool
+    from themis_opt.study.robustness import SAMPLING_SHARE, pool
 
     comparison.checked_sizes(search.sizes)
     if folder is not None:
@@ -347,7 +347,7 @@ def _seconds_to_search(instance: "Instance", search: options.SearchOptions, fold
 def _with_robust_choice(compared: "Comparison", seed: int, allowance: "Allowance | None") -> "Comparison":
     """The comparison with the result that loses least preferred; as it is after Ctrl-C or without time."""
     from themis_opt.cli.printing import tell_note
-    from themis_opt.study.robust import choose_robust
+    from themis_opt.study.robustness import choose_robust
 
     if compared.interrupted:
         return compared
@@ -358,7 +358,7 @@ def _with_robust_choice(compared: "Comparison", seed: int, allowance: "Allowance
     if choice is None:
         tell_note("no disturbed network was simulated within --time-limit: the schedule is the fastest undisturbed")
         return compared
-    return replace(choice.comparison, choice=choice)
+    return replace(compared, choice=choice)
 
 
 def compare_measured(
