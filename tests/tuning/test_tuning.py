@@ -19,12 +19,12 @@ from themis_opt.policies.registry import make_policy, specify
 from themis_opt.problem.cost_overrides import with_costs
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.tuning import trials, tune, tuner
+from themis_opt.tuning import tune, tuner
 from themis_opt.tuning.history import Trial, best_of, fresh, front_of, key_of, value_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.space import CaseMeasurement, Space
 from themis_opt.tuning.storage import StorageError, open_storage, open_study, sqlite_url
-from themis_opt.tuning.trials import Search
+from themis_opt.tuning.tuner import Search
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
 ENDLESS = Allowance(math.inf)
@@ -204,16 +204,16 @@ class TestTune:
             while True:
                 pass
 
-        monkeypatch.setattr(trials, "FIRST_OVERTIME", 0.05)
+        monkeypatch.setattr(tuner, "FIRST_OVERTIME", 0.05)
         monkeypatch.setattr(Space, "measure", endless)
         with pytest.raises(InputError, match="no trial was finished within the time limit"):
             tune(instance, trials=5, time_limit=0.05)
 
     def test_choices_are_only_listed_and_compared_once_the_first_is_measured(self, instance, monkeypatch):
         events = []
-        measure, every = Space.measure, trials.every_choice
+        measure, every = Space.measure, tuner.every_choice
         monkeypatch.setattr(Space, "measure", lambda *of: events.append("measured") or measure(*of))
-        monkeypatch.setattr(trials, "every_choice", lambda of: events.append("listed") or every(of))
+        monkeypatch.setattr(tuner, "every_choice", lambda of: events.append("listed") or every(of))
         tune(instance, trials=2, **COSTLY)
         assert events == ["measured", "listed", "measured"]
 
@@ -225,7 +225,7 @@ class TestTune:
             return measure(space, choice, case)
 
         monkeypatch.setattr(clocks, "monotonic", lambda: clock[0])
-        monkeypatch.setattr(trials, "SECONDS_PER_PIECE", 3 / 64)
+        monkeypatch.setattr(tuner, "SECONDS_PER_PIECE", 3 / 64)
         monkeypatch.setattr(Space, "measure", slow)
         tuned = tune(instance, trials=50, time_limit=10.0, **COSTLY)
         assert tuned.num_run == 3  # the next would begin at 9 s, and files of 64 pieces take three

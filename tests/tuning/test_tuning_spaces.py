@@ -15,10 +15,10 @@ from themis_opt.schedules.plan import equal_sizes
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
 from themis_opt.tuning import tune
-from themis_opt.tuning.buckets import settings
 from themis_opt.tuning.history import key_of
 from themis_opt.tuning.launching import LAUNCHING_KNOBS, USUAL_KNOBS
 from themis_opt.tuning.options import chunk_counts, make_space
+from themis_opt.tuning.outcome import settings
 from themis_opt.tuning.parameters import TunedParameter, every_choice
 from themis_opt.tuning.profiles import planned, ramp_sizes
 

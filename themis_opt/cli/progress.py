@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from themis_opt.study.comparison import ComparisonProgress
     from themis_opt.tuning.history import Trial
     from themis_opt.tuning.parameters import Choice
-    from themis_opt.tuning.trials import TrialProgress
+    from themis_opt.tuning.tuner import TrialProgress
 
 
 UNTOLD_SECONDS = 2.0  # who waits for less asks nothing

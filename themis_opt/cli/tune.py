@@ -10,6 +10,7 @@ from typer import Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
+from themis_opt.cli.answers.answer import Listing, Reply
 from themis_opt.cli.process import INTERRUPTED, remaining, undisturbed
 
 if TYPE_CHECKING:
@@ -96,53 +97,43 @@ def _run(
     time_limit: float | None,
     as_json: bool,
 ) -> None:
-    from themis_opt.base.allowance import Allowance
     from themis_opt.base.documents import make_folder
-    from themis_opt.cli.printing import print_json, tell, tell_note
+    from themis_opt.cli.printing import tell, tell_files, tell_note
     from themis_opt.cli.progress import trial_progress
     from themis_opt.problem.cost_overrides import is_free_to_cut
+    from themis_opt.tuning.folder import write_tuned
     from themis_opt.tuning.options import make_space
     from themis_opt.tuning.storage import sqlite_url
-    from themis_opt.tuning.tuner import StorageLost, tune_in
+    from themis_opt.tuning.tuner import StorageLost, tune
 
     space = make_space(instance, **settings)  # refuses bad options before anything is written
     if is_free_to_cut(space.instances[0]):
         tell_note("nothing makes small chunks costly; state --launch-overhead, --packet or --latency occupy")
     make_folder(folder)
     search["storage"] = search["storage"] or sqlite_url(folder / "study.db")
-    allowance = Allowance(math.inf if time_limit is None else remaining(time_limit))
+    limit = math.inf if time_limit is None else remaining(time_limit)
     try:
         with trial_progress(space.describe) as progress:
-            tuned = tune_in(space, allowance, progress=progress, **search)
+            tuned = tune(space, time_limit=limit, progress=progress, **search)
     except StorageLost as error:
         if error.tuned is not None:
-            with suppress(InputError):  # the disk may be full
-                _write(folder, error.tuned)
+            with suppress(InputError), undisturbed():  # the disk may be full
+                tell_files(write_tuned(folder, error.tuned))
         raise
-    _write(folder, tuned)
-    if as_json:
-        print_json(_summary(tuned))
-    else:
-        _print(tuned)
+    with undisturbed():
+        files = write_tuned(folder, tuned)
+    tables = [] if as_json else [_settings(tuned), *_buckets(tuned), *_front(tuned)]
+    Reply(_summary(tuned), tuned.verdict, tables, files=files).tell(as_json=as_json)
     if tuned.interrupted:
         tell(f"interrupted: the best setting so far is kept; go on with --study '{tuned.study}'")
         raise typer.Exit(INTERRUPTED)
 
 
-def _write(folder: Path, tuned: "Tuned") -> None:
-    from themis_opt.cli.printing import tell_files
-    from themis_opt.tuning.folder import write_tuned
-
-    with undisturbed():
-        tell_files(write_tuned(folder, tuned))
-
-
-def _print(tuned: "Tuned") -> None:
-    from themis_opt.cli.printing import print_rows, say_all
+def _settings(tuned: "Tuned") -> Listing:
+    """What users do today, and the best setting."""
     from themis_opt.study.columns import busy_in_words
 
     space = tuned.space
-    say_all(tuned.verdict)
     pairs = zip(tuned.default_schedules, tuned.schedules, strict=True)
     busy = [busy_in_words(schedule) for pair in pairs for schedule in pair]
     settings = {"default": space.describe(space.reference), "best": space.describe(tuned.choice)}
@@ -150,44 +141,37 @@ def _print(tuned: "Tuned") -> None:
         row | {"described": settings[row["setting"]], "busy": busy_shares}
         for row, busy_shares in zip(tuned.rows(), busy, strict=True)
     ]
-    print_rows(
-        f"{space.name}: {tuned.num_run} settings tried, study {tuned.study}",
-        rows,
-        {
-            "setting": ("", "text"),
-            "size": ("size", "text"),
-            "makespan_ns": (space.measured, "time"),
-            "busy": ("busy", "shares"),
-            "chunks": ("chunks", "count"),
-            "gain": ("gain", "share"),
-            "gap": ("gap", "share"),
-            "described": ("setting", "text"),
-        },
-    )
-    _print_buckets(tuned)
-    if tuned.objective == "pareto":
-        _print_front(tuned)
+    shown: ShownColumns = {
+        "setting": ("", "text"),
+        "size": ("size", "text"),
+        "makespan_ns": (space.measured, "time"),
+        "busy": ("busy", "shares"),
+        "chunks": ("chunks", "count"),
+        "gain": ("gain", "share"),
+        "gap": ("gap", "share"),
+        "described": ("setting", "text"),
+    }
+    return Listing(f"{space.name}: {tuned.num_run} settings tried, study {tuned.study}", rows, shown)
 
 
-def _print_buckets(tuned: "Tuned") -> None:
-    from themis_opt.cli.printing import print_rows
-    from themis_opt.tuning.buckets import MIB
+def _buckets(tuned: "Tuned") -> list[Listing]:
+    from themis_opt.tuning.outcome import MIB
 
-    differ = len({row["makespan_ns"] for row in tuned.buckets}) > 1
+    if len({row["makespan_ns"] for row in tuned.buckets}) < 2:
+        return []
     rows = [
         row | {"mb": f"{row['bucket_bytes'] / MIB:.4g}", "note": "best" if row["is_best"] else ""}
         for row in tuned.buckets
     ]
-    if rows and differ:
-        title = f"size of buckets with {tuned.choice['launching']}, all else as it is best"
-        times: ShownColumns = {"makespan_ns": ("iteration", "time"), "gap": ("gap", "share")}
-        print_rows(title, rows, {"mb": ("bucket, MiB", "text"), **times, "note": ("", "text")})
+    title = f"size of buckets with {tuned.choice['launching']}, all else as it is best"
+    times: ShownColumns = {"makespan_ns": ("iteration", "time"), "gap": ("gap", "share")}
+    return [Listing(title, rows, {"mb": ("bucket, MiB", "text"), **times, "note": ("", "text")})]
 
 
-def _print_front(tuned: "Tuned") -> None:
-    """Print the compromises between time and chunks; several sizes are judged together, against the ideal."""
-    from themis_opt.cli.printing import print_rows
-
+def _front(tuned: "Tuned") -> list[Listing]:
+    """The compromises between time and chunks; several sizes are judged together, against the ideal."""
+    if tuned.objective != "pareto":
+        return []
     space, several = tuned.space, len(tuned.space.cases) > 1
     rows = [
         {
@@ -197,15 +181,12 @@ def _print_front(tuned: "Tuned") -> None:
         }
         for trial in tuned.front
     ]
-    print_rows(
-        f"compromises between {space.measured} and chunks",
-        rows,
-        {
-            "chunks": ("chunks", "count"),
-            "value": (space.measured, "text" if several else "time"),
-            "described": ("setting", "text"),
-        },
-    )
+    shown: ShownColumns = {
+        "chunks": ("chunks", "count"),
+        "value": (space.measured, "text" if several else "time"),
+        "described": ("setting", "text"),
+    }
+    return [Listing(f"compromises between {space.measured} and chunks", rows, shown)]
 
 
 def _summary(tuned: "Tuned") -> dict[str, Any]:

@@ -16,8 +16,7 @@ from themis_opt.formats.tables import to_csv
 from themis_opt.problem.instance import Instance
 from themis_opt.reports.rendering.charts import Axis, Chart, lines, save
 from themis_opt.schedules.schedule_file import Summary, schedule_document
-from themis_opt.tuning.buckets import MIB, settings
-from themis_opt.tuning.outcome import Tuned
+from themis_opt.tuning.outcome import MIB, Tuned, settings
 
 SIZE = Axis("mebibytes", "size of a bucket, MiB", log=True)
 TIME = Axis("makespan_ns", "time of an iteration", log=True, format="duration")
@@ -31,30 +30,26 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
     """
     schedule = tuned.schedule
     title = f"{schedule.instance.name or 'instance'}: {tuned.space.describe(tuned.choice)}"
-    files = [
-        _write(folder / "trials.csv", to_csv(tuned.trial_rows())),
-        _write(folder / "best.json", json.dumps(best_setting(tuned), indent=2) + "\n"),
-        _write(folder / "instance.json", instance_text(schedule.instance, tuned)),
-        *write_schedule(folder, schedule, title, _summary(tuned, -1)),
-    ]
+    texts = {
+        "trials.csv": to_csv(tuned.trial_rows()),
+        "best.json": json.dumps(best_setting(tuned), indent=2) + "\n",
+        "instance.json": instance_text(schedule.instance, tuned),
+    }
     if len(tuned.schedules) > 1:
         for number, (case, schedule) in enumerate(zip(tuned.space.cases, tuned.schedules, strict=True)):
             document = schedule_document(schedule, _summary(tuned, number))
-            files += [
-                _write(folder / case / "instance.json", instance_text(schedule.instance, tuned)),
-                _write(folder / case / "schedule.json", json.dumps(document) + "\n"),
-            ]
-    return [*files, *_write_buckets(folder, tuned), *draw(tuned, folder)]
-
-
-def _write_buckets(folder: Path, tuned: Tuned) -> list[Path]:
-    """The curve over sizes of buckets, where there is one."""
-    rows = tuned.buckets
-    if not rows:
-        return []
-    picture = folder / "buckets.svg"
-    save(bucket_chart(rows), picture, f"{tuned.space.name}: {tuned.choice['launching']}")
-    return [_write(folder / "buckets.csv", to_csv(rows)), picture]
+            texts[f"{case}/instance.json"] = instance_text(schedule.instance, tuned)
+            texts[f"{case}/schedule.json"] = json.dumps(document) + "\n"
+    if tuned.buckets:
+        texts["buckets.csv"] = to_csv(tuned.buckets)
+    for name, text in texts.items():
+        write_atomically(folder / name, text)
+    files = [folder / name for name in texts]
+    files += write_schedule(folder, tuned.schedule, title, _summary(tuned, -1))
+    if tuned.buckets:
+        files.append(folder / "buckets.svg")
+        save(bucket_chart(tuned.buckets), files[-1], f"{tuned.space.name}: {tuned.choice['launching']}")
+    return [*files, *draw(tuned, folder)]
 
 
 def best_setting(tuned: Tuned) -> dict[str, Any]:
@@ -86,11 +81,6 @@ def _summary(tuned: Tuned, case: int) -> Summary:
         status="feasible",
         settings={name: value for name, value in tuned.choice.items() if name != "policy"},
     )
-
-
-def _write(path: Path, content: str) -> Path:
-    write_atomically(path, content)
-    return path
 
 
 def draw(tuned: Tuned, folder: Path) -> Iterator[Path]:
@@ -132,7 +122,7 @@ def _draw_one(picture: Callable[[], Any], path: Path) -> None:
 
 
 def bucket_chart(rows: Sequence[Mapping[str, Any]]) -> Chart:
-    """The rows of :func:`themis_opt.tuning.buckets.bucket_rows` as a curve above the bound."""
+    """The rows of :attr:`~themis_opt.tuning.outcome.Tuned.buckets` as a curve above the bound."""
     frame = pd.DataFrame(rows)
     frame = frame.assign(what="time", mebibytes=frame["bucket_bytes"] / MIB)
     bound = frame.assign(makespan_ns=frame["bound_ns"], what="bound")

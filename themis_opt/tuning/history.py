@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 OUTCOME = "outcome"  # the user attribute of an Optuna trial that holds what became of it
 TrialStatus = Literal["complete", "pruned", "failed"]
 Objective = Literal["makespan", "pareto"]
-OBJECTIVES: tuple[Objective, ...] = ("makespan", "pareto")
 """The least makespan, or all compromises between makespan and number of pieces."""
 
 

@@ -1,16 +1,19 @@
 """The outcome of a search."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from themis_opt.base.allowance import Allowance
+from formulations.interruption import TimeUp
+from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.html import page
 from themis_opt.base.units import format_percent, nanoseconds
 from themis_opt.policies.launching.common import has_buckets
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.tuning.history import Objective, Trial, front_of, ratio_of
+from themis_opt.tuning.launching import USUAL_KNOBS
 from themis_opt.tuning.parameters import Choice
 from themis_opt.tuning.space import CaseMeasurement, Space
 
@@ -20,6 +23,12 @@ if TYPE_CHECKING:
 
 
 LEAST_GAIN = 0.001  # share of the time below which a setting is not worth a change
+MIB = 2**20
+
+# The knob that says how large buckets are, by launching policy
+BUCKETS: Mapping[str, str] = {"ddp": "cap", "horovod": "buffer", "dear": "threshold"}
+# What to know of the size of the first bucket
+FIRST_BUCKET = "without effect where PyTorch gives the first bucket bucket_cap_mb too, as PyTorch 2.13 does"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +75,6 @@ class Tuned:
     @property
     def verdict(self) -> tuple[str, ...]:
         """The best setting, what it wins, and lines to paste where they win something."""
-        from themis_opt.tuning.buckets import settings
-
         space, is_better, instance = self.space, self.gain >= LEAST_GAIN, self.space.instances[0]
         shorter = f"{format_percent(self.gain)} shorter than with" if is_better else "no shorter than with"
         today = "the buckets of PyTorch" if "launching" in self.choice else "the default of the Themis paper"
@@ -133,10 +140,33 @@ class Tuned:
 
     @cached_property
     def buckets(self) -> list[dict[str, Any]]:
-        """What other sizes of buckets take; see :func:`themis_opt.tuning.buckets.bucket_rows`."""
-        from themis_opt.tuning.buckets import bucket_rows
+        """The time of an iteration over the size of buckets, all else as it is best; none where there are no buckets.
 
-        return bucket_rows(self)
+        The best size is always among them, others while there is time.  Rows have ``bucket_bytes`` ascending,
+        ``makespan_ns``, ``bound_ns`` and ``gap``; ``is_best`` where the choice has it.
+        """
+        knob = BUCKETS.get(str(self.choice.get("launching")), "")
+        if knob not in self.choice:
+            return []
+        (bound,) = self.space.proven
+        best = int(self.choice[knob])
+        rows = []
+        for size in self._bucket_sizes(knob, {best, int(USUAL_KNOBS[knob])}):
+            try:
+                with cut_off(Allowance(math.inf) if size == best else self.allowance):
+                    time = self.space.measure({**self.choice, knob: size}, 0).makespan
+            except TimeUp:
+                continue
+            figures = {"makespan_ns": nanoseconds(time), "bound_ns": nanoseconds(bound), "gap": time / bound - 1}
+            rows.append({"bucket_bytes": size} | figures | {"is_best": size == best})
+        return rows
+
+    def _bucket_sizes(self, knob: str, kept: set[int]) -> list[int]:
+        """Sizes that can be chosen, evenly spread on their logarithmic scale, with those to be kept."""
+        sizes = next(parameter.values for parameter in self.space.parameters if parameter.name == knob)
+        numbers = [int(size) for size in sizes]
+        step = max(1, -(-len(numbers) // 16))  # so many on a curve
+        return sorted(kept | set(numbers[::step]))
 
     @property
     def schedule(self) -> Schedule:
@@ -193,3 +223,21 @@ def _measured_fields(suffix: str, measured: CaseMeasurement | None) -> dict[str,
         f"utilisation{suffix}": measured.utilisation if measured else None,
         f"chunks_used{suffix}": measured.pieces if measured else None,
     }
+
+
+def settings(choice: Choice) -> tuple[str, ...]:
+    """Lines to paste: what a choice is called in PyTorch or Horovod; none for policies that neither has.
+
+    ``bucket_cap_mb`` counts MiB, and in older versions of PyTorch the first bucket has a separate size beside it
+    (https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html); Horovod reads bytes and
+    milliseconds (https://horovod.readthedocs.io/en/stable/tensor-fusion_include.html).
+    """
+    match choice.get("launching"):
+        case "ddp":
+            line = f"model = DistributedDataParallel(model, bucket_cap_mb={int(choice['cap']) / MIB:.6g})"
+            first = f"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {choice['first_cap']}  # {FIRST_BUCKET}"
+            return (line,) if choice["first_cap"] == choice["cap"] else (first, line)
+        case "horovod":
+            cycle = int(choice["cycle_us"]) / 1000
+            return (f"export HOROVOD_FUSION_THRESHOLD={choice['buffer']} HOROVOD_CYCLE_TIME={cycle:g}",)
+    return ()

@@ -177,28 +177,28 @@ def storage_errors(url: str | None) -> Iterator[None]:
     from optuna.exceptions import ExperimentalWarning, OptunaError
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-    shown = without_secrets(url or "memory", url or "")
-
-    def said(error: BaseException) -> str:
-        line = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        return without_secrets(line, url or "")
-
+    failures = (ImportError, OptunaError, SQLAlchemyError, OSError)
+    damages = (RuntimeError, ValueError, KeyError, AssertionError)  # damaged journals, other schema versions
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", category=ExperimentalWarning)
             yield
-    except ImportError as error:
-        rule = f"needs a database driver that is not installed: {said(error.__cause__ or error)}"
+    except (*failures, *damages) as error:
+        cause: BaseException = error
+        match error:
+            case ImportError():
+                rule, cause = "needs a database driver that is not installed", error.__cause__ or error
+            case ArgumentError() | NoSuchModuleError():
+                rule = "must be a storage URL such as sqlite:///study.db"
+            case OptunaError() | SQLAlchemyError():
+                rule, cause = "failed", _cause(error)
+            case OSError():
+                rule, cause = "failed", OSError(error.strerror) if error.strerror else error
+            case _:
+                rule = "cannot be read"
+        line = (str(cause).strip() or type(cause).__name__).splitlines()[0].rstrip(".")
+        rule, shown = (without_secrets(text, url or "") for text in (f"{rule}: {line}", url or "memory"))
         raise StorageError(rule, field="storage", value=shown) from None
-    except (ArgumentError, NoSuchModuleError) as error:
-        rule = f"must be a storage URL such as sqlite:///study.db: {said(error)}"
-        raise StorageError(rule, field="storage", value=shown) from None
-    except (OptunaError, SQLAlchemyError) as error:
-        raise StorageError(f"failed: {said(_cause(error))}", field="storage", value=shown) from None
-    except OSError as error:
-        raise StorageError(f"failed: {error.strerror or said(error)}", field="storage", value=shown) from None
-    except (RuntimeError, ValueError, KeyError, AssertionError) as error:  # damaged journals, other schema versions
-        raise StorageError(f"cannot be read: {said(error)}", field="storage", value=shown) from None
 
 
 def _cause(error: BaseException) -> BaseException:
