@@ -1,16 +1,15 @@
 """``themis-opt robustness``: what a schedule is worth when bandwidths and latencies are off."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from themis_opt.cli import options
+from themis_opt.cli.answers.answer import Listing, Reply
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
-    from themis_opt.study.robustness import LossDistribution
 
 RIVAL = "themis+scf"  # the policy that the schedule is compared with
 LOSS_COLUMNS: "ShownColumns" = {
@@ -54,7 +53,7 @@ def robustness(
     """Run a schedule's plan, and Themis, in many disturbed copies of its instance, with its costs or others."""
     schedule = replanning.apply(options.load_schedule(path))
 
-    from themis_opt.cli.printing import print_json, print_rows, say_all, sizes_in_words, tell_files
+    from themis_opt.cli.printing import sizes_in_words
     from themis_opt.policies.registry import specify
     from themis_opt.study.robustness import (
         executions,
@@ -75,9 +74,8 @@ def robustness(
         "compute_jitter": compute_jitter,
     }
     policies = executions("plan", schedule) | executions(rival, options.scheduled(instance, RIVAL))
-    late = parse_chunk_delay(chunk_delay)
-    distributions = loss_distributions(instance, policies, **disturbance, chunk_delay=late)
-    effects = [tolerance_effect(schedule, **disturbance, chunk_delay=late)] if has_tolerance(instance) else []
+    sampled = disturbance | {"chunk_delay": parse_chunk_delay(chunk_delay)}
+    distributions = loss_distributions(instance, policies, **sampled)
     name = instance.name or "instance"
     disturbed = f"{samples} samples, bandwidth +-{100 * bandwidth:.4g} %, latency up to +{100 * jitter:.4g} %"
     if compute_jitter:
@@ -85,24 +83,21 @@ def robustness(
     if chunk_delay:
         disturbance["chunk_delay"] = chunk_delay
         disturbed += f", chunks late by {chunk_delay}"
+    files = []
     if output is not None:
-        _draw(output, distributions, f"{name}\n{disturbed}")
-        tell_files([output])
+        from themis_opt.reports.rendering.charts import save
+        from themis_opt.reports.study_charts import loss_curves
+
+        save(loss_curves(distributions), output, f"{name}\n{disturbed}")
+        files.append(output)
     rows = [d.row() for d in distributions]
-    if as_json:
-        tolerance = {"tolerance": [row for effect in effects for row in effect.rows()]} if effects else {}
-        print_json(disturbance | {"policies": rows} | tolerance)
-    else:
-        say_all((on_robustness(distributions), *(effect.verdict for effect in effects)))
-        title = f"{name}, chunk sizes of the plan {sizes_in_words(schedule)}: loss against the bound of each sample"
-        print_rows(f"{title}; {disturbed}", rows, LOSS_COLUMNS)
-        for effect in effects:
-            title = f"{name}: a part of the bytes may be lost, at most {effect.most:.4g} times as fast by fewer bytes"
-            print_rows(title, effect.rows(), OF_TOLERANCE)
-
-
-def _draw(path: Path, distributions: "Sequence[LossDistribution]", title: str) -> None:
-    from themis_opt.reports.rendering.charts import save
-    from themis_opt.reports.study_charts import loss_curves
-
-    save(loss_curves(distributions), path, title)
+    document = disturbance | {"policies": rows}
+    title = f"{name}, chunk sizes of the plan {sizes_in_words(schedule)}: loss against the bound of each sample"
+    tables, sentences = [Listing(f"{title}; {disturbed}", rows, LOSS_COLUMNS)], [on_robustness(distributions)]
+    if has_tolerance(instance):
+        effect = tolerance_effect(schedule, **sampled)
+        document["tolerance"] = effect.rows()
+        title = f"{name}: a part of the bytes may be lost, at most {effect.most:.4g} times as fast by fewer bytes"
+        tables.append(Listing(title, effect.rows(), OF_TOLERANCE))
+        sentences.append(effect.verdict)
+    Reply(document, sentences, tables, files=files).tell(as_json=as_json)

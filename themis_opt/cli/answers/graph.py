@@ -135,8 +135,8 @@ def plan_losses(
     """Print plans for the loss of every link, which are in a folder with an index and a picture."""
     from themis_opt.cli.progress import live
     from themis_opt.formats.graph_pictures import draw_losses
-    from themis_opt.study.loss_plans import HEALTHY, INDEX_FILE, losses_in_words
-    from themis_opt.study.loss_plans import plan_losses as plan
+    from themis_opt.study.losses import HEALTHY, INDEX_FILE, losses_in_words
+    from themis_opt.study.losses import plan_losses as plan
 
     instance, interrupted = _changed(healthy, None, slow), False
     entries, total = [], len(instance.network.links) + 1
