@@ -1,5 +1,6 @@
 """MSCCL XML: proven on data for all collectives and dialects, refused beyond each limit, wrong files noticed."""
 
+import json
 import re
 import zlib
 from dataclasses import replace
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.formats.exports import export, make_exporter
+from themis_opt.formats.exports import export, in_sentences, make_exporter
 from themis_opt.formats.msccl import transfers
 from themis_opt.formats.msccl.algorithm import DIALECTS, Gpu, MscclStep, ThreadBlock, check_limits, from_xml, to_xml
 from themis_opt.formats.msccl.exporter import Msccl
@@ -60,10 +61,37 @@ def test_every_collective_ends_with_its_result_in_every_dialect(tmp_path, wires,
     for dialect in DIALECTS:
         files = export(made, f"msccl:dialect={dialect}", tmp_path / dialect)
         lines = list(make_exporter(f"msccl:dialect={dialect}").check(made, tmp_path / dialect))
-        assert len(lines) == len(files) + 1
+        assert len(lines) == len(files) + 2
         in_place = kind is not CollectiveKind.ALL_TO_ALL
         assert len(files) == (2 if dialect == "msccl" and in_place else 1)
         assert ("in place" in lines[0]) == (dialect != "msccl" and in_place)
+
+
+@pytest.mark.parametrize("exporter", ["msccl", "mscclpp"])
+@pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather", "all_to_all"])
+def test_files_of_one_ring_take_as_long_as_their_schedule(tmp_path, exporter, kind):
+    ring = instance([("ring", 4)], kind, 4).replace(latency="occupy")
+    made = simulate(ring, make_policy("baseline")(ring))
+    export(made, exporter, tmp_path)
+    *_, time = make_exporter(exporter).check(made, tmp_path)
+    assert time.planned == made.makespan
+    assert abs(time.difference) < 1e-6
+
+
+def test_a_threadblock_that_waits_before_it_sends_takes_longer(tmp_path):
+    """Each GPU gets a message before it sends its own: the last of a ring of 4 gets it after three others."""
+    made = schedule([("ring", 4)], "all_gather", 1, "baseline")
+    (path,) = export(made, "mscclpp", tmp_path)
+    plan = json.loads(path.read_text())
+    for gpu in plan["gpus"][1:]:
+        operations = gpu["threadblocks"][0]["ops"]
+        puts = next(place for place, one in enumerate(operations) if one["name"] == "put")
+        waits = next(place for place, one in enumerate(operations) if one["name"] == "wait" and place > puts)
+        operations.insert(puts, operations.pop(waits))
+    path.write_text(json.dumps(plan))
+    *_, time = make_exporter("mscclpp").check(made, tmp_path)
+    assert time.differs
+    assert in_sentences(["a fact", time])[0].startswith("by the rules of MSCCL++ the files take ")
 
 
 def test_dialects_spell_what_their_readers_want():
@@ -276,13 +304,13 @@ def test_what_is_no_algorithm_is_refused(text, old, new, rule):
 FILES = {
     ("8 GPUs", "all_reduce", 3, Msccl()): 1141408949,
     ("8 GPUs", "all_to_all", 3, Msccl(dialect="azure")): 2538036903,
-    ("8 GPUs", "all_reduce", 3, MscclPlus()): 2289986180,
-    ("8 GPUs", "all_reduce", 5, MscclPlus(in_place=True)): 96814880,
+    ("8 GPUs", "all_reduce", 3, MscclPlus()): 152307078,
+    ("8 GPUs", "all_reduce", 5, MscclPlus(in_place=True)): 1073375621,
     ("8 GPUs", "all_reduce", 24, Msccl(dialect="rccl")): 2021907463,
     ("16 GPUs", "reduce_scatter", 2, Msccl(dialect="rccl")): 2505696990,
     ("odd", "reduce", 2, Msccl()): 3553751922,
     ("three dimensions", "all_gather", 3, Msccl()): 3244941818,
-    ("three dimensions", "all_reduce", 3, MscclPlus()): 1727993715,
+    ("three dimensions", "all_reduce", 3, MscclPlus()): 3611828397,
 }
 """Checksums of the text of all files of these networks, collectives, chunks and exporters."""
 

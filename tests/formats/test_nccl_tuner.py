@@ -5,11 +5,13 @@ from reader_samples import nccl_table
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.exports import export, make_exporter
-from themis_opt.formats.nccl_tuner import TUNER_FILE
+from themis_opt.formats.nccl_tuner import TUNER_DIALECTS
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.simulator import simulate
+
+TUNER_FILE = TUNER_DIALECTS["nccl"].file
 
 SIZES = tuple(2**k for k in range(10, 31, 2))
 
@@ -50,10 +52,60 @@ def test_each_size_gets_what_was_measured_fastest(tmp_path, logs, schedule):
         f"allreduce,{2**22},{2**28 - 1},ring,ll128,8,2,8,-1,-1",
         f"allreduce,{2**28},{2**64 - 1},ring,simple,8,2,8,-1,-1",
     ]  # at 64 MiB, ring with ll128 is 1.7 % slower than with simple
-    (said,) = make_exporter(to).check(schedule, tmp_path / "out")
+    said, time = make_exporter(to).check(schedule, tmp_path / "out")
+    assert (round(time.took), time.planned) == (26_480_000, schedule.makespan)
     assert said == "allreduce: 11 measured sizes in 3 ranges"
     others = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
     assert lines[4:] == [f"{name},0,{2**64 - 1},ring,simple,8,-1,-1,-1,-1" for name in others]
+
+
+def test_rccl_and_ncclx_keep_their_choice_of_all_other_calls(tmp_path, logs, schedule):
+    expected = {
+        "rccl": [
+            f"allreduce,0,{2**22 - 1},tree,ll,-1,2,8,-1,-1",
+            f"allreduce,{2**22},{2**28 - 1},ring,ll128,-1,2,8,-1,-1",
+            f"allreduce,{2**28},{2**64 - 1},ring,simple,-1,2,8,-1,-1",
+        ],
+        "ncclx": [
+            f"allreduce,[0,{2**19}),tree,ll,-1,2,4",
+            f"allreduce,[{2**19},{2**25}),ring,ll128,-1,2,4",
+            f"allreduce,[{2**25},),ring,simple,-1,2,4",
+        ],
+    }
+    for dialect, lines in expected.items():
+        to = f"nccl-tuner:logs={logs}:dialect={dialect}"
+        (path,) = export(schedule, to, tmp_path)
+        assert path.name == f"{dialect}_tuner.csv"
+        assert path.read_text().splitlines()[1:] == lines
+        assert len(list(make_exporter(to).check(schedule, tmp_path))) == 2
+        assert any(f"keep the choice of {dialect.upper()}" in note for note in make_exporter(to).notes(schedule))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "old", "new", "rule"),
+    [
+        ("ncclx", f"[0,{2**19})", f"(128,{2**19})", "allreduce of 1024 bytes.*: must choose what was measured fastest"),
+        (
+            "ncclx",
+            f"[0,{2**19})",
+            f"[0,{2**19}]",
+            "allreduce of 4194304 bytes.*: must choose what was measured fastest",
+        ),
+        ("ncclx", ",2,4\n", ",2,8\n", "must choose what was measured fastest"),
+        ("ncclx", "[0,", "[zero,", r"sizes must be an interval such as \[0,4096\)"),
+        ("ncclx", ",2,4\n", "\n", "must have 7 to 7 fields"),
+        ("rccl", ",2,8,-1,-1", ",4,8,-1,-1", "must choose what was measured fastest"),
+        ("rccl", "tree,ll", "trees,ll", "line 2 = 'trees': must be one of tree, ring"),
+        ("rccl", "# ", "#" + 300 * " ", "must have at most 255 characters"),
+    ],
+)
+def test_lines_are_looked_up_as_their_reader_does(tmp_path, logs, schedule, dialect, old, new, rule):
+    to = f"nccl-tuner:logs={logs}:dialect={dialect}"
+    (path,) = export(schedule, to, tmp_path / "out")
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(InputError, match=rule):
+        list(make_exporter(to).check(schedule, tmp_path / "out"))
 
 
 def test_the_model_stands_beside_the_measured_time(logs, schedule):

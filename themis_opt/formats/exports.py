@@ -1,13 +1,14 @@
 """Schedules for tools that run or show them: exporters by name, and what one writes in a folder."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.registries import Registry
+from themis_opt.base.units import format_percent, format_short_time
 from themis_opt.policies.registry import knobs_of
 from themis_opt.schedules.schedule import Schedule
 
@@ -29,6 +30,44 @@ EXPORTS = Registry(
 """Exporters: frozen dataclasses whose fields are their knobs, as those of policies are."""
 
 
+LARGEST_DIFFERENCE = 0.005
+"""By how much of the planned time files may take longer or shorter before that is said first."""
+
+
+class Replay(NamedTuple):
+    """The time of files by the rules of who reads them, and the time that was planned, in picoseconds."""
+
+    reader: str
+    took: float
+    planned: float
+
+    @property
+    def difference(self) -> float:
+        """By how much of the planned time the files take longer."""
+        return self.took / self.planned - 1
+
+    @property
+    def differs(self) -> bool:
+        """Whether the difference must be said first."""
+        return abs(self.difference) > LARGEST_DIFFERENCE
+
+    def __str__(self) -> str:
+        took, planned = map(format_short_time, (self.took, self.planned))
+        way = "longer" if self.difference > 0 else "shorter"
+        beside = f"{format_percent(abs(self.difference))} {way} than the schedule, {planned}"
+        words = "as the schedule" if self.took == self.planned else beside
+        return f"by the rules of {self.reader} the files take {took}, {words}"
+
+
+Fact = str | Replay
+"""A sentence about checked files, or their time."""
+
+
+def in_sentences(facts: Iterable[Fact]) -> list[str]:
+    """Facts of checked files as sentences, those first that tell of another time than the planned one."""
+    return [str(fact) for fact in sorted(facts, key=lambda fact: isinstance(fact, str) or not fact.differs)]
+
+
 class Exporter(Protocol):
     """Writes a schedule in a format."""
 
@@ -41,8 +80,11 @@ class Exporter(Protocol):
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files, a sentence each."""
 
-    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
-        """Checked facts of the files in a folder, a sentence each; raises an error where one does not hold."""
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[Fact]:
+        """Checked facts of the files in a folder; raises an error where one does not hold.
+
+        Files that somebody runs are replayed by the rules of that reader, and their time is one of the facts.
+        """
 
 
 @runtime_checkable

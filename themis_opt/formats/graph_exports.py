@@ -14,13 +14,13 @@ from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.formats.astra_sim.exporter import COLLECTIVE, COMM_TYPES, SYSTEM, WORKLOAD, AstraSim
 from themis_opt.formats.astra_sim.interpreter import replay
 from themis_opt.formats.chakra import Attributes, Node, NodeType, read_trace, write_trace
-from themis_opt.formats.exports import make_exporter
+from themis_opt.formats.exports import Replay, in_sentences, make_exporter
 from themis_opt.formats.graph_transfers import Leg, graph_program, legs_of, to_export
 from themis_opt.formats.msccl.algorithm import DIALECTS
-from themis_opt.formats.msccl.exporter import Msccl, plan_name
+from themis_opt.formats.msccl.exporter import Msccl
 from themis_opt.formats.msccl.interpreter import check_results, random_memories
 from themis_opt.formats.msccl.plus import MAX_UNITS, MscclPlus
-from themis_opt.formats.msccl.transfers import INPUT, OUTPUT, SCRATCH
+from themis_opt.formats.msccl.transfers import INPUT, OUTPUT, SCRATCH, plan_name
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule, LinkLoad, link_loads
 from themis_opt.problem.phases import CollectiveKind
@@ -63,7 +63,8 @@ def export_graph(
     make_folder(folder)
     for file, content in texts.items():
         write_atomically(folder / file, content)
-    return [folder / file for file in texts], list(facts) if check else []
+    time = Replay(f"a reader of {coarser.chunks} chunks a piece", coarser.makespan, schedule.makespan)
+    return [folder / file for file in texts], in_sentences([*facts, time]) if check else []
 
 
 class MovedData(NamedTuple):
@@ -88,7 +89,7 @@ def move_data(schedule: GraphSchedule) -> MovedData:
     sizes = [{INPUT: buffers.input, OUTPUT: buffers.output, SCRATCH: buffers.scratch}] * count
     memories = random_memories(sizes, in_place=False)
     inputs = np.stack([memory[INPUT] for memory in memories])
-    for source, target, _, taken, added, kept, units, _ in program.transfers:
+    for source, target, _, taken, added, kept, units, *_ in program.transfers:
         data = memories[source][taken.buffer][taken.offset : taken.offset + units].copy()
         if added is not None:
             data += memories[target][added.buffer][added.offset : added.offset + units]

@@ -23,6 +23,7 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import MAX_CLOCK, format_percent, format_short_time
+from themis_opt.formats.exports import Fact, Replay
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
@@ -206,7 +207,7 @@ class FlexibleJobShop:
             words = f"{format_short_time(makespan)}, {gain} beside {format_short_time(schedule.makespan)} before"
             yield f"in the order of {self.starts} the collectives take {words}"
 
-    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[Fact]:
         """Read the file again, and serve its operations in the order of the schedule.
 
         Raises InputError if the file is another problem, or takes longer than the schedule.
@@ -222,6 +223,7 @@ class FlexibleJobShop:
         said = "no longer than the schedule" if exact else "at most as long as the schedule, which has latencies beside"
         size = f"{len(shop.jobs)} jobs on {shop.num_machines} machines"
         yield f"{size}; in the order of the schedule they take {makespan} ps, {said}"
+        yield Replay("job shops", makespan, schedule.makespan)
         if self.starts:
             validate(read_schedule(folder / SOLVED, schedule.instance))
             yield f"{SOLVED}: obeys every rule of the model"

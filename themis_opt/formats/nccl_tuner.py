@@ -1,10 +1,16 @@
-"""Advice for NCCL: which algorithm and protocol were measured fastest, in the CSV of its example tuner plugin.
+"""Advice for NCCL, RCCL and NCCLX: which algorithm and protocol were measured fastest, in the CSV that each reads.
 
-A line says ``collective,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff``; the first
-line that matches a call decides, -1 matches anything, and sizes are of the larger buffer, as ours.  A call that no line
-matches runs on one channel, and so does one whose line says -1 for channels.  So the ranges of measured collectives
-reach from no byte to any number, and a last line for every collective catches the calls of other groups.
-Source: https://github.com/NVIDIA/nccl, ``plugins/tuner/example`` (README, ``plugin.c``).
+Lines name a collective, sizes, an algorithm, a protocol, channels and a group; the first line that matches a call
+decides, and sizes are of the larger buffer, as ours.  The readers differ in what else they do:
+
+- ``nccl``, the example tuner plugin of NCCL (https://github.com/NVIDIA/nccl, ``plugins/tuner/example/plugin.c``).
+  A call that no line matches runs on one channel, and so does one whose line says -1 for channels.  So the ranges of
+  measured collectives reach from no byte to any number, and a last line for every collective catches the calls of
+  other groups.
+- ``rccl``, built into RCCL (https://github.com/ROCm/rocm-systems, ``projects/rccl/src/plugin/tuner/csv_tuner.cc``).
+  It has the same columns, and other calls keep its choice of everything.
+- ``ncclx``, built into NCCLX (https://github.com/meta-pytorch/torchcomms, ``comms/ncclx/meta/tuner``).  Sizes are
+  intervals of the bytes of one rank, groups are nodes and ranks on each, and other calls keep its choice.
 
 The format has no place for dimensions, chunks or an order: no schedule can be written in it.  What is written comes
 from measured times alone, one log of nccl-tests for every algorithm with every protocol; the schedule says for how
@@ -12,11 +18,12 @@ many nodes and ranks, and what its model promises beside them.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -25,15 +32,43 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import format_percent, format_short_time, format_size
 from themis_opt.formats.calibration import Measurement
+from themis_opt.formats.exports import Fact, Replay
 from themis_opt.formats.readers.nccl_tests import read_log
 from themis_opt.formats.size_ranges import SIZE_TOLERANCE, SizeRange, fewest_ranges
+from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.solving.cut import cut
 from themis_opt.solving.narrowest import too_slow
 
-TUNER_FILE = "nccl_tuner.conf"
-TUNER_COLUMNS = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
+
+class TunerDialect(NamedTuple):
+    """What one reader expects, and what it does with calls that no line matches."""
+
+    reader: str
+    file: str
+    columns: str
+    fewest: int  # columns that a line must have
+    longest_line: int | None  # characters that are read at once
+    by_rank: bool = False  # whether sizes are intervals of the bytes of one rank, and ranks those of one node
+    one_channel: bool = False  # whether calls without a line, or without channels in it, run on one channel
+
+
+_COLUMNS = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
+
+TUNER_DIALECTS: Mapping[str, TunerDialect] = {
+    "nccl": TunerDialect("the plugin", "nccl_tuner.conf", _COLUMNS, 8, 255, one_channel=True),
+    "rccl": TunerDialect("RCCL", "rccl_tuner.csv", _COLUMNS, 8, 255),
+    "ncclx": TunerDialect(
+        "NCCLX",
+        "ncclx_tuner.csv",
+        "collective,bytesPerRank,algorithm,protocol,channels,nNodes,nLocalRanks",
+        7,
+        None,
+        by_rank=True,
+    ),
+}
+
 TUNER_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 PROTOCOLS = ("ll", "ll128", "simple")
 TUNER_COLLECTIVES: Mapping[CollectiveKind, str] = {
@@ -91,13 +126,14 @@ class TimeTable(NamedTuple):
 
 @dataclass(frozen=True)
 class NcclTuner:
-    """Configuration of NCCL's example tuner plugin, from measured times alone."""
+    """Configuration of tuners of NCCL, RCCL and NCCLX, from measured times alone."""
 
-    endings: ClassVar[tuple[str, ...]] = ("conf",)
+    endings: ClassVar[tuple[str, ...]] = ("conf", "csv")
 
     logs: str = ""  # folder with an output of nccl-tests for every algorithm and protocol, which its name says
+    dialect: Literal["nccl", "rccl", "ncclx"] = "nccl"  # who reads it
     node_dimensions: int = 1  # how many dimensions lie within a node
-    channels: int = 0  # channels of the measurements, which must be stated
+    channels: int = 0  # channels of the measurements, which must be stated for nccl; 0 leaves them to the library
     tolerance: float = SIZE_TOLERANCE  # by how much of the fastest time a choice may be slower, so that ranges are few
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
@@ -105,53 +141,73 @@ class NcclTuner:
 
         Raises InputError if there are no measured times, or those of other groups, or nothing to choose from.
         """
-        sizes = schedule.instance.network.sizes
-        nodes, ranks = math.prod(sizes[self.node_dimensions :]), math.prod(sizes)
-        lines = [f"# {TUNER_COLUMNS}"]
+        dialect = TUNER_DIALECTS[self.dialect]
+        lines = [f"# {dialect.columns}"]
         for kind, table in self._tables(schedule).items():
             ranges = table.advice(self.tolerance)
-            for advice in ranges:
+            for advice, following in zip(ranges, [*ranges[1:], None], strict=True):
                 low = 0 if advice is ranges[0] else advice.low
-                high = LARGEST_CALL if advice is ranges[-1] else advice.high
-                sizes_and_choice = (TUNER_COLLECTIVES[kind], low, high, *advice.choice)
-                lines.append(",".join(map(str, (*sizes_and_choice, self.channels, nodes, ranks, -1, -1))))
-        every = (0, LARGEST_CALL, *CATCH_ALL, self.channels, -1, -1, -1, -1)
-        lines += [",".join(map(str, (name, *every))) for name in TUNER_COLLECTIVES.values()]
-        yield TUNER_FILE, "\n".join(lines) + "\n"
+                line = self._line(schedule, low, following and following.low, advice.choice)
+                lines.append(f"{TUNER_COLLECTIVES[kind]},{line}")
+        if dialect.one_channel:
+            every = f"0,{LARGEST_CALL},{','.join(CATCH_ALL)},{self.channels},-1,-1,-1,-1"
+            lines += [f"{name},{every}" for name in TUNER_COLLECTIVES.values()]
+        yield dialect.file, "\n".join(lines) + "\n"
+
+    def _group(self, schedule: Schedule) -> tuple[int, int]:
+        """Nodes, and ranks."""
+        sizes = schedule.instance.network.sizes
+        return math.prod(sizes[self.node_dimensions :]), math.prod(sizes)
+
+    def _line(self, schedule: Schedule, low: int, end: int | None, choice: NcclChoice) -> str:
+        """A line behind its collective, for calls of `low` bytes or more, and less than `end`."""
+        (nodes, ranks), channels = self._group(schedule), self.channels or -1
+        if TUNER_DIALECTS[self.dialect].by_rank:
+            size = f"[{low // ranks},{'' if end is None else end // ranks})"
+            return ",".join(map(str, (size, *choice, channels, nodes, ranks // nodes)))
+        high = LARGEST_CALL if end is None else end - 1
+        return ",".join(map(str, (low, high, *choice, channels, nodes, ranks, -1, -1)))
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""
         yield "measured times decide, not the schedule, whose chunks and order NCCL has no place for"
+        others, reader = "calls of other groups, and of collectives that were not measured,", self.dialect.upper()
         yield (
-            f"calls of other groups, and of collectives that were not measured, run {'/'.join(CATCH_ALL)} on "
-            f"{self.channels} channels: the plugin runs calls that no line names on one channel"
+            f"{others} run {'/'.join(CATCH_ALL)} on {self.channels} channels: the plugin runs calls that no line "
+            "names on one channel"
+            if TUNER_DIALECTS[self.dialect].one_channel
+            else f"{others} keep the choice of {reader}"
         )
         for kind, table in self._tables(schedule).items():
             yield from _beside(schedule, kind, table)
 
-    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
-        """Read the file again, and look up every measured size as the plugin does.
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[Fact]:
+        """Read the file again, and look up every measured size as its reader does.
 
-        Raises InputError if a line is none of the plugin's, or a size gets nothing, or what was measured slower.
+        Raises InputError if a line is none of the reader's, or a size gets nothing, or what was measured slower.
         """
-        path = folder / TUNER_FILE
-        rules = read_rules(path)
-        ranks = schedule.instance.network.num_npus
-        for name, size, group in product(TUNER_COLLECTIVES.values(), (0, 512, 2**30 + 4, LARGEST_CALL), (ranks, 2, 3)):
-            rule = chosen(rules, name, size, group)
+        dialect = TUNER_DIALECTS[self.dialect]
+        path, (nodes, ranks) = folder / dialect.file, self._group(schedule)
+        rules = read_rules(path, dialect)
+        sizes, groups = (0, 512, 2**30 + 4, LARGEST_CALL), ((nodes, ranks), (1, 2), (1, 3))
+        for name, size, group in product(TUNER_COLLECTIVES.values(), sizes, groups if dialect.one_channel else ()):
+            rule = chosen(rules, name, size, *group)
             if rule is None or rule.channels < 1:
                 words = "must have a line with channels, as the plugin runs it on one channel"
-                raise InputError(words, field=f"{name} of {size} bytes on {group} ranks", source=str(path))
+                raise InputError(words, field=f"{name} of {size} bytes on {group[1]} ranks", source=str(path))
         for kind, table in self._tables(schedule).items():
+            name, took = TUNER_COLLECTIVES[kind], dict[int, float]()
             for size, times in zip(table.sizes, table.times, strict=True):
-                line = chosen(rules, TUNER_COLLECTIVES[kind], size, ranks)
+                line = chosen(rules, name, size // ranks if dialect.by_rank else size, nodes, ranks)
                 choice = line and line.choice
-                best = float(times.min())
-                if choice not in table.choices or times[table.choices.index(choice)] > best * (1 + self.tolerance):
+                took[size] = float(times[table.choices.index(choice)]) if choice in table.choices else math.inf
+                if took[size] > float(times.min()) * (1 + self.tolerance):
                     words = f"must choose what was measured fastest, within {format_percent(self.tolerance)}"
-                    raise InputError(words, field=f"{TUNER_COLLECTIVES[kind]} of {size} bytes", source=str(path))
-            ranges = len(table.advice(self.tolerance))
-            yield f"{TUNER_COLLECTIVES[kind]}: {len(table.sizes)} measured sizes in {ranges} ranges"
+                    raise InputError(words, field=f"{name} of {size} bytes", source=str(path))
+            yield f"{name}: {len(table.sizes)} measured sizes in {len(table.advice(self.tolerance))} ranges"
+            exchange = _only_collective(schedule)
+            if exchange and exchange.kind is kind and exchange.size in took:
+                yield Replay(f"{dialect.reader}, as measured,", took[exchange.size], schedule.makespan)
 
     def _tables(self, schedule: Schedule) -> Mapping[CollectiveKind, TimeTable]:
         if not 0 <= self.node_dimensions <= len(schedule.instance.network.sizes):
@@ -160,7 +216,7 @@ class NcclTuner:
         if not self.logs:
             rule = f"needs measured times: logs=FOLDER with outputs of nccl-tests such as {EXAMPLE}"
             raise InputError(rule, field="--to", value="nccl-tuner")
-        if self.channels < 1:
+        if self.channels < TUNER_DIALECTS[self.dialect].one_channel:
             rule = (
                 "must be stated, as in the logs: channels=N; NCCL's example plugin runs calls without it on one channel"
             )
@@ -227,10 +283,15 @@ def _median(measured: Sequence[Measurement], size: int) -> float:
     return float(np.median(times)) if times else math.inf
 
 
+def _only_collective(schedule: Schedule) -> Exchange | None:
+    """The collective of a schedule of one without compute."""
+    return schedule.launched[0] if len(schedule.launched) == 1 and not schedule.has_period else None
+
+
 def _beside(schedule: Schedule, kind: CollectiveKind, table: TimeTable) -> Iterator[str]:
     """The time that the schedule promises beside the fastest measured one of its size, if there is one."""
-    (exchange, *others) = schedule.launched
-    if not others and not schedule.has_period and exchange.kind is kind and exchange.size in table.sizes:
+    exchange = _only_collective(schedule)
+    if exchange and exchange.kind is kind and exchange.size in table.sizes:
         best = float(table.times[table.sizes.index(exchange.size)].min())
         yield (
             f"{TUNER_COLLECTIVES[kind]} of {format_size(exchange.size)}: {format_short_time(best)} measured at best, "
@@ -241,44 +302,73 @@ def _beside(schedule: Schedule, kind: CollectiveKind, table: TimeTable) -> Itera
 
 
 class TunerRule(NamedTuple):
-    """A line of the file."""
+    """A line of the file; of sizes by rank those of one rank.  -1 stands for any number of nodes or ranks."""
 
     collective: str
     min_bytes: int
     max_bytes: int
     choice: NcclChoice
     channels: int
+    nodes: int
     ranks: int
 
 
-def read_rules(path: Path) -> list[TunerRule]:
-    """Read a configuration of the plugin, strictly: the plugin takes words it does not know for others.
+INTERVAL = re.compile(r"([\[(])(\d*),(\d*)([\])])")
+OUTSIDE_INTERVALS = re.compile(r",(?![^\[(]*[\])])")
+
+
+def read_rules(path: Path, dialect: TunerDialect) -> list[TunerRule]:
+    """Read a configuration strictly: readers take words that they do not know for others, or skip the line.
 
     Raises InputError if a line is none.
     """
-    source = Source(path)
+    source, names = Source(path), dialect.columns.split(",")
     rules = []
     for number, line in source.lines:
+        field = f"line {number}"
+        if dialect.longest_line and len(line) > dialect.longest_line:
+            raise source.error(f"must have at most {dialect.longest_line} characters", field, len(line))
         if line.startswith("#"):
             continue
-        words = [word.strip() for word in line.split(",")]
-        field = f"line {number}"
-        if not 8 <= len(words) <= 10:
-            raise source.error("must have 8 to 10 fields", field, len(words))
-        source.choice(words[0], dict.fromkeys(TUNER_COLLECTIVES.values(), True), field)
-        source.choice(words[3], dict.fromkeys(TUNER_ALGORITHMS, True), field)
-        source.choice(words[4], dict.fromkeys(PROTOCOLS, True), field)
-        try:
-            low, high, channels, _, ranks = (int(words[k]) for k in (1, 2, 5, 6, 7))
-        except ValueError:
-            raise source.error("sizes, channels, nodes and ranks must be whole numbers", field, line) from None
-        rules.append(TunerRule(words[0], low, high, NcclChoice(words[3], words[4]), channels, ranks))
+        words = [word.strip() for word in OUTSIDE_INTERVALS.split(line)]
+        if not dialect.fewest <= len(words) <= len(names):
+            raise source.error(f"must have {dialect.fewest} to {len(names)} fields", field, len(words))
+        row = dict(zip(names, words, strict=False))
+        name, (low, high) = words[0], _sizes(source, row, field)
+        for value, known in ((name, TUNER_COLLECTIVES.values()), (row["algorithm"], TUNER_ALGORITHMS),
+                             (row["protocol"], PROTOCOLS)):  # fmt: skip
+            source.choice(value, dict.fromkeys(known, True), field)
+        channels, nodes, ranks = _whole(source, [row["channels"], *words[dialect.fewest - 2 : dialect.fewest]], field)
+        ranks = ranks * nodes if dialect.by_rank else ranks
+        rules.append(TunerRule(name, low, high, NcclChoice(row["algorithm"], row["protocol"]), channels, nodes, ranks))
     return rules
 
 
-def chosen(rules: Sequence[TunerRule], collective: str, size: int, ranks: int) -> TunerRule | None:
-    """The line of the plugin for a call: the first one that matches; None where none does."""
+def _sizes(source: Source, row: Mapping[str, str], field: str) -> tuple[int, int]:
+    """The smallest and the largest size of a line."""
+    if "min_bytes" in row:
+        low, high = _whole(source, [row["min_bytes"], row["max_bytes"]], field)
+        return low, high
+    interval = INTERVAL.fullmatch(row["bytesPerRank"])
+    if interval is None:
+        raise source.error("sizes must be an interval such as [0,4096)", field, row["bytesPerRank"])
+    opening, first, last, closing = interval.groups()
+    low, high = int(first or 0), int(last or LARGEST_CALL)
+    return low + (opening == "("), high - (closing == ")" and bool(last))
+
+
+def _whole(source: Source, words: Sequence[str], field: str) -> list[int]:
+    try:
+        return [int(word) for word in words]
+    except ValueError:
+        rule = "sizes, channels, nodes and ranks must be whole numbers"
+        raise source.error(rule, field, ",".join(words)) from None
+
+
+def chosen(rules: Sequence[TunerRule], collective: str, size: int, nodes: int, ranks: int) -> TunerRule | None:
+    """The line for a call: the first one that matches; None where none does."""
     for rule in rules:
-        if rule.collective == collective and rule.min_bytes <= size <= rule.max_bytes and rule.ranks in (-1, ranks):
+        is_group = rule.nodes in (-1, nodes) and rule.ranks in (-1, ranks)
+        if rule.collective == collective and rule.min_bytes <= size <= rule.max_bytes and is_group:
             return rule
     return None

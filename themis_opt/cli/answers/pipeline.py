@@ -155,22 +155,15 @@ def plot(schedule: "PipelineSchedule", path: Path) -> Reply:
 def export(schedule: "PipelineSchedule", to: str, folder: Path, *, check: bool = False) -> Reply:
     """A schedule for PyTorch."""
     from themis_opt.base.documents import make_folder
-    from themis_opt.pipelines.torch_csv import write_torch_csv
+    from themis_opt.formats.exports import Replay
+    from themis_opt.pipelines.torch_csv import replay, torch_rows, write_torch_csv
 
     if to != TORCH:
         raise InputError(f"must be {TORCH} for the schedule of a pipeline", field="--to", value=to)
     make_folder(folder)
     write_torch_csv(folder / f"{TORCH}.csv", schedule)
-    return Reply(None, _checked(schedule) if check else (), files=[folder / f"{TORCH}.csv"])
-
-
-def _checked(schedule: "PipelineSchedule") -> list[str]:
-    """The time of the file by the rules of PyTorch, beside that of the schedule."""
-    from themis_opt.pipelines.torch_csv import replay, torch_rows
-
-    took, planned = replay(schedule.pipeline, torch_rows(schedule)), schedule.makespan
-    words = "as the schedule" if took == planned else f"the schedule {format_duration(planned)}"
-    return [f"checked: by the rules of PyTorch all stages end after {format_duration(took)}, {words}"]
+    time = Replay("PyTorch", replay(schedule.pipeline, torch_rows(schedule)), schedule.makespan)
+    return Reply(None, [f"checked: {time}"] if check else (), files=[folder / f"{TORCH}.csv"])
 
 
 def sweep(pipeline: "Pipeline", over: Sequence[str] | None) -> Reply:

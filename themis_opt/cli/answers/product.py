@@ -224,7 +224,7 @@ def export(
     """Files of another tool: of the schedule, or of one plan for each range of message sizes."""
     from themis_opt.cli.progress import export_progress
     from themis_opt.formats.exports import export as write
-    from themis_opt.formats.exports import for_sizes, make_exporter, make_sized_exporter
+    from themis_opt.formats.exports import for_sizes, in_sentences, make_exporter, make_sized_exporter
     from themis_opt.study.plans_by_size import plans_by_size
     from themis_opt.study.sweep import read_values
 
@@ -239,9 +239,9 @@ def export(
         raise InputError("are for --sizes, which chooses among plans", field="--chunks and --policies")
     with export_progress():
         files = [path for exported, exporter in chosen for path in write(exported, exporter, folder)]
-        lines = [line for exported, exporter in chosen for line in exporter.check(exported, folder)] if check else []
+        facts = [fact for exported, exporter in chosen for fact in exporter.check(exported, folder)] if check else []
     notes = dict.fromkeys(note for exported, exporter in chosen for note in exporter.notes(exported))
-    return Reply(None, [f"checked: {line}" for line in lines], tables, tuple(notes), files)
+    return Reply(None, [f"checked: {line}" for line in in_sentences(facts)], tables, tuple(notes), files)
 
 
 def _plan_table(plans: Sequence[Any]) -> Listing:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from themis_opt.base.errors import InvalidSchedule
-from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_percent, nanoseconds
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, nanoseconds
 from themis_opt.formats.astra_sim.collective import CustomCollective
 from themis_opt.formats.astra_sim.interpreter import LinkNetwork, replay
 from themis_opt.formats.chakra import Attributes, CommType, Node, NodeType, read_trace, write_trace
+from themis_opt.formats.exports import Fact, Replay
 from themis_opt.formats.readers.astra_sim_network import GIGABYTE, TOPOLOGY_KINDS
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
@@ -60,7 +61,7 @@ class AstraSim:
         if schedule.instance.latency == "lag" and any(d.latency for d in schedule.instance.fabric.dimensions):
             yield "a send ends when it arrives, so latency holds the dimension: of latency 'lag' times are upper bounds"
 
-    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[Fact]:
         """Replay the traces by the rules of the simulator.
 
         Raises InputError or InvalidSchedule if a file cannot be read, or the replay takes other times than the
@@ -73,7 +74,7 @@ class AstraSim:
         times = replay(network, traces)
         count = sum(map(len, traces))
         yield f"{count:,} nodes of {len(traces)} NPUs: every message is expected, and nobody waits for ever"
-        yield _compared(collective, times)
+        yield from _compared(collective, times)
 
 
 def _network(collective: CustomCollective) -> str:
@@ -124,18 +125,18 @@ def _workload(schedule: Schedule) -> Node:
     return Node(0, "collectives", NodeType.COMM_COLL, attributes=attributes)
 
 
-def _compared(collective: CustomCollective, times: list[dict[int, tuple[int, int]]]) -> str:
+def _compared(collective: CustomCollective, times: list[dict[int, tuple[int, int]]]) -> Iterator[Fact]:
     """The times of the replay beside those of the schedule, stage by stage where they must be equal."""
-    schedule = collective.schedule
+    schedule, depths = collective.schedule, _depths(collective)
     end, planned = max(end for npu_times in times for _, end in npu_times.values()), nanoseconds(schedule.makespan)
-    depths = _depths(collective)
     if schedule.instance.latency == "occupy" or not schedule.costs.lag.any():
         worst = max(_deviation(collective, times, stage, depth) for stage, depth in depths.items())
-        words = f"each stage takes its time, to {worst:.2f} ns, of which the longest chain has {max(depths.values())}"
-        return f"replayed in {end} ns, planned {planned} ns: {words}"
-    if end < planned - max(depths.values()) * max(_rounding(collective, stage) for stage in depths):
+        yield f"each stage takes its time, to {worst:.2f} ns, of which the longest chain has {max(depths.values())}"
+    elif end < planned - max(depths.values()) * max(_rounding(collective, stage) for stage in depths):
         raise InvalidSchedule("trace", f"replayed in {end} ns, less than the {planned} ns planned: no upper bound")
-    return f"replayed in {end} ns, an upper bound: {format_percent(end / planned - 1)} above the {planned} ns planned"
+    else:
+        yield "the time of the replay is an upper bound, since latency holds the dimension there"
+    yield Replay("ASTRA-sim", end * PICOSECONDS_PER_NANOSECOND, schedule.makespan)
 
 
 def _deviation(collective: CustomCollective, times: list[dict[int, tuple[int, int]]], stage: int, depth: int) -> float:

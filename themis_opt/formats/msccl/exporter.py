@@ -1,6 +1,5 @@
 """The exporter ``msccl``: one collective of a schedule as XML, and its check."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,16 +9,27 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import read_text
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import format_percent
-from themis_opt.formats.msccl.algorithm import DIALECTS, MAX_XML_NAME, MscclAlgorithm, check_limits, from_xml, to_xml
+from themis_opt.formats.exports import Fact
+from themis_opt.formats.msccl.algorithm import (
+    DIALECTS,
+    RECEIVES,
+    SENDS,
+    MscclAlgorithm,
+    MscclStep,
+    ThreadBlock,
+    check_limits,
+    from_xml,
+    to_xml,
+)
+from themis_opt.formats.msccl.clock import BlockKey, TimedStep, replayed
 from themis_opt.formats.msccl.interpreter import SLOTS, interpret
 from themis_opt.formats.msccl.threadblocks import algorithm_of, least_needs
 from themis_opt.formats.msccl.transfers import (
     MscclProgram,
+    ProgramExporter,
     deviation,
     num_gpus,
     one_chunk_of_each_path,
-    only_launch,
-    share_units,
     transfers_of,
     works_in_place,
 )
@@ -27,10 +37,11 @@ from themis_opt.schedules.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class Msccl:
+class Msccl(ProgramExporter):
     """MSCCL XML: programs of threadblocks that MSCCL and RCCL run."""
 
     endings: ClassVar[tuple[str, ...]] = ("xml",)
+    runtime: ClassVar[str] = "MSCCL"
 
     dialect: Literal["msccl", "azure", "rccl"] = "msccl"  # who reads it
     collective: str = ""  # which one of the schedule; the only one by default
@@ -57,15 +68,14 @@ class Msccl:
     def algorithm(self, schedule: Schedule) -> tuple[MscclAlgorithm, bool]:
         """The algorithm, and whether it works in place too."""
         limits = DIALECTS[self.dialect]
-        launch = only_launch(schedule, self.collective, "MSCCL")
-        chunks = schedule.plan.chunks[launch]
-        gpus, count = num_gpus(schedule, launch), len(chunks.sizes)
+        launch = self.launch(schedule)
+        gpus, count = num_gpus(schedule, launch), len(schedule.plan.chunks[launch].sizes)
         if gpus * count > limits.max_offset:
             rule = f"{count} chunks x {gpus} GPUs = {gpus * count:,} units; offsets end at {limits.max_offset:,}"
             raise InputError(f"{rule}: use at most {limits.max_offset // gpus} chunks", field="chunks", value=count)
-        units = self._units(schedule, launch)
+        units = self.units(schedule)
         self._refuse_early(schedule, launch, units)
-        return self.of_program(transfers_of(schedule, launch, units), self._name(schedule, launch))
+        return self.of_program(transfers_of(schedule, launch, units), self.name(schedule))
 
     def _refuse_early(self, schedule: Schedule, launch: int, units: IntArray) -> None:
         """Refuse what a chunk of each path shows to be beyond the limits: all chunks would take minutes."""
@@ -79,10 +89,6 @@ class Msccl:
                     f"{len(units)} chunks need {has:,} {what} or more, dialect {self.dialect} allows {most:,}: {remedy}"
                 )
                 raise InputError(rule, field="chunks", value=len(units))
-
-    @staticmethod
-    def _name(schedule: Schedule, launch: int) -> str:
-        return plan_name(schedule.instance.name, schedule.launched[launch].name)
 
     def of_program(self, program: MscclProgram, name: str) -> tuple[MscclAlgorithm, bool]:
         """The algorithm of a program, and whether it works in place too.
@@ -107,37 +113,31 @@ class Msccl:
         check_limits(algorithm, self.dialect)
         return algorithm, program.layout.works_in_place
 
-    def multiple(self, schedule: Schedule) -> int:
-        """Bytes that messages must be multiples of: a unit of every GPU is one element or more."""
-        launch = only_launch(schedule, self.collective, "MSCCL")
-        units = self._units(schedule, launch)
-        return num_gpus(schedule, launch) * int(units.sum()) * schedule.launched[launch].element_bytes
-
-    def _units(self, schedule: Schedule, launch: int) -> IntArray:
-        exchange, sizes = schedule.launched[launch], schedule.plan.chunks[launch].sizes
-        most = DIALECTS[self.dialect].max_offset // num_gpus(schedule, launch)
-        return share_units(sizes, exchange.element_bytes, most)
+    def most_units(self, gpus: int) -> int:
+        """Units of a block of which offsets of the dialect reach all."""
+        return DIALECTS[self.dialect].max_offset // gpus
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""
-        launch = only_launch(schedule, self.collective, "MSCCL")
+        launch, units = self.launch(schedule), self.units(schedule)
         exchange, sizes = schedule.launched[launch], schedule.plan.chunks[launch].sizes
-        units = self._units(schedule, launch)
         elements = self.multiple(schedule) // exchange.element_bytes
         yield f"used for messages that divide by {elements:,} elements; order is kept, times are not"
         error = deviation(units, sizes)
         if sizes.max() - sizes.min() > exchange.element_bytes:
             yield f"chunks take {int(units.sum())} equal units: sizes differ by at most {format_percent(error)}"
 
-    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
-        """Read the files, check limits, and run them on data.
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[Fact]:
+        """Read the files, check limits, run them on data, and time them.
 
         Raises InputError or InvalidSchedule if a file breaks a limit, or does not compute its collective.
         """
-        launch = only_launch(schedule, self.collective, "MSCCL")
-        name = self._name(schedule, launch)
+        launch, name = self.launch(schedule), self.name(schedule)
         in_place = not DIALECTS[self.dialect].says_out_of_place and works_in_place(schedule.launched[launch].kind)
         yield from self.check_files([f"{name}.xml", f"{name}.inplace.xml"][: 1 + in_place], folder)
+        algorithm = from_xml(read_text(folder / f"{name}.xml", "XML"), name)
+        program = transfers_of(schedule, launch, self.units(schedule))
+        yield replayed("MSCCL", timed_steps(algorithm), program, schedule, launch)
 
     def check_files(self, names: Iterable[str], folder: Path) -> Iterator[str]:
         """The same for files by their names."""
@@ -168,7 +168,18 @@ def _words(algorithm: MscclAlgorithm) -> str:
     )
 
 
-def plan_name(instance: str, collective: str) -> str:
-    """A name for files, from the instance and the collective."""
-    text = f"{instance}.{collective}" if instance else collective
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:MAX_XML_NAME].strip("._") or "schedule"
+def timed_steps(algorithm: MscclAlgorithm) -> dict[BlockKey, list[TimedStep]]:
+    """The threadblocks of an algorithm on the clock."""
+    blocks = {(gpu.id, block.id): block for gpu in algorithm.gpus for block in gpu.threadblocks}
+    return {key: [_timed_step(key[0], block, step) for step in block.steps] for key, block in blocks.items()}
+
+
+def _timed_step(gpu: int, block: ThreadBlock, step: MscclStep) -> TimedStep:
+    sends = step.type in SENDS
+    return TimedStep(
+        step.cnt if sends else 0,
+        (gpu, block.send) if sends else None,
+        (gpu, block.send, block.chan) if sends else None,
+        (block.recv, gpu, block.chan) if step.type in RECEIVES else None,
+        ((gpu, step.depid), step.deps) if step.depid >= 0 else None,
+    )

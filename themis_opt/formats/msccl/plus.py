@@ -14,7 +14,7 @@ The format is that of https://github.com/microsoft/mscclpp, ``src/core/executor/
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -23,21 +23,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.formats.exports import Fact
 from themis_opt.formats.msccl.algorithm import ANY_SIZE, MSCCL_COLLECTIVES
-from themis_opt.formats.msccl.exporter import plan_name
+from themis_opt.formats.msccl.clock import BlockKey, TimedStep, replayed
 from themis_opt.formats.msccl.interpreter import Units, check_results, random_memories
 from themis_opt.formats.msccl.transfers import (
     INPUT,
     OUTPUT,
     SCRATCH,
     Copy,
+    Layout,
     MscclProgram,
+    ProgramExporter,
     Transfer,
     UnitPlace,
-    num_gpus,
     one_chunk_of_each_path,
-    only_launch,
-    share_units,
     transfers_of,
 )
 from themis_opt.schedules.schedule import Schedule
@@ -143,10 +143,12 @@ class PlusPlan(_Strict):
 
 
 @dataclass(frozen=True)
-class MscclPlus:
+class MscclPlus(ProgramExporter):
     """Execution plan for MSCCL++: puts, signals and waits of threadblocks."""
 
     endings: ClassVar[tuple[str, ...]] = ("json",)
+    runtime: ClassVar[str] = "MSCCL++"
+    unit_bytes: ClassVar[int] = ALIGNMENT
 
     collective: str = ""  # which one of the schedule; the only one by default
     node_dimensions: int = 1  # within which GPUs reach each other's memory; beyond they use ports
@@ -160,16 +162,15 @@ class MscclPlus:
         yield f"{plan.name}.json", plan.model_dump_json(exclude_none=True) + "\n"
 
     def _plan(self, schedule: Schedule) -> PlusPlan:
-        launch = only_launch(schedule, self.collective, "MSCCL++")
-        exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
-        units, name = share_units(chunks.sizes, exchange.element_bytes, MAX_UNITS), self._name(schedule, launch)
+        launch, units, name = self.launch(schedule), self.units(schedule), self.name(schedule)
+        span = schedule.launched[launch].span
         few = transfers_of(schedule, launch, units, only=one_chunk_of_each_path(schedule, launch))
-        self.of_program(few, name, exchange.span)  # refuses what no number of chunks makes shorter, in seconds
-        return self.of_program(transfers_of(schedule, launch, units), name, exchange.span)
+        self.of_program(few, name, span)  # refuses what no number of chunks makes shorter, in seconds
+        return self.of_program(transfers_of(schedule, launch, units), name, span)
 
-    @staticmethod
-    def _name(schedule: Schedule, launch: int) -> str:
-        return plan_name(schedule.instance.name, schedule.launched[launch].name)
+    def most_units(self, gpus: int) -> int:
+        """Units of a block, however many GPUs there are."""
+        return MAX_UNITS
 
     def of_program(self, program: MscclProgram, name: str, span: tuple[int, ...]) -> PlusPlan:
         """The plan of a program; `span` numbers the dimensions of its transfers."""
@@ -189,35 +190,24 @@ class MscclPlus:
             gpus=_gpus(program, span, self.node_dimensions),
         )
 
-    def multiple(self, schedule: Schedule) -> int:
-        """Bytes that messages must be multiples of: a unit of every GPU is aligned."""
-        launch = only_launch(schedule, self.collective, "MSCCL++")
-        sizes = schedule.plan.chunks[launch].sizes
-        units = int(share_units(sizes, schedule.launched[launch].element_bytes, MAX_UNITS).sum())
-        return num_gpus(schedule, launch) * units * ALIGNMENT
-
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""
         count = self.multiple(schedule) // ALIGNMENT
         yield f"buffers must divide by {count:,} x {ALIGNMENT} bytes; the order of chunks on a dimension is not kept"
 
-    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
-        """Check the file against its schema and limits, and run it on data.
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[Fact]:
+        """Check the file against its schema and limits, run it on data, and time it.
 
         Raises InputError or InvalidSchedule if it breaks them, or does not compute its collective.
         """
-        launch = only_launch(schedule, self.collective, "MSCCL++")
-        yield from self.check_file(f"{self._name(schedule, launch)}.json", folder)
+        launch, path = self.launch(schedule), folder / f"{self.name(schedule)}.json"
+        yield from self.check_file(path.name, folder)
+        program = transfers_of(schedule, launch, self.units(schedule))
+        yield replayed("MSCCL++", timed_operations(_read(path)), program, schedule, launch, by_chunk=True)
 
     def check_file(self, name: str, folder: Path) -> Iterator[str]:
-        """The same for a file by its name."""
-        document = read_json(folder / name)
-        try:
-            plan = PlusPlan.model_validate(document)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise InputError(first["msg"], field=place, source=str(folder / name)) from None
+        """The same for a file by its name, without its time."""
+        plan = _read(folder / name)
         try:
             interpret_plan(plan)
         except InvalidSchedule as error:
@@ -225,6 +215,16 @@ class MscclPlus:
         longest = max(len(block.ops) for gpu in plan.gpus for block in gpu.threadblocks)
         yield f"{name}: {len(plan.gpus)} GPUs, at most {longest} operations in a threadblock; schema and limits hold"
         yield "every GPU ends with its result; nobody waits for ever"
+
+
+def _read(path: Path) -> PlusPlan:
+    document = read_json(path)
+    try:
+        return PlusPlan.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(first["msg"], field=place, source=str(path)) from None
 
 
 _PlusStep = tuple[Transfer, ...] | tuple[Copy, ...]
@@ -240,11 +240,14 @@ class _BlockEnds(NamedTuple):
 
 def _gpus(program: MscclProgram, span: tuple[int, ...], node_dimensions: int) -> list[PlanGpu]:
     layout, buffers = program.layout, program.layout.buffers
-    steps: dict[int, dict[int, list[_PlusStep]]] = defaultdict(lambda: defaultdict(list))
+    messages: dict[tuple[int, int], list[tuple[Transfer, ...]]] = defaultdict(list)
     for (chunk, *ends_of_message), message in groupby(program.transfers, lambda t: (t.chunk, t.source, t.target)):
         parts = tuple(message)
         for gpu in ends_of_message:
-            steps[gpu][chunk].append(parts)
+            messages[gpu, chunk].append(parts)
+    steps: dict[int, dict[int, list[_PlusStep]]] = defaultdict(lambda: defaultdict(list))
+    for (gpu, chunk), of_chunk in messages.items():
+        steps[gpu][chunk] += _with_early_sends(gpu, of_chunk, layout)
     for (chunk, gpu), copies in groupby(program.copies, lambda copy: (copy.chunk, copy.gpu)):
         steps[gpu][chunk].append(tuple(copies))
     slots, used = _slots(program)
@@ -274,6 +277,32 @@ def _gpus(program: MscclProgram, span: tuple[int, ...], node_dimensions: int) ->
             )
         )
     return gpus
+
+
+def _with_early_sends(gpu: int, messages: list[tuple[Transfer, ...]], layout: Layout) -> list[tuple[Transfer, ...]]:
+    """The messages of a GPU, each one that it sends before all that it receives and need not have for it.
+
+    Everything in a threadblock happens one after the other, so that one that waits sends nothing.
+    """
+    ordered: list[tuple[Transfer, ...]] = []
+    for message in messages:
+        place = len(ordered)
+        if message[0].source == gpu:
+            while (
+                place and ordered[place - 1][0].target == gpu and not _needs(gpu, message, ordered[place - 1], layout)
+            ):
+                place -= 1
+        ordered.insert(place, message)
+    return ordered
+
+
+def _needs(gpu: int, sent: tuple[Transfer, ...], received: tuple[Transfer, ...], layout: Layout) -> bool:
+    """Whether a GPU sends something that it writes when another message is received."""
+    for part, other in product(sent, received):
+        read, written = (layout.same_memory(gpu, place) for place in (part.taken, other.kept))
+        if read.buffer == written.buffer and -part.units < read.offset - written.offset < other.units:
+            return True
+    return False
 
 
 CHANNEL_WAYS: tuple[ChannelWay, ...] = ("memory", "port")
@@ -439,6 +468,26 @@ def _connection(gpu: PlanGpu, block: PlusBlock, way: ChannelWay, number: int) ->
     (peers,) = (channel.connected_to for channel in gpu.channels if channel.channel_type == way)
     peer = peers[ids[number]]
     return peer, peers[: ids[number]].count(peer)
+
+
+def timed_operations(plan: PlusPlan) -> dict[BlockKey, list[TimedStep]]:
+    """The threadblocks of a plan on the clock."""
+    return {
+        (gpu.id, block.id): [_timed(gpu, block, operation) for operation in block.ops]
+        for gpu in plan.gpus
+        for block in gpu.threadblocks
+    }
+
+
+def _timed(gpu: PlanGpu, block: PlusBlock, operation: Operation) -> TimedStep:
+    if operation.channel_type is None or operation.channel_ids is None:
+        return TimedStep()
+    peer, turn = _connection(gpu, block, operation.channel_type, operation.channel_ids[0])
+    if operation.name == "wait":
+        return TimedStep(takes=(peer, gpu.id, operation.channel_type, turn))
+    gives = (gpu.id, peer, operation.channel_type, turn) if operation.name in ("signal", "pwsf") else None
+    units = sum(place.size for place in operation.src_buff or ())
+    return TimedStep(units, (gpu.id, peer, block.id) if units else None, gives)
 
 
 def _units(memory: Mapping[str, Units], place: Buffer) -> Units:

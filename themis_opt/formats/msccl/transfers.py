@@ -7,17 +7,18 @@ with is never overwritten, unless input and output are the same memory.
 """
 
 import math
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, product
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError
-from themis_opt.formats.msccl.algorithm import EXPORT_LOG
+from themis_opt.formats.msccl.algorithm import EXPORT_LOG, MAX_XML_NAME
 from themis_opt.problem.cost import stage_phases
 from themis_opt.problem.exchanges import Exchange, refuse_sends
 from themis_opt.problem.network import Dimension
@@ -55,12 +56,12 @@ class Transfer(NamedTuple):
     kept: UnitPlace  # where the target writes them
     units: int
     chunk: int  # of the collective
+    place: int = 0  # of its stage on the path of the chunk
 
     def at(self, chunk: int, moved: int) -> "Transfer":
         """The same of another chunk, whose data lie so many units further."""
         added = self.added and self.added.moved(moved)
-        places = self.taken.moved(moved), added, self.kept.moved(moved)
-        return Transfer(self.source, self.target, self.dimension, *places, self.units, chunk)
+        return self._replace(taken=self.taken.moved(moved), added=added, kept=self.kept.moved(moved), chunk=chunk)
 
 
 class Copy(NamedTuple):
@@ -195,22 +196,60 @@ class MscclProgram:
     copies: list[Copy]
 
 
-def only_launch(schedule: Schedule, name: str, runtime: str) -> int:
-    """The number of the collective that is written, the only one if none is named.
+class ProgramExporter:
+    """What exporters share that write one collective of a schedule as a program of transfers.
 
-    Raises InputError if there is no such collective, or several and none is named, or there is compute beside.
+    `collective`: the name of the collective; empty where there is one alone.
     """
-    names = [exchange.name for exchange in schedule.launched]
-    if schedule.has_period:
-        raise InputError(f"{runtime} runs collectives; export one of a training iteration alone", field="iteration")
-    refuse_sends(schedule.launched, runtime)
-    refuse_rails(schedule.instance.fabric.dimensions, runtime)
-    if name and name not in names:
-        raise InputError(f"must be one of {', '.join(names)}", field="collective", value=name)
-    if not name and len(names) > 1:
-        rule = f"{runtime} runs one collective at a time; choose one of {', '.join(names)} by collective=NAME"
-        raise InputError(rule, field="collectives", value=len(names))
-    return names.index(name) if name else 0
+
+    runtime: ClassVar[str]
+    unit_bytes: ClassVar[int] = 0  # bytes of which a unit must be a multiple; 0 stands for those of an element
+    collective: str
+
+    def most_units(self, gpus: int) -> int:
+        """Units of a block that a file may have."""
+        raise NotImplementedError
+
+    def launch(self, schedule: Schedule) -> int:
+        """The number of the collective that is written.
+
+        Raises InputError if there is no such collective, or several and none is named, or there is compute beside.
+        """
+        names = [exchange.name for exchange in schedule.launched]
+        if schedule.has_period:
+            rule = f"{self.runtime} runs collectives; export one of a training iteration alone"
+            raise InputError(rule, field="iteration")
+        refuse_sends(schedule.launched, self.runtime)
+        refuse_rails(schedule.instance.fabric.dimensions, self.runtime)
+        if self.collective and self.collective not in names:
+            raise InputError(f"must be one of {', '.join(names)}", field="collective", value=self.collective)
+        if not self.collective and len(names) > 1:
+            several = f"{self.runtime} runs one collective at a time"
+            rule = f"{several}; choose one of {', '.join(names)} by collective=NAME"
+            raise InputError(rule, field="collectives", value=len(names))
+        return names.index(self.collective) if self.collective else 0
+
+    def name(self, schedule: Schedule) -> str:
+        """The name of the files."""
+        return plan_name(schedule.instance.name, schedule.launched[self.launch(schedule)].name)
+
+    def units(self, schedule: Schedule) -> IntArray:
+        """Units of each chunk in a block."""
+        launch = self.launch(schedule)
+        sizes, element_bytes = schedule.plan.chunks[launch].sizes, schedule.launched[launch].element_bytes
+        return share_units(sizes, element_bytes, self.most_units(num_gpus(schedule, launch)))
+
+    def multiple(self, schedule: Schedule) -> int:
+        """Bytes that messages must be multiples of: a unit of every GPU is one element or more, or aligned."""
+        launch = self.launch(schedule)
+        unit_bytes = self.unit_bytes or schedule.launched[launch].element_bytes
+        return num_gpus(schedule, launch) * int(self.units(schedule).sum()) * unit_bytes
+
+
+def plan_name(instance: str, collective: str) -> str:
+    """A name for files, from the instance and the collective."""
+    text = f"{instance}.{collective}" if instance else collective
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:MAX_XML_NAME].strip("._") or "schedule"
 
 
 def num_gpus(schedule: Schedule, launch: int) -> int:
@@ -393,7 +432,7 @@ class _UnitTracker:
                 block_moves.append(_UnitMove(self.held[source][chunk][block], addend, kept))
                 arrived[place] = kept
             for move, count in _joined(block_moves, int(self.layout.units[chunk])):
-                yield Transfer(source, target, axis, *move, count, chunk)
+                yield Transfer(source, target, axis, *move, count, chunk, position)
 
     def _keep(self, chunk: int, arrived: _Arrived) -> None:
         for (target, block), kept in arrived.items():

@@ -1,0 +1,177 @@
+"""How long the threadblocks of a file take: their steps on the clock of the model.
+
+A GPU sends one message at a time along a dimension, in the order in which they are ready.  A message takes its share of
+the time for which its stage holds the dimension, and arrives a step's latency later.  All other steps take no time.
+What the file decides is who waits for whom.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from themis_opt.base.errors import InvalidSchedule
+from themis_opt.formats.exports import Replay
+from themis_opt.formats.msccl.transfers import MscclProgram
+from themis_opt.problem.phases import Phase
+from themis_opt.problem.wiring import steps
+from themis_opt.schedules.kernel import Operations, start_times
+from themis_opt.schedules.schedule import Schedule
+
+BlockKey = tuple[int, int]  # a GPU and a threadblock
+
+
+class TimedStep(NamedTuple):
+    """A step of a threadblock.
+
+    `units`, `flow`: how much it sends, and of which messages; 0 and None of all other steps.
+    `gives`, `takes`: the connection on which it tells its peer of what was sent, and on which it waits to be told.
+    `after`: a step of another threadblock, by its number, that must have ended.
+    """
+
+    units: int = 0
+    flow: Hashable = None
+    gives: Hashable = None
+    takes: Hashable = None
+    after: tuple[BlockKey, int] | None = None
+
+
+class _Message(NamedTuple):
+    resource: int
+    duration: int
+    lag: int
+
+
+def replayed(
+    reader: str,
+    blocks: Mapping[BlockKey, Sequence[TimedStep]],
+    program: MscclProgram,
+    schedule: Schedule,
+    launch: int,
+    *,
+    by_chunk: bool = False,
+) -> Replay:
+    """The time of threadblocks beside that of the collective in the schedule.
+
+    Raises InvalidSchedule if the threadblocks send other messages than the program.
+
+    `by_chunk`: whether chunks have flows of their own; else all messages between two GPUs are one.
+    """
+    first = schedule.plan.offsets[launch]
+    stages = slice(first, first + schedule.plan.chunks[launch].paths.size)
+    planned = int(schedule.ready[stages].max() - schedule.start[stages].min())
+    flows = [(t.source, t.target, t.chunk) if by_chunk else (t.source, t.target) for t in program.transfers]
+    messages = _messages(blocks, program, flows, schedule, launch)
+    return Replay(reader, _StepClock().makespan(blocks, messages), planned)
+
+
+def _messages(
+    blocks: Mapping[BlockKey, Sequence[TimedStep]],
+    program: MscclProgram,
+    flows: Sequence[Hashable],
+    schedule: Schedule,
+    launch: int,
+) -> dict[tuple[BlockKey, int], _Message]:
+    """What each sending step costs, in the order of the program."""
+    waiting: dict[Hashable, deque[tuple[BlockKey, int, int]]] = defaultdict(deque)
+    for key in sorted(blocks):
+        for number, step in enumerate(blocks[key]):
+            if step.units:
+                waiting[step.flow].append((key, number, step.units))
+    costs, messages = _costs(program, schedule, launch), dict[tuple[BlockKey, int], _Message]()
+    for transfer, flow in zip(program.transfers, flows, strict=True):
+        resource, per_unit, lag = costs[transfer.chunk, transfer.place]
+        left = transfer.units
+        while left > 0 and waiting[flow]:
+            key, number, units = waiting[flow].popleft()
+            messages[key, number] = _Message(resource, round(units * per_unit), lag)
+            left -= units
+        if left:
+            raise InvalidSchedule("data", f"GPU {transfer.source} sends other messages than the schedule")
+    return messages
+
+
+def _costs(program: MscclProgram, schedule: Schedule, launch: int) -> dict[tuple[int, int], tuple[int, float, int]]:
+    """Of each stage, by chunk and place on its path: resource, picoseconds of a unit, and latency of a step."""
+    instance, plan = schedule.instance, schedule.plan
+    resources, phases = plan.stage_resources(instance).tolist(), plan.phases(instance).tolist()
+    sent: dict[tuple[int, int], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for transfer in program.transfers:
+        sent[transfer.chunk, transfer.place][transfer.source] += transfer.units
+    costs = {}
+    for (chunk, place), units in sent.items():
+        stage = plan.offsets[launch] + chunk * plan.chunks[launch].paths.shape[1] + place
+        dimension = instance.fabric.dimensions[plan.stage_dimensions[stage]]
+        held, lag = int(schedule.costs.occupancy[stage]), int(schedule.costs.lag[stage])
+        rounds = steps(dimension, Phase(phases[stage]))
+        costs[chunk, place] = resources[stage], held / max(units.values()), lag // rounds
+    return costs
+
+
+class _StepClock:
+    """Steps as operations; those that send hold a port of their GPU, and their news travels beside them."""
+
+    def __init__(self) -> None:
+        self.resources: dict[Hashable, int] = {None: 0}  # all steps that take no time
+        self.operations: list[_Message] = []
+        self.waits: list[tuple[int, int]] = []
+
+    def _add(self, port: Hashable, duration: int = 0, lag: int = 0, after: int | None = None) -> int:
+        number = len(self.operations)
+        self.operations.append(_Message(self.resources.setdefault(port, len(self.resources)), duration, lag))
+        if after is not None:
+            self.waits.append((after, number))
+        return number
+
+    def makespan(
+        self, blocks: Mapping[BlockKey, Sequence[TimedStep]], messages: Mapping[tuple[BlockKey, int], _Message]
+    ) -> int:
+        """When the last step has ended."""
+        ended = {
+            (key, number): self._add((key[0], message.resource), message.duration)
+            for (key, number), message in messages.items()
+        }
+        given, taken = defaultdict[Hashable, list[int]](list), defaultdict[Hashable, list[int]](list)
+        for key in sorted(blocks):
+            before, lag = None, 0
+            for number, step in enumerate(blocks[key]):
+                if (key, number) not in messages:
+                    ended[key, number] = self._add(None)
+                else:
+                    lag = messages[key, number].lag
+                here = ended[key, number]
+                if before is not None:
+                    self.waits.append((before, here))
+                before = here
+                if step.gives is not None:
+                    given[step.gives].append(self._add(None, lag=lag, after=here))
+                    lag = 0
+                if step.takes is not None:
+                    taken[step.takes].append(here)
+        for key, members in blocks.items():
+            self.waits += [(ended[s.after], ended[key, n]) for n, s in enumerate(members) if s.after is not None]
+        for connection, news in given.items():
+            self.waits += zip(news, taken[connection], strict=False)
+        return self._last_end()
+
+    def _last_end(self) -> int:
+        resource, duration, lag = np.array(self.operations, dtype=np.int64).T
+        tails, heads = np.array(sorted(self.waits), dtype=np.int64).reshape(-1, 2).T
+        count, zeros = len(resource), np.zeros(len(resource), dtype=np.int64)
+        start = start_times(
+            Operations(
+                resource=np.ascontiguousarray(resource),
+                duration=np.ascontiguousarray(duration),
+                lag=np.ascontiguousarray(lag),
+                release=zeros,
+                successor_start=np.searchsorted(tails, np.arange(count + 1)),
+                successor=np.ascontiguousarray(heads),
+                num_predecessors=np.bincount(heads, minlength=count),
+                major=np.zeros(count),
+                minor=zeros,
+                time_sign=np.ones(count, dtype=np.int64),
+                enforced=np.zeros(len(self.resources), dtype=np.bool_),
+            )
+        )
+        return int((start + duration + lag).max())
