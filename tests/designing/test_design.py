@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
-from themis_opt.designing.design import SearchParams, design, pareto
+from themis_opt.designing.design import design, pareto
 from themis_opt.designing.problem import (
     DesignProblem,
     Price,
@@ -108,7 +108,7 @@ def test_no_random_allocation_beats_the_bound(reading: Any) -> None:
 
 def test_the_bound_holds_for_what_policies_make_of_the_network() -> None:
     network = with_dimension(2, latency="3 us", launch_overhead="1 us")
-    answer = design(problem(network=network), "simulated", params=SearchParams(evaluations=20))
+    answer = design(problem(network=network), "simulated", evaluations=20)
     assert answer.bound <= answer.times["free"] <= answer.time
     (instance,) = answer.instances().values()
     assert answer.times["free"] <= max(bounds(instance).values()) * (1 + 1e-9)
@@ -116,7 +116,7 @@ def test_the_bound_holds_for_what_policies_make_of_the_network() -> None:
 
 
 def test_simulated_designs_are_at_least_as_fast_as_those_they_start_from() -> None:
-    free, simulated = (design(problem(), r, params=SearchParams(evaluations=20)) for r in ("free", "simulated"))
+    free, simulated = (design(problem(), r, evaluations=20) for r in ("free", "simulated"))
     assert simulated.times["simulated"] <= free.times["simulated"]
 
 

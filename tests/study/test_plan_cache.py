@@ -24,7 +24,7 @@ from themis_opt.schedules.validation import validate
 from themis_opt.solving.sizing import granule, resized
 from themis_opt.study import plan_cache
 from themis_opt.study.comparison import compare
-from themis_opt.study.plan_cache import CachedPlan, CacheParams, PlanCache
+from themis_opt.study.plan_cache import CachedPlan, PlanCache
 
 
 def free(instance: Instance) -> Schedule:
@@ -55,7 +55,7 @@ def test_the_same_instance_gets_its_schedule_back(cache: PlanCache, few: Instanc
 
 
 def test_sequences_come_back_as_they_were(tmp_path: Path, few: Instance) -> None:
-    cache = PlanCache(tmp_path, CacheParams(rule="scf"))
+    cache = PlanCache(tmp_path, rule="scf")
     schedule = scheduled(few)
     cache.keep(schedule, "equal", 3.5)
     recalled = cache.recall(few, "equal")
@@ -91,7 +91,7 @@ def test_the_entry_with_the_least_makespan_is_recalled(cache: PlanCache, few: In
 
 
 def test_only_the_nearest_entries_are_tried(tmp_path: Path, few: Instance) -> None:
-    cache = PlanCache(tmp_path, CacheParams(max_entries=1))
+    cache = PlanCache(tmp_path, max_entries=1)
     cache.keep(scheduled(few), "equal", 1.0)
     cache.keep(scheduled(few.overridden(size="1000 MiB")), "equal", 2.0)
     cache.keep(scheduled(few.overridden(chunks=4)), "equal", 3.0)
@@ -101,7 +101,7 @@ def test_only_the_nearest_entries_are_tried(tmp_path: Path, few: Instance) -> No
 
 def test_plans_too_large_to_time_are_neither_kept_nor_recalled(cache: PlanCache, few: Instance) -> None:
     cache.keep(scheduled(few), "equal", 1.0)
-    small = replace(cache, params=CacheParams(max_stages=47))
+    small = replace(cache, max_stages=47)
     assert small.recall(few, "equal") is None
     small.keep(scheduled(few.overridden(size="1 GiB")), "equal", 1.0)
     assert len(cached_files(cache)) == 1
@@ -152,7 +152,7 @@ def test_only_so_many_stages_are_timed(cache: PlanCache, few: Instance) -> None:
     cache.keep(scheduled(few, "baseline+fifo"), "equal", 1.0)
     cache.keep(scheduled(few.overridden(size="1 GiB")), "equal", 2.0)
     for stages, seconds in ((95, 1.0), (96, 2.0)):
-        recalled = replace(cache, params=CacheParams(max_stages=stages)).recall(few, "equal")
+        recalled = replace(cache, max_stages=stages).recall(few, "equal")
         assert recalled.seconds == seconds
 
 
@@ -203,7 +203,7 @@ def test_free_sizes_are_scaled(cache: PlanCache, few: Instance, size: str | int)
 
 
 def test_scaled_free_sizes_keep_their_ratios(tmp_path: Path, few: Instance) -> None:
-    cache = PlanCache(tmp_path, CacheParams(resized_chunks=0))
+    cache = PlanCache(tmp_path, resized_chunks=0)
     schedule = free(few)
     cache.keep(schedule, "free", 1.0)
     recalled = cache.recall(few.overridden(size="1000 MiB"), "free")
@@ -211,7 +211,7 @@ def test_scaled_free_sizes_keep_their_ratios(tmp_path: Path, few: Instance) -> N
 
 
 def test_equal_chunks_get_the_best_free_sizes(tmp_path: Path, few: Instance) -> None:
-    cache = PlanCache(tmp_path, CacheParams(rule="scf"))
+    cache = PlanCache(tmp_path, rule="scf")
     schedule = scheduled(few)
     cache.keep(schedule, "equal", 1.0)
     recalled = cache.recall(few, "free")
@@ -305,7 +305,7 @@ def test_an_iteration_gets_its_launches_back(cache: PlanCache, layers: Instance,
 
 def test_the_order_of_an_iteration_comes_back_as_it_was(tmp_path: Path, layers: Instance) -> None:
     """Priorities of stages, and of launches, as the policy gave them; and sequences with the shifts of their stages."""
-    cache = PlanCache(tmp_path, CacheParams(resized_chunks=0, rule="fifo"))
+    cache = PlanCache(tmp_path, resized_chunks=0, rule="fifo")
     schedule = scheduled(layers, "priority/hourglass")
     assert schedule.plan.order == "layer"
     assert schedule.plan.keys is not None
@@ -320,7 +320,7 @@ def test_the_order_of_an_iteration_comes_back_as_it_was(tmp_path: Path, layers: 
 
 
 def test_priorities_that_do_not_suit_give_way_to_a_rule(tmp_path: Path) -> None:
-    cache = PlanCache(tmp_path, CacheParams(resized_chunks=0))
+    cache = PlanCache(tmp_path, resized_chunks=0)
     network = {"dimensions": [PAIR, PAIR | {"bandwidth": "700 MB/s"}]}
     instance = iteration({"one": 1.0}, [tensor("gradients", 64, "one", "one")], network=network, chunks=8)
     plan = scheduled(instance, "fused/hourglass").plan
@@ -328,14 +328,14 @@ def test_priorities_that_do_not_suit_give_way_to_a_rule(tmp_path: Path) -> None:
     reversed_keys = simulate(instance, replace(plan, keys=-plan.keys))
     cache.keep(reversed_keys, "free", 1.0)
     recalled = cache.recall(instance, "free")
-    ruled = simulate(instance, replace(plan, keys=None, dispatch=cache.params.rule))
+    ruled = simulate(instance, replace(plan, keys=None, dispatch=cache.rule))
     assert recalled.schedule.makespan == ruled.makespan < reversed_keys.makespan
 
 
 def test_iterations_count_as_often_as_they_are_simulated(tmp_path: Path, layers: Instance) -> None:
     schedule = scheduled(layers, "wait_free/hourglass")
     for room, kept in ((4 * schedule.plan.num_stages - 1, 0), (4 * schedule.plan.num_stages, 1)):
-        cache = PlanCache(tmp_path, CacheParams(max_stages=room))
+        cache = PlanCache(tmp_path, max_stages=room)
         cache.keep(schedule, "free", 1.0)
         assert len(cached_files(cache)) == kept
 

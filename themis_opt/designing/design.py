@@ -42,21 +42,8 @@ FIXED_POLICY, FREE_POLICY = "baseline", "hourglass"
 """What simulates an answer: the fixed order, and the policy for any order."""
 
 
-@dataclass(frozen=True)
-class SearchParams:
-    """How far the simulated reading looks around the best allocation for free orders.
-
-    `evaluations`: most allocations that are simulated.
-    `first_step`, `last_step`: share of the way towards an extreme allocation that is tried at first, and at which the
-      search ends.
-    """
-
-    evaluations: int = 200
-    first_step: float = 0.1
-    last_step: float = 0.001
-
-
-USUAL_SEARCH = SearchParams()
+FIRST_STEP, LAST_STEP = 0.1, 0.001
+"""Share of the way towards an extreme allocation that the simulated reading tries at first, and at which it ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,18 +167,16 @@ class Design(AnyDesign):
 def design(problem: GraphDesignProblem) -> "GraphDesign": ...
 @overload
 def design(
-    problem: DesignProblem, reading: Reading = ..., *, policy: str | None = ..., params: SearchParams = ...
+    problem: DesignProblem, reading: Reading = ..., *, policy: str | None = ..., evaluations: int = ...
 ) -> Design: ...
 @overload
-def design(
-    problem: str | Path, reading: Reading = ..., *, policy: str | None = ..., params: SearchParams = ...
-) -> Any: ...
+def design(problem: str | Path, reading: Reading = ..., *, policy: str | None = ..., evaluations: int = ...) -> Any: ...
 def design(
     problem: DesignProblem | GraphDesignProblem | str | Path,
     reading: Reading = "free",
     *,
     policy: str | None = None,
-    params: SearchParams = USUAL_SEARCH,
+    evaluations: int = 200,
 ) -> "Design | GraphDesign":
     """Find the bandwidths of a network, of equally good ones the cheapest.
 
@@ -204,8 +189,8 @@ def design(
         of a policy.  On a graph it is a bound of any algorithm.
     policy : str, optional
         What simulates; ``hourglass`` by default, in the fixed order ``baseline``.  On a graph trees are simulated.
-    params : SearchParams
-        How far the simulated reading searches.
+    evaluations : int
+        Most allocations that the simulated reading tries around the best one for free orders.
 
     Raises
     ------
@@ -231,7 +216,7 @@ def design(
     rates = allocation.rates
     bound = min(allocation.bound, sum(part.weight * part.fluid_time(rates) for part in parts))
     if reading == "simulated":
-        rates = _refined(problem, parts, (rates, allocation.widest, in_order.rates), policy, params)
+        rates = _refined(problem, parts, (rates, allocation.widest, in_order.rates), policy, evaluations)
     return Design(problem, bound, allocation, reading, policy, rates, parts)
 
 
@@ -272,7 +257,7 @@ def _refined(
     parts: Sequence[WorkloadPart],
     starts: Sequence[FloatArray],
     policy: str,
-    params: SearchParams,
+    evaluations: int,
 ) -> FloatArray:
     """Pattern search: steps towards extreme allocations, or by whole links, as long as the simulated time falls."""
     data = programme_of(problem)
@@ -280,9 +265,9 @@ def _refined(
     def time(rates: FloatArray) -> float:
         return sum(part.weight * part.schedule(rates, policy).makespan for part in parts)
 
-    corners, step, left = [*extreme_rates(data), *starts], params.first_step, params.evaluations - len(starts)
+    corners, step, left = [*extreme_rates(data), *starts], FIRST_STEP, evaluations - len(starts)
     shortest, best = min(((time(rates), rates) for rates in starts), key=lambda pair: pair[0])
-    while step >= params.last_step and left > 0:
+    while step >= LAST_STEP and left > 0:
         tried = list(_around(data, best, corners, step))[:left]
         left -= len(tried)
         times = [time(rates) for rates in tried]

@@ -14,7 +14,7 @@ import logging
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -39,25 +39,6 @@ CachedSizes = Literal["equal", "free"]
 _NAME = re.compile(r"(?P<sizes>equal|free)\.(?P<chunks>[1-9][0-9]{0,9})\.[0-9a-f]{8}\.(?P<size_class>[0-9]{1,2})\.json")
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class CacheParams:
-    """Limits of a recall.
-
-    `max_entries`: plans of one key that are tried at most, for time.
-    `max_stages`: stages of all plans that one recall simulates twice, about half a second; larger plans are not kept.
-    `rule`: dispatch rule that is tried in the place of the sequences: where latencies weigh otherwise these wait in
-      vain.
-    `resized_entries`, `resized_chunks`: best plans whose free sizes are optimised for the instance, and chunks up to
-      which that takes milliseconds.
-    """
-
-    max_entries: int = 16
-    max_stages: int = 50_000
-    rule: str = "scf_largest"
-    resized_entries: int = 3
-    resized_chunks: int = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +73,20 @@ class PlanCache:
 
     `folder`: where the files are, by default in the user's cache folder.  Where nothing can be written, nothing is
       kept.
+    `max_entries`: plans of one key that are tried at most, for time.
+    `max_stages`: stages of all plans that one recall simulates twice, about half a second; larger plans are not kept.
+    `rule`: dispatch rule that is tried in the place of the sequences: where latencies weigh otherwise these wait in
+      vain.
+    `resized_entries`, `resized_chunks`: best plans whose free sizes are optimised for the instance, and chunks up to
+      which that takes milliseconds.
     """
 
     folder: Path | None = None
-    params: CacheParams = field(default_factory=CacheParams)
+    max_entries: int = 16
+    max_stages: int = 50_000
+    rule: str = "scf_largest"
+    resized_entries: int = 3
+    resized_chunks: int = 100
 
     @property
     def root(self) -> Path:
@@ -110,7 +101,7 @@ class PlanCache:
         sizes = _searched(instance, sizes)
         candidates = sorted(self._fitting(instance, sizes), key=_rank)
         if sizes == "free":
-            best = self.params.resized_entries
+            best = self.resized_entries
             candidates[:best] = map(self._resized, candidates[:best])
         return min(candidates, key=_rank, default=None)
 
@@ -120,7 +111,7 @@ class PlanCache:
         `sizes`: the kind of sizes that were searched; with compute they are free.
         """
         instance, sizes = schedule.instance, _searched(schedule.instance, sizes)
-        if _num_simulated(instance, schedule.plan.num_stages) > self.params.max_stages:
+        if _num_simulated(instance, schedule.plan.num_stages) > self.max_stages:
             log.debug("not kept: %d stages", schedule.plan.num_stages)
             return
         path, new = plan_path(self.root, instance, sizes), CachedPlan.of(schedule, sizes, seconds)
@@ -131,8 +122,8 @@ class PlanCache:
 
     def _fitting(self, instance: Instance, sizes: CachedSizes) -> Iterator[Recalled]:
         """Every plan that fits, nearest first, as long as they are not too many or too large."""
-        left = self.params.max_stages
-        for cached in nearest_plans(self.root, instance, self.params.max_entries):
+        left = self.max_stages
+        for cached in nearest_plans(self.root, instance, self.max_entries):
             if _num_simulated(instance, _most_stages(cached, instance, sizes)) <= left:
                 recalled = self._retimed(cached, instance, sizes)
                 if recalled is not None:
@@ -143,7 +134,7 @@ class PlanCache:
         """The paths and launches of a plan on an instance, in its order or by a rule; None if they do not fit."""
         try:
             plan = _adapted(cached, instance, sizes)
-            ruled = replace(plan, dispatch=self.params.rule, sequences=(), keys=None, shifts=NO_SHIFTS)
+            ruled = replace(plan, dispatch=self.rule, sequences=(), keys=None, shifts=NO_SHIFTS)
             schedule = min((simulate(instance, p) for p in (plan, ruled)), key=lambda s: s.makespan)
             validate(schedule)
         except ThemisError as error:
@@ -154,7 +145,7 @@ class PlanCache:
 
     def _resized(self, recalled: Recalled) -> Recalled:
         """The same with the best sizes, where that takes milliseconds."""
-        if sum(len(chunks.sizes) for chunks in recalled.schedule.plan.chunks) > self.params.resized_chunks:
+        if sum(len(chunks.sizes) for chunks in recalled.schedule.plan.chunks) > self.resized_chunks:
             return recalled
         try:
             better = resized(recalled.schedule)

@@ -241,10 +241,6 @@ class Search:
         """The choices of unknown form, the next one last."""
         return [self._first, *every_choice(self.space.parameters)][::-1]
 
-    @cached_property
-    def _everything(self) -> dict[str, dict[str, ParameterValue]]:
-        return dict(self._each())
-
     def _next_unknown(self) -> dict[str, ParameterValue]:
         """The first choice that nobody tried; any of them if others try some at the same time."""
         if self.history.is_shared:
@@ -252,7 +248,7 @@ class Search:
         return next(choice for key, choice in self._each() if key not in self.history.known)
 
     def _any_unknown(self) -> dict[str, ParameterValue]:
-        unknown = [choice for key, choice in self._everything.items() if key not in self.history.known]
+        unknown = [choice for key, choice in self._each() if key not in self.history.known]
         return unknown[np.random.default_rng(self._seeds).integers(len(unknown))]
 
     @property
