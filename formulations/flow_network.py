@@ -1,10 +1,11 @@
 """Maximum flows and minimum cuts on directed graphs with whole capacities, which other formulations test cuts with."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 ArcCapacities = Mapping[tuple[int, int], int]
 """Capacity of each arc, from a node to a node."""
@@ -56,6 +57,38 @@ OfArc = TypeVar("OfArc")
 def reversed_arcs(arcs: Mapping[tuple[int, int], OfArc]) -> dict[tuple[int, int], OfArc]:
     """The arcs, each turned around."""
     return {(head, tail): capacity for (tail, head), capacity in arcs.items()}
+
+
+def spread(
+    distance: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Lower distances along arcs until none falls: rounds as of L. Ford (1956), as many as a way has arcs.
+
+    Parameters
+    ----------
+    distance : array, shape (nodes,)
+        Known distances, which are lowered in place; those of sources are 0.
+    ends : int array, shape (2, arcs)
+        Tails and heads.
+    lengths : array, shape (arcs,)
+
+    Yields
+    ------
+    nodes, arcs : int arrays
+        What came nearer in a round, and the arcs over which it did.
+    """
+    tails, heads = ends
+    while True:
+        reached = distance[tails] + lengths
+        order = np.argsort(reached, kind="stable")[::-1]
+        best = np.full(len(distance), -1)
+        best[heads[order]] = order  # the nearest is written last
+        nodes = np.flatnonzero((best >= 0) & (reached[best] < distance))
+        if not len(nodes):
+            return
+        arcs = best[nodes]
+        distance[nodes] = reached[arcs]
+        yield nodes, arcs
 
 
 class MinimumCut(NamedTuple):

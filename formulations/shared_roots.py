@@ -301,20 +301,29 @@ def partition_throughput(graph: CapacityGraph, parts: Iterable[frozenset[int]]) 
     .. math:: X \le \Big( \sum_{e\ \text{between parts of terminals}} b_e
         + \tfrac12 \sum_{e\ \text{at parts of switches}} b_e \Big) \Big/ 2 (m - 1)
     """
-    lengths = partition_lengths(graph, parts)
-    return sum((graph.arcs[arc] * length for arc, length in lengths.items()), Fraction(0))
+    part_of, inhabited = _numbered(graph, parts)
+    halves = 0
+    for (tail, head), capacity in graph.arcs.items():
+        if part_of[tail] != part_of[head]:
+            halves += capacity * (1 + (part_of[tail] in inhabited and part_of[head] in inhabited))
+    return Fraction(halves, 4 * (len(inhabited) - 1))
 
 
 def partition_lengths(graph: CapacityGraph, parts: Iterable[frozenset[int]]) -> dict[tuple[int, int], Fraction]:
     """What a unit of each capacity adds to the throughput that a partition allows, where it adds something."""
-    part_of = {node: number for number, part in enumerate(parts) for node in part}
-    inhabited = {part_of[terminal] for terminal in graph.terminals}
+    part_of, inhabited = _numbered(graph, parts)
     each = Fraction(1, 2 * (len(inhabited) - 1))
     return {
         (tail, head): each if {part_of[tail], part_of[head]} <= inhabited else each / 2
         for tail, head in graph.arcs
         if part_of[tail] != part_of[head]
     }
+
+
+def _numbered(graph: CapacityGraph, parts: Iterable[frozenset[int]]) -> tuple[dict[int, int], set[int]]:
+    """The number of the part of each node, and those of parts with terminals."""
+    part_of = {node: number for number, part in enumerate(parts) for node in part}
+    return part_of, {part_of[terminal] for terminal in graph.terminals}
 
 
 def partition_bound(graph: CapacityGraph) -> Fraction:
@@ -328,7 +337,8 @@ def worst_partition(graph: CapacityGraph) -> frozenset[frozenset[int]]:
     Of these links once all count, once those between nodes of one sort, and once those between terminals.  Parts of
     switches alone are one part: arcs between them would only add to the throughput.
     """
-    sort = {node: node in graph.terminals for node in range(graph.num_nodes)}
+    terminals = frozenset(graph.terminals)
+    sort = {node: node in terminals for node in range(graph.num_nodes)}
     links = (
         set(graph.arcs),
         {arc for arc in graph.arcs if sort[arc[0]] == sort[arc[1]]},
@@ -340,14 +350,15 @@ def worst_partition(graph: CapacityGraph) -> frozenset[frozenset[int]]:
     partitions = {_with_one_of_switches(graph, _joined(graph, arcs)) for arcs in joining}
     separating = set(networkx.articulation_points(networkx.Graph(list(graph.arcs)))) - set(graph.terminals)
     partitions |= {_around(graph, switch) for switch in sorted(separating)}
-    inhabited = [parts for parts in partitions if sum(not part.isdisjoint(graph.terminals) for part in parts) > 1]
+    inhabited = [parts for parts in partitions if sum(not part.isdisjoint(terminals) for part in parts) > 1]
     return min(inhabited, key=lambda parts: partition_throughput(graph, parts))
 
 
 def _around(graph: CapacityGraph, switch: int) -> frozenset[frozenset[int]]:
     """What is connected without a switch, up to the least capacity on the way from its terminals to the switch."""
+    terminals = frozenset(graph.terminals)
     parts = _joined(graph, {arc for arc in graph.arcs if switch not in arc})
-    inhabited = (part for part in parts if not part.isdisjoint(graph.terminals))
+    inhabited = (part for part in parts if not part.isdisjoint(terminals))
     return _with_one_of_switches(graph, frozenset(_near_side(graph, part, switch) for part in inhabited))
 
 
@@ -357,24 +368,25 @@ def _near_side(graph: CapacityGraph, part: frozenset[int], switch: int) -> froze
     both = {arc: graph.arcs[arc] + graph.arcs.get(arc[::-1], 0) for arc in graph.arcs if {*arc} <= reached}
     for tail, head in tuple(both):
         both.setdefault((head, tail), both[tail, head])
-    for terminal in part.intersection(graph.terminals):
-        both[source, terminal] = sum(capacity for (tail, _), capacity in both.items() if tail == terminal)
-    return FlowNetwork(list(both)).min_cut(list(both.values()), source, switch).nodes - {source}
+    fed = dict.fromkeys(((source, terminal) for terminal in part.intersection(graph.terminals)), 0)
+    for (tail, _), capacity in both.items():
+        if (source, tail) in fed:
+            fed[source, tail] += capacity
+    network = FlowNetwork([*both, *fed])
+    return network.min_cut([*both.values(), *fed.values()], source, switch).nodes - {source}
 
 
 def _with_one_of_switches(graph: CapacityGraph, parts: frozenset[frozenset[int]]) -> frozenset[frozenset[int]]:
     """The parts with terminals, and one of all other nodes."""
-    inhabited = {part for part in parts if not part.isdisjoint(graph.terminals)}
+    terminals = frozenset(graph.terminals)
+    inhabited = {part for part in parts if not part.isdisjoint(terminals)}
     others = frozenset(range(graph.num_nodes)).difference(*inhabited)
     return frozenset(inhabited | {others} if others else inhabited)
 
 
 def _joined(graph: CapacityGraph, arcs: Iterable[tuple[int, int]]) -> frozenset[frozenset[int]]:
     """The connected parts of the nodes under some arcs."""
-    part = {node: {node} for node in range(graph.num_nodes)}
-    for tail, head in arcs:
-        if part[tail] is not part[head]:
-            part[tail] |= part[head]
-            for node in part[head]:
-                part[node] = part[tail]
-    return frozenset(frozenset(members) for members in part.values())
+    joined: networkx.Graph[int] = networkx.Graph()
+    joined.add_nodes_from(range(graph.num_nodes))
+    joined.add_edges_from(arcs)
+    return frozenset(map(frozenset, networkx.connected_components(joined)))

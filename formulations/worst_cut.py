@@ -30,7 +30,7 @@ Method
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -47,16 +47,20 @@ class WorstCut(NamedTuple):
     nodes: frozenset[int]
 
 
-def worst_cut(graph: CapacityGraph) -> WorstCut:
-    """The worst cut of an all-gather of equal shares, at least two terminals provided."""
-    return worst_cut_of_shares(graph, dict.fromkeys(graph.terminals, 1))
+def worst_cut(graph: CapacityGraph, receivers: Sequence[int] = ()) -> WorstCut:
+    """The worst cut of an all-gather of equal shares, at least two terminals provided.
+
+    `receivers`: terminals before which cuts are sought, all of them if none is given.  Every cut is a bound; where each
+    other terminal is the image of one of them under a symmetry, it is the same.
+    """
+    return worst_cut_of_shares(graph, dict.fromkeys(graph.terminals, 1), receivers)
 
 
-def worst_cut_of_shares(graph: CapacityGraph, shares: Mapping[int, int]) -> WorstCut:
+def worst_cut_of_shares(graph: CapacityGraph, shares: Mapping[int, int], receivers: Sequence[int] = ()) -> WorstCut:
     """The same where terminals have different numbers of units, some of them perhaps none."""
     feeder, total = _Feeder(graph, shares), sum(shares.values())
     worst = _worst_receiver(graph, shares, total)
-    for terminal in graph.terminals:
+    for terminal in receivers or graph.terminals:
         while True:
             cut = feeder.cut_before(terminal, worst.ratio)
             if cut.value >= worst.ratio.numerator * total:
@@ -68,10 +72,11 @@ def worst_cut_of_shares(graph: CapacityGraph, shares: Mapping[int, int]) -> Wors
     return worst
 
 
-def worst_broadcast(graph: CapacityGraph, root: int) -> WorstCut:
-    """The least capacity behind which a terminal is, seen from the root."""
+def worst_broadcast(graph: CapacityGraph, root: int, receivers: Sequence[int] = ()) -> WorstCut:
+    """The least capacity behind which a terminal is, seen from the root; `receivers` as for :func:`worst_cut`."""
     network, capacities = FlowNetwork(tuple(graph.arcs)), tuple(graph.arcs.values())
-    cuts = (network.min_cut(capacities, root, terminal) for terminal in graph.terminals if terminal != root)
+    others = (terminal for terminal in receivers or graph.terminals if terminal != root)
+    cuts = (network.min_cut(capacities, root, terminal) for terminal in others)
     least = min(cuts, key=lambda cut: cut.value)
     return WorstCut(Fraction(least.value), least.nodes)
 

@@ -8,10 +8,13 @@ from functools import lru_cache
 from math import inf
 from typing import Literal
 
+import numpy as np
+
 from formulations.concurrent_flow import concurrent_flow, distances, length_time, node_classes
-from formulations.flow_network import CapacityGraph, reversed_arcs
+from formulations.flow_network import CapacityGraph, reversed_arcs, spread
 from formulations.quickest_flow import latest_arrival
 from formulations.shared_roots import partition_bound, share_roots
+from formulations.tree_lengths import has_few_classes, tree_throughput
 from formulations.worst_cut import WorstCut, worst_broadcast, worst_cut
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_link
 from themis_opt.graphs.plan import LinkArc, demands, num_elements, shares
@@ -22,6 +25,9 @@ Reach = Literal["any algorithm", "trees", "chunks of one size"]
 
 UNFOLDED = 12_000
 """Most flow variables of an all-to-all of which every source is one; larger programmes take seconds."""
+
+MOST_FOLLOWED = 256
+"""NPUs up to which cuts and distances of all are sought; of more, those of one for each class of alike NPUs."""
 
 SOLVER_TOLERANCE = 1e-9
 """Share by which bounds of linear programmes are lowered, since solvers round."""
@@ -95,7 +101,26 @@ def deciding_cut(instance: GraphInstance, *, turned: bool) -> WorstCut:
 @lru_cache(maxsize=64)
 def _worst_cut(network: GraphNetwork, root: int | None, *, turned: bool) -> WorstCut:
     graph = network.capacities.reversed if turned else network.capacities
-    return worst_cut(graph) if root is None else worst_broadcast(graph, root)
+    npus = () if network.num_npus <= MOST_FOLLOWED else _one_of_each_class(network, root)
+    return worst_cut(graph, npus) if root is None else worst_broadcast(graph, root, npus)
+
+
+@lru_cache(maxsize=64)
+def _classes(network: GraphNetwork, root: int | None) -> list[int]:
+    """Numbers of nodes that colour refinement by capacities and latencies does not tell apart; a root looks different.
+
+    Bounds hold whichever nodes have a number in common: they are the best where these are images of each other.
+    """
+    graph = network.capacities
+    looks = {arc: (capacity, network.latencies[arc]) for arc, capacity in graph.arcs.items()}
+    numbers = {look: number for number, look in enumerate(sorted(set(looks.values())), start=1)}
+    terminals = tuple(npu for npu in graph.terminals if npu != root)
+    return node_classes(CapacityGraph(graph.num_nodes, terminals, {arc: numbers[look] for arc, look in looks.items()}))
+
+
+def _one_of_each_class(network: GraphNetwork, root: int | None = None) -> tuple[int, ...]:
+    classes = _classes(network, root)
+    return tuple({classes[npu]: npu for npu in reversed(network.capacities.terminals)}.values())
 
 
 def _cut_bound(instance: GraphInstance, *, turned: bool) -> GraphBound:
@@ -140,15 +165,17 @@ def _all_reduce_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
         units = partition_bound(network.capacities)
         words = "messages between parts of the graph: two for each part but one"
         yield GraphBound("partition", _picoseconds(instance, units) + least, "any algorithm", words)
-    rate = Fraction(_tree_rate(network)) * Fraction(1 + SOLVER_TOLERANCE)
     words = "linear programme of trees whose roots share the data freely"
-    yield GraphBound("trees", _picoseconds(instance, rate) + least, "trees", words)
+    yield GraphBound("trees", _picoseconds(instance, _tree_rate(network)) + least, "trees", words)
 
 
 @lru_cache(maxsize=64)
-def _tree_rate(network: GraphNetwork) -> float:
-    sums, copies = network.switches_that("sums"), network.switches_that("multicasts")
-    return share_roots(network.capacities, sums, copies).throughput
+def _tree_rate(network: GraphNetwork) -> Fraction:
+    """What trees attain at most: by lengths of alike links where these say it, else by shares of roots."""
+    graph, sums, copies = network.capacities, network.switches_that("sums"), network.switches_that("multicasts")
+    if not sums and not copies and has_few_classes(graph, classes := _classes(network, None)):
+        return tree_throughput(graph, classes)
+    return Fraction(share_roots(graph, sums, copies).throughput) * Fraction(1 + SOLVER_TOLERANCE)
 
 
 def latency_bound(instance: GraphInstance) -> GraphBound:
@@ -158,15 +185,26 @@ def latency_bound(instance: GraphInstance) -> GraphBound:
     rooted, lengths = instance.demand.rooted, network.latencies
     if rooted and instance.demand.is_backwards:
         lengths = {(head, tail): latency for (tail, head), latency in lengths.items()}
-    reach = (
-        (distance, source, sink)
-        for source in ((instance.root,) if rooted else npus)
-        for sink, distance in distances(len(network.nodes), lengths, source).items()
-        if sink != source and sink in network.capacities.terminals
-    )
-    distance, source, sink = max(reach)
+    if rooted:
+        sources: Sequence[int] = (instance.root,)
+    else:
+        sources = npus if len(npus) <= MOST_FOLLOWED else _one_of_each_class(network)
+    distance, source, sink = max(_farthest(network, lengths, source) for source in sources)
     words = f"distance between {network.nodes[source].name} and {network.nodes[sink].name}"
     return GraphBound("latency", Fraction(distance), "any algorithm", words)
+
+
+def _farthest(network: GraphNetwork, latencies: Mapping[LinkArc, int], source: int) -> tuple[int, int, int]:
+    """The largest distance of an NPU from one, and both."""
+    far = sum(latencies.values()) + 1
+    distance = np.full(len(network.nodes), far)
+    distance[source] = 0
+    for _ in spread(distance, np.array([*latencies]).T, np.array([*latencies.values()])):
+        pass
+    npus = np.array(network.capacities.terminals)
+    reached = npus[(distance[npus] < far) & (npus != source)]
+    sink = int(reached[np.argmax(distance[reached])])
+    return int(distance[sink]), source, sink
 
 
 def _arrival_bounds(instance: GraphInstance) -> Iterator[GraphBound]:

@@ -24,7 +24,7 @@ from themis_opt.problem.phases import COLLECTIVE_RULES, CollectiveKind, Demand, 
 Name = Annotated[str, Field(min_length=1, pattern=r"^[^,=\s]+$")]
 """What ``--lost`` and ``--slow`` name: without commas, equals signs and blanks."""
 
-MAX_GRAPH_NODES, MAX_GRAPH_LINKS = 2**14, 2**18
+MAX_GRAPH_NODES, MAX_GRAPH_LINKS = 2**15, 2**18
 """Most nodes and links of a graph: flows between all pairs of more would take hours."""
 
 MAX_AT_ONCE = 16
@@ -124,11 +124,13 @@ class GraphNetwork(Model):
     def arcs(self) -> dict[tuple[int, int], Fraction]:
         """Exact bytes per second from node to node, by their numbers."""
         index = self.index
-        return {
-            (index[tail], index[head]): Fraction(bandwidth).limit_denominator(FINEST)
+        arcs = {
+            (index[tail], index[head]): bandwidth
             for link in self.links
             for (tail, head), bandwidth in link.bandwidths.items()
         }
+        exact = {bandwidth: Fraction(bandwidth).limit_denominator(FINEST) for bandwidth in set(arcs.values())}
+        return {arc: exact[bandwidth] for arc, bandwidth in arcs.items()}
 
     @cached_property
     def latencies(self) -> dict[tuple[int, int], int]:
@@ -139,7 +141,7 @@ class GraphNetwork(Model):
     @cached_property
     def unit(self) -> Fraction:
         """The largest bandwidth of which all are multiples, in bytes per second."""
-        values = self.arcs.values()
+        values = set(self.arcs.values())
         denominator = lcm(*(value.denominator for value in values))
         return Fraction(gcd(*(int(value * denominator) for value in values)), denominator)
 
@@ -147,7 +149,8 @@ class GraphNetwork(Model):
     def capacities(self) -> CapacityGraph:
         """The graph in whole units of bandwidth."""
         terminals = tuple(self.index[name] for name in self.npus)
-        arcs = {arc: int(bandwidth / self.unit) for arc, bandwidth in self.arcs.items()}
+        units = {bandwidth: int(bandwidth / self.unit) for bandwidth in set(self.arcs.values())}
+        arcs = {arc: units[bandwidth] for arc, bandwidth in self.arcs.items()}
         return CapacityGraph(len(self.nodes), terminals, arcs)
 
     def switches_that(self, flag: Literal["sums", "multicasts"]) -> tuple[int, ...]:
