@@ -19,7 +19,7 @@ from themis_opt.graphs import comparison
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
-from themis_opt.graphs.problem import GraphInstance, GraphNetwork, load_graph
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork, graph_text, load_graph
 from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.trees import gather_capacities, tree_plan
@@ -280,6 +280,15 @@ def test_collectives_at_once_have_elements_of_one_size() -> None:
     document["collectives"][1]["element_bytes"] = 4
     with pytest.raises(ValidationError, match="must be that of the first collective"):
         GraphInstance.model_validate(document)
+
+
+@pytest.mark.parametrize("what", [{"size": "8 B"}, {"size": "126 B"}, {"size": "8 B", "chunks": 100}])
+def test_graphs_take_collectives_of_fewer_elements_than_chunks(what: dict[str, object]) -> None:
+    network = network_of(random_graph(0, symmetric=True))
+    document = {"network": network, "collectives": [{"kind": "all_gather"} | what]}
+    instance = GraphInstance.model_validate(document)
+    assert compare_graph(instance, ["direct"]).best.makespan > 0
+    assert GraphInstance.model_validate_json(graph_text(instance)).fingerprint == instance.fingerprint
 
 
 @pytest.mark.parametrize("kind", ["all_gather", "all_reduce"])

@@ -35,10 +35,6 @@ class Collective(Model):
     def _check(self) -> Self:
         if self.size % self.element_bytes:
             raise ValueError(f"size must be a multiple of element_bytes = {self.element_bytes}, is {self.size} bytes")
-        if self.chunks > self.size // self.element_bytes:
-            raise ValueError(
-                f"chunks must be at most the number of elements, {self.size // self.element_bytes}, is {self.chunks}"
-            )
         return self
 
 

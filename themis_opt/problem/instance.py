@@ -410,6 +410,10 @@ class Instance(Model):
             if name in self.model_fields_set:
                 raise FieldError("unknown field", name)
         for number, collective in enumerate(self.collectives):
+            elements = collective.size // collective.element_bytes
+            if collective.chunks > elements:
+                rule = f"chunks must be at most the number of elements, {elements}, is {collective.chunks}"
+                raise FieldError(rule, f"collectives[{number}]")
             self._check_dimensions(f"collectives[{number}]", collective.dimensions or ())
         labels = [exchange.name for exchange in self.exchanges]
         if len(set(labels)) < len(labels):
