@@ -61,6 +61,13 @@ def test_no_random_schedule_is_below_the_bound():
     assert compared > 100
 
 
+@pytest.mark.parametrize("seed", [133, 161, 165, 223])
+def test_gradients_of_weights_that_follow_the_last_pass_count_in_the_bound(seed):
+    """Rules reach the bound on these, which is lower if nothing has to follow the gradients of inputs."""
+    problem = random_pipeline(seed)
+    assert bound(problem) == steps.best_policy(problem).value
+
+
 def tableaux(microbatches, kinds):
     """StageOrders of a stage in which no microbatch overtakes another, as kinds: standard Young tableaux."""
 

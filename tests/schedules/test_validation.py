@@ -192,6 +192,21 @@ def test_gathering_in_any_order_is_valid_where_the_instance_leaves_it_free(valid
     )
 
 
+@pytest.mark.parametrize("late", ["extra_latency", "extra_launch_overhead"])
+def test_a_rail_that_is_late_carries_no_more_than_it_has_time_for(valid: Schedule, late: str) -> None:
+    dimension = valid.instance.network.dimensions[0]
+    rails = [rail.replace(**({late: "20 us"} if rail.name == "b" else {})) for rail in dimension.rails]
+    network = valid.instance.network.varied(
+        dimensions=(dimension.replace(rails=rails), *valid.instance.network.dimensions[1:])
+    )
+    instance = valid.instance.varied(network=network)
+    schedule = simulate(instance, make_policy("themis+scf")(instance))
+    validate(schedule)
+    more = rails[0].bandwidth * 10e-6 * np.array([-1, 1])  # half of what it carries while it is late
+    with pytest.raises(InvalidSchedule, match="its rails take"):
+        validate(with_parts(schedule, {0: schedule.rail_bytes[0] + more}))
+
+
 def test_waiting_longer_than_necessary_is_valid(valid: Schedule) -> None:
     last = int(np.argmax(valid.start))
     validate(shifted(valid, last, 1000, "start", "end", "ready"))
