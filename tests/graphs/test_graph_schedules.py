@@ -282,12 +282,14 @@ def test_collectives_at_once_have_elements_of_one_size() -> None:
         GraphInstance.model_validate(document)
 
 
-@pytest.mark.parametrize("what", [{"size": "8 B"}, {"size": "126 B"}, {"size": "8 B", "chunks": 100}])
+@pytest.mark.parametrize("what", [{"size": "2 B"}, {"size": "126 B"}, {"size": "8 B", "chunks": 100}])
 def test_graphs_take_collectives_of_fewer_elements_than_chunks(what: dict[str, object]) -> None:
     network = network_of(random_graph(0, symmetric=True))
     document = {"network": network, "collectives": [{"kind": "all_gather"} | what]}
     instance = GraphInstance.model_validate(document)
-    assert compare_graph(instance, ["direct"]).best.makespan > 0
+    compared = compare_graph(instance)
+    assert compared.best.makespan > 0 <= compared.best.gap
+    assert compared.verdict
     assert GraphInstance.model_validate_json(graph_text(instance)).fingerprint == instance.fingerprint
 
 
