@@ -2,23 +2,32 @@
 
 import gzip
 import json
+from random import Random
 
 import pytest
 from reader_samples import OVERLAPPED, collective_arguments, kernel, pytorch_trace
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.sources import watched_reading
+from themis_opt.base.sources import Source, watched_reading
 from themis_opt.formats.readers.registry import import_files, load
+from themis_opt.formats.readers.traced_step import TrainingStep
+from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import instance_text
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
+from themis_opt.schedules.simulator import simulate
+from themis_opt.solving.bounds import bounds
 
 US = 10**6
 
 
 def shares(imported):
     return {row["quantity"]: (row["time"], row["share"]) for row in imported.tables["trace"]}
+
+
+def rows_of(imported):
+    return {row["iteration"]: row["time"] for row in imported.tables["what the best launch would gain"]}
 
 
 def test_it_says_how_much_communication_is_exposed(write):
@@ -38,7 +47,7 @@ def test_tasks_lie_between_collectives_and_gradients_are_needed_after_the_gap(wr
 
 def test_the_model_gives_the_measured_time_back(write):
     imported = import_files(write(t__json=pytorch_trace(OVERLAPPED)))
-    rows = {row["iteration"]: row["time"] for row in imported.tables["what the best launch would gain"]}
+    rows = rows_of(imported)
     assert rows["measured"] == rows["as traced, in the model (wait_free/baseline)"] == "1.3 ms"
 
 
@@ -99,6 +108,109 @@ def test_the_median_step_is_read(write):
     assert "ProfilerStep#1" in imported.notes[0]
 
 
+def mark(number, start, end, category="user_annotation", stream=1):
+    name = f"ProfilerStep#{number}"
+    return {"ph": "X", "cat": category, "name": name, "tid": stream, "ts": start, "dur": end - start}
+
+
+def steps(period=100, count=3, parts=((0, 10), (10, 60, 20)), **arguments):
+    """Kernels of some steps; those on stream 20 are collectives."""
+    for k in range(count):
+        for start, end, *stream in parts:
+            collective = collective_arguments(**arguments) if stream else {}
+            yield kernel(k * period + start, k * period + end, *stream, **collective)
+
+
+GPU = "gpu_user_annotation"
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        [mark(k, 100 * k, 100 * k + 100) for k in range(3)],
+        [mark(k, 100 * k, 100 * k + 60, GPU) for k in range(3)],  # the host waits from 60 to 100
+        [mark(k, 100 * k + a, 100 * k + b, GPU, s) for k in range(3) for s, a, b in ((20, 10, 60), (7, 0, 10))],
+        [mark(k, 100 * k + a, 100 * k + 95, *on) for k in range(3) for a, *on in ((90, GPU), (0,))],
+        [mark(1, 0, 60, GPU), mark(1, 5, 105)],
+    ],
+    ids=["cpu", "gpu", "a mark for each stream", "marks of the GPU around nothing", "one step"],
+)
+def test_a_step_lasts_from_mark_to_mark(write, marks):
+    imported = import_files(write(t__json=pytorch_trace([*steps(), *marks])))
+    assert shares(imported)["step"] == ("100 us", "100.00 %")
+    assert shares(imported)["communication exposed"] == ("50 us", "50.00 %")
+    assert [tensor.size for tensor in imported.instance.iteration.tensors] == [4_000_000]
+    assert rows_of(imported)["as traced, in the model (wait_free/baseline)"] == "100 us"
+
+
+def test_steps_with_kernels_of_unknown_size_are_left_out_and_counted(write):
+    marks = [mark(k, 100 * k, 100 * k + 100) for k in range(3)]
+    unknown = kernel(110, 150, 20, Rank=0)
+    imported = import_files(write(t__json=pytorch_trace([*steps(), *marks, unknown])))
+    assert "ProfilerStep#0" in imported.notes[0]
+    assert shares(imported)["left out: NCCL without sizes"] == ("40 us", "40.00 %")
+    with pytest.raises(InputError, match="holds 1 kernels of NCCL without their sizes"):
+        import_files(write(t__json=pytorch_trace([*steps(count=1), unknown])))
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("void deep_ep::internode_ll::combine<true, 7168>(void*)", "DeepEP"),
+        ("nvshmemi_transfer_kernel", "NVSHMEM"),
+        ("void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>", "symmetric memory"),
+        ("two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 2>", "symmetric memory"),
+        ("void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>", "custom all-reduce"),
+        ("userbuffers_fp16_sum_inplace_gpu_rr_ag", "user buffers"),
+        ("hcclAicpuKernel", "HCCL"),
+        ("Memcpy PtoP (Device -> Device)", "copies between GPUs"),
+        ("ncclDevKernel_AllReduce_Sum_u32_RING_LL", "NCCL without bytes"),
+    ],
+)
+def test_communication_without_sizes_is_no_compute(write, name, library):
+    arguments = collective_arguments("barrier") if name.startswith("nccl") else {}
+    other = kernel(70, 90, 25) | {"name": name, "args": arguments}
+    imported = import_files(write(t__json=pytorch_trace([*steps(count=1), other])))
+    assert shares(imported)[f"of it {library}"] == ("20 us", "22.22 %")
+    assert shares(imported)["communication exposed"] == ("70 us", "77.78 %")
+    assert f"{library} communicates for 20 us of the step" in imported.notes[1]
+    assert rows_of(imported)["as traced, in the model (wait_free/baseline)"] == "90 us"
+    assert imported.sentences[0].endswith(
+        " The other 20 us are waiting, or kernels without sizes, and stay as they are."
+    )
+
+
+def test_compute_with_names_like_collectives_is_named(write):
+    others = [kernel(70, 90) | {"name": "triton_allgather_gemm"}, kernel(90, 95) | {"name": "scatter_reduce_kernel"}]
+    imported = import_files(write(t__json=pytorch_trace([*steps(count=1), *others])))
+    assert [note.split(" looks like")[0] for note in imported.notes[1:]] == ["triton_allgather_gemm"]
+
+
+def test_long_lists_of_ranks_tell_the_stride(write):
+    shown = collective_arguments(ranks=64, stride=8) | {"Process Group Ranks": str([*range(0, 240, 8)])[:-1] + ", ...]"}
+    events = [kernel(0, 10), kernel(10, 30, 20, **collective_arguments()), kernel(30, 90, 20, **shown)]
+    assert import_files(write(t__json=pytorch_trace(events))).instance.network.sizes == (8, 64)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_model_never_needs_more_than_was_measured(write, seed):
+    """Collectives of unequal rates, waits and sizes, one after the other, beside compute or exposed."""
+    draw = Random(seed)
+    events, clock = [], 0
+    for _ in range(12):
+        size, compute = 10 ** draw.randint(1, 6), draw.randint(20, 2000)
+        kind = draw.choice(["allreduce", "_allgather_base", "broadcast", "all_to_all"])
+        taken = 5 + size * draw.uniform(0.5, 3) / 2000
+        arguments = collective_arguments(kind, size)
+        events += [kernel(clock, clock + compute), kernel(clock + 10, clock + 10 + taken, 20, **arguments)]
+        clock += max(compute, 10 + taken) + draw.choice([0, 50])
+    (path,) = write(t__json=pytorch_trace(events))
+    imported, length = import_files([path]), TrainingStep(Source(path)).length
+    assert max(bounds(imported.instance).values()) <= length * (1 + 1e-9)
+    plan = make_policy("wait_free/baseline")(imported.instance)
+    assert simulate(imported.instance, plan).makespan == pytest.approx(length)
+
+
 def call(number, start, thread=3):
     ends = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": thread, "ts": start}
     return ends | {"dur": 2, "args": {"correlation": number}}
@@ -144,7 +256,7 @@ def test_a_collective_costs_in_the_model_what_its_kernel_took(write):
         end = begin + 50 + 100 * size / 10**6
         events += [kernel(begin, end, 20, **collective_arguments(elements=size)), kernel(end, end + 1)]
     imported = import_files(write(t__json=pytorch_trace(events)))
-    rows = {row["iteration"]: row["time"] for row in imported.tables["what the best launch would gain"]}
+    rows = rows_of(imported)
     assert rows["as traced, in the model (wait_free/baseline)"] == rows["measured"]
 
 

@@ -14,6 +14,7 @@ from themis_opt.problem.phases import CollectiveKind
 from themis_opt.solving.cut import cut
 from themis_opt.study.measured import beside_steps, beside_times, verdict
 from themis_opt.study.parts import parse_part
+from themis_opt.study.verdict import on_step
 
 MB = 10**6
 
@@ -264,3 +265,22 @@ def test_steps_stand_beside_the_best_launches(write):
     assert row.sentence().startswith("Your step takes 1.3 ms, 30.00 % above what any algorithm needs; ")
     (fast,) = beside_steps(instance, [step._replace(time=row.needed / 2)], ["wait_free/baseline"])
     assert fast.sentence().endswith("is too slow by at least 2.00x: check the times of compute.")
+
+
+def test_a_step_that_moves_other_bytes_is_not_the_iteration(write):
+    instance = themis_opt.load(write(pytorch_trace(OVERLAPPED), "trace.json"))
+    (step,) = read_steps(write(pytorch_trace(OVERLAPPED[:-1]), "half.json"))
+    (row,) = beside_steps(instance, [step], ["wait_free/baseline"])
+    assert row.sentence().startswith(
+        "Your step moves 4 MB in 1.3 ms, the iteration 8 MB in 1.3 ms: these are two steps"
+    )
+
+
+def test_bounds_of_traced_gathers_name_what_they_leave_out(write):
+    parts = [("_allgather_base", 0, 10), ("_allgather_base", 60, 70), ("_reduce_scatter_base", 110, 120)]
+    events = [kernel(start, end, 20, **collective_arguments(name)) for name, start, end in parts]
+    events += [kernel(start, start + 40) for start in (10, 70, 120)]
+    instance = themis_opt.load(write(pytorch_trace(events), "trace.json"))
+    (row,) = beside_steps(instance, read_steps(write(pytorch_trace(events), "trace.json")), None)
+    assert row.sentence().endswith(", while gathers stay where the trace has them: 'plan' moves them.")
+    assert on_step(instance)[0].endswith(", while gathers stay where the trace has them: 'plan' moves them.")

@@ -15,7 +15,7 @@ from themis_opt.base.documents import read_json
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.formats.calibration import Measurement
-from themis_opt.formats.readers import kineto, nccl_inspector, nccl_tests
+from themis_opt.formats.readers import kineto, nccl_inspector, nccl_tests, traced_step
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.phases import CollectiveKind
 
@@ -32,10 +32,14 @@ class MeasuredTime(NamedTuple):
 
 
 class MeasuredStep(NamedTuple):
-    """A training step that somebody timed, in picoseconds."""
+    """A training step that somebody timed, in picoseconds.
+
+    `size`: bytes of its collectives; 0 where it is that of the iteration that it is compared with.
+    """
 
     by: str
     time: float
+    size: int = 0
 
 
 def read_times(path: Path, note: Callable[[str], None] = lambda line: None) -> list[MeasuredTime]:
@@ -70,16 +74,16 @@ def read_times(path: Path, note: Callable[[str], None] = lambda line: None) -> l
 def read_steps(path: Path) -> list[MeasuredStep]:
     """The training steps in a trace of PyTorch, or in the file of a run. Raises InputError if it is neither."""
     source = Source(path)
-    if kineto.READER.recognizes(source):
-        step = kineto.TrainingStep(source)
-        return [MeasuredStep("your step", step.length)]
+    if traced_step.READER.recognizes(source):
+        step = traced_step.TrainingStep(source)
+        return [MeasuredStep("your step", step.length, step.size)]
     if _is_run(source):
         return [MeasuredStep(name, time) for name, time in _rows_of_run(source)]
     raise source.error("must be a trace of the PyTorch profiler, or execution.json of 'themis-opt run'", "--measured")
 
 
 def _from_trace(source: Source) -> Iterator[MeasuredTime]:
-    for event in kineto.TrainingStep(source).collectives:
+    for event in traced_step.TrainingStep(source).collectives:
         time = event.end - event.start
         yield MeasuredTime("PyTorch", Measurement(event.kind, event.size, event.npus, time, ranks=event.ranks))
 
@@ -164,5 +168,5 @@ def _rows_of_run(source: Source) -> Iterator[tuple[str, float]]:
 _LOGS: Sequence[tuple[Callable[[Source], bool], Callable[[Source], Iterator[MeasuredTime]]]] = (
     (_is_run, _from_run),
     (_is_recorder, _from_recorder),
-    (kineto.READER.recognizes, _from_trace),
+    (traced_step.READER.recognizes, _from_trace),
 )

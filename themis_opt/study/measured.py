@@ -18,10 +18,12 @@ from themis_opt.solving.narrowest import too_slow
 from themis_opt.study.columns import Value
 from themis_opt.study.parts import Part, part_in_words, part_of, problem_of
 from themis_opt.study.rival_trees import trees_beside
+from themis_opt.study.step_plan import with_gathers
 
 TELLING = 10  # times the bound below which the best schedule is worth comparing with it
 LEAST_WON = 0.001  # share of a time below which nothing is said to be won
 SAME_TIME = 0.01  # by how much times in place and out of place differ for both to be told
+SAME_SIZE = 0.01  # by how much bytes of a step and an iteration may differ to be the same
 IN_PLACE = "in place"
 
 
@@ -34,6 +36,7 @@ class Beside:
     `policy`, `best`: the fastest schedule that is known, and its makespan or iteration time.
     `today`: what the usual order takes in the model, that of NCCL where it would run.
     `needed`: what no algorithm can beat.
+    `moved`: bytes of the step that was measured, 0 where they are those of the instance.
     """
 
     by: str
@@ -44,6 +47,7 @@ class Beside:
     today: int
     needed: float
     part: str = ""
+    moved: int = 0
 
     @property
     def won(self) -> float:
@@ -72,7 +76,10 @@ class Beside:
     def sentence(self) -> str:
         """What is lost, and what of it could be won."""
         if self.instance.tasks:
-            place, means = f"{self.by[:1].upper()}{self.by[1:]} takes", "launches and order"
+            if self.moved and abs(self.moved / self.size - 1) > SAME_SIZE:
+                return self._of_another_step()
+            place = f"{self.by[:1].upper()}{self.by[1:]} takes"
+            means = f"launches and order{with_gathers(self.instance)}"
         else:
             on = f" on {self.part}" if self.part else ""
             place, means = f"At {format_short_size(self.size)} {self.by}{on} takes", "order"
@@ -99,6 +106,14 @@ class Beside:
             )
         above = format_percent(self.time / self.needed - 1)
         return f"{place} {taken}, {above} above what any algorithm needs; {won} of it can be won by {means}."
+
+    def _of_another_step(self) -> str:
+        moved, size = format_short_size(self.moved), format_short_size(self.size)
+        taken, best = format_short_time(self.time), format_short_time(self.best)
+        return (
+            f"{self.by[:1].upper()}{self.by[1:]} moves {moved} in {taken}, the iteration {size} in {best}: these are "
+            "two steps, which do not compare. 'import' makes an iteration of a trace."
+        )
 
     def summing(self) -> Instance | None:
         """The problem with switches that sum, if it explains a time below the bound: of the inner ones, else of all."""
@@ -162,7 +177,7 @@ def beside_times(
 def beside_steps(instance: Instance, steps: Sequence[MeasuredStep], policies: Sequence[str] | None) -> list[Beside]:
     """One row for each measured step of a training iteration."""
     known = _beside(instance, policies)
-    return [replace(known, by=by, time=time) for by, time in steps]
+    return [replace(known, by=by, time=time, moved=size) for by, time, size in steps]
 
 
 def verdict(rows: Sequence[Beside]) -> tuple[str, ...]:

@@ -244,6 +244,12 @@ def with_prefetch(instance: Instance) -> Instance:
     return instance.varied(iteration=instance.iteration.varied(tensors=tuple(tensors)))
 
 
+def with_gathers(instance: Instance) -> str:
+    """The reservation of bounds and schedules of a traced step, in words; empty for other problems."""
+    is_traced = with_prefetch(instance) != instance
+    return ", while gathers stay where the trace has them: 'plan' moves them" if is_traced else ""
+
+
 def _windows_of(instance: Instance, span: tuple[int, ...], prefix: str) -> dict[int, dict[str, Any]]:
     """By number of an exchange on a span, the fields that change."""
     exchanges, names = instance.exchanges, [task.name for task in instance.tasks]

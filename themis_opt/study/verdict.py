@@ -17,6 +17,7 @@ from themis_opt.schedules.timed import Explanation, ResourceTime
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import Comparison, Result
 from themis_opt.study.rival_trees import has_rival_trees, trees_beside
+from themis_opt.study.step_plan import with_gathers
 from themis_opt.study.sweep import best_by_value, in_words, knee_of, time_of
 
 MOST_SIMULATED_STAGES = 10**6  # stages up to which a step is simulated for a verdict: seconds
@@ -130,13 +131,15 @@ def on_step(instance: Instance) -> tuple[str, ...]:
     if not instance.exchanges or count_stages(instance) > MOST_SIMULATED_STAGES:
         return ()
     today = "DDP with 25 MiB buckets" if buckets else "every tensor alone"
+    where = "of your step"
     if instance.iteration and instance.iteration.launching:
         policy = instance.iteration.launching
-        today = f"{policy}, as its source launches,"
+        today, where = f"{policy}, as its source launches,", "of your step in the model"
     schedule = simulate(instance, make_policy(policy)(instance))
     cost = format_percent(schedule.period.exposed / schedule.makespan)
     step, bound = (format_short_time(time) for time in (schedule.makespan, max(bounds(instance).values())))
-    return (f"Communication costs {cost} of your step; {today} takes {step}, and no schedule less than {bound}.",)
+    least = f"no schedule less than {bound}{with_gathers(instance)}"
+    return (f"Communication costs {cost} {where}; {today} takes {step}, and {least}.",)
 
 
 def _on_gap(compared: Comparison) -> str:
@@ -164,7 +167,8 @@ def _on_exposed(compared: Comparison) -> str:
     today = "" if first is best else f", {_exposed(first)}"
     return (
         f"Communication costs {format_percent(period.exposed / best.makespan)} of a step of "
-        f"{format_duration(best.makespan)}: {_exposed(best)}{today}, at least {format_duration(least)} with any plan."
+        f"{format_duration(best.makespan)}: {_exposed(best)}{today}, at least {format_duration(least)} with any plan"
+        f"{with_gathers(compared.instance)}."
     )
 
 

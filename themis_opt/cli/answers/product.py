@@ -52,7 +52,7 @@ def introduce(instance: "Instance", imported: "Import", *, whole: bool = False) 
     from themis_opt.problem.description import headline
     from themis_opt.study.verdict import on_instance  # it loads a solver
 
-    sentences = (*on_instance(instance), headline(instance.replace(description="")))
+    sentences = (*imported.sentences, *on_instance(instance), headline(instance.replace(description="")))
     shown = {title: rows for title, rows in imported.tables.items() if whole or len(rows) <= MOST_ROWS}
     tables = [Listing.of_texts(title, rows) for title, rows in {"files": imported.files, **shown}.items()]
     large = {title: rows for title, rows in imported.tables.items() if title not in shown}

@@ -1,48 +1,38 @@
-"""Traces of the PyTorch profiler (Kineto, Chrome JSON) as a training iteration, and whether communication limits it.
+"""Traces of the PyTorch profiler (Kineto, Chrome JSON): collectives, compute and marks of steps on the GPU.
 
-Of one step, the kernels of NCCL are collectives, all others compute.  Time in which a collective runs and compute does
-not is exposed; everything else is the time of tasks, also gaps in which the GPU waits for the host.  Tasks end where a
-collective starts, and where one is needed: gradients (all-reduce, reduce-scatter) after the next gap of compute that a
-collective fills, anything else by the first kernel after it ends.
+The kernels of NCCL are collectives.  Those of other libraries (:data:`LIBRARIES`) are communication that says no sizes.
+All others are compute; those with names like that of a collective are noted.
 Source: https://docs.pytorch.org/docs/stable/profiler.html; arguments of NCCL events as PyTorch 2.13 writes them.
 
 Kernels say their sizes since PyTorch 2.3.  Before that, a kernel and the call that launches it have a number in common,
 the call lies within an annotation ``nccl:all_reduce`` of its thread, and with ``record_shapes`` that has the shapes of
 the inputs.  It names no group, so all NPUs of the training take part.
-
-Without a file of the network, the groups of the trace are its dimensions, with bandwidths and latencies that fit the
-times of their collectives.
 """
 
 import json
 import math
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
 from typing import Any
 
 from themis_opt.base.documents import MAX_VALUES, check_values
-from themis_opt.base.errors import InputError
 from themis_opt.base.sources import TOLD_EVERY, Source
-from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, format_percent, format_short_time
-from themis_opt.formats.calibration import Measurement, calibrate
-from themis_opt.formats.readers.draft import Draft
-from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_by_size, dimensions_of, only
+from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
 from themis_opt.problem.fields import MAX_BYTES
-from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
 
-GPU = ("kernel", "gpu_memcpy", "gpu_memset")
-STEP = re.compile(r"ProfilerStep#(\d+)")
+GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+STEP = re.compile(r"ProfilerStep#(\d{1,18})")
 STEP_MARKS = ("gpu_user_annotation", "user_annotation")
 MAX_TRACE_EVENTS = 5_000_000
 MAX_TRACE_VALUES = 10 * MAX_VALUES  # events are parsed one by one
 MAX_EVENT_LENGTH = 8 * 2**20  # characters of an event: its values take up to twenty times as much memory
 MAX_KEPT = 1_000_000
+NAME_LETTERS = 200  # of a kernel that are looked at
 
 NCCL_KINDS: Mapping[str, CollectiveKind] = {
     name: kind
@@ -58,13 +48,14 @@ NCCL_KINDS: Mapping[str, CollectiveKind] = {
     )
     for name in names
 }
-IGNORED_OPERATIONS = ("barrier", "init", "wait")
 GRADIENTS = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
 DTYPE_BYTES: Mapping[str, int] = {
-    **dict.fromkeys(("Double", "Long", "ComplexFloat"), 8),
-    **dict.fromkeys(("Float", "Int"), 4),
-    **dict.fromkeys(("Half", "BFloat16", "Short"), 2),
-    **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),
+    **dict.fromkeys(("ComplexDouble",), 16),
+    **dict.fromkeys(("Double", "Long", "UInt64", "ComplexFloat"), 8),
+    **dict.fromkeys(("Float", "Int", "UInt32", "ComplexHalf"), 4),
+    **dict.fromkeys(("Half", "BFloat16", "Short", "UInt16"), 2),
+    **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2", "Float8_e8m0fnu"), 1),
+    **dict.fromkeys(("Float8_e4m3fnuz", "Float8_e5m2fnuz", "Float4_e2m1fn_x2"), 1),
 }
 
 
@@ -72,12 +63,38 @@ SHAPED_BYTES: Mapping[str, int] = {
     **dict.fromkeys(("double", "long", "long int", "c10::complex<float>"), 8),
     **dict.fromkeys(("float", "int"), 4),
     **dict.fromkeys(("c10::Half", "c10::BFloat16", "short", "short int"), 2),
-    **dict.fromkeys(("signed char", "unsigned char", "bool"), 1),
+    **dict.fromkeys(("signed char", "unsigned char", "bool", "c10::Float8_e4m3fn", "c10::Float8_e5m2"), 1),
 }
 """Bytes of an element by its type in C++, as annotations name it."""
 
+NCCL = re.compile("nccl|rccl", re.IGNORECASE)
+LIBRARIES: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in (
+        ("DeepEP", r"\bdeep_ep(_v\d)?::"),
+        ("NVSHMEM", r"nvshmem|rocshmem|\bpplx::"),
+        ("symmetric memory", r"multimem_|(one|two)_?shot_?all_?reduce|hybrid_?cube_?mesh|symm_?mem"),
+        ("custom all-reduce", r"cross_device_reduce|quickreduce::|allreduce_fusion_kernel|lamport"),
+        ("user buffers", r"userbuffers_"),
+        ("HCCL", r"hccl|hcom_"),
+        ("oneCCL", r"oneccl|oneapi::ccl|\bccl::"),
+        ("MSCCL", r"mscclpp|mscclKernel"),
+        ("MORI", r"\bmori::"),
+        ("copies between GPUs", r"Memcpy (PtoP|P2P|Peer)"),
+    )
+}
+"""Libraries whose kernels communicate and say no sizes, by the names of kernels."""
+
+WITHOUT_BYTES = "NCCL without bytes"  # barriers, and what moves nothing or is on one NPU
+NOT_IN_A_PROBLEM = ("barrier", "init", "wait", "gather", "scatter")
+LIKE_A_COLLECTIVE = re.compile(
+    r"(?<![a-z])all_?(reduce|gather|to_?all)|(?<![a-z])reduce_?scatter|All(Reduce|Gather|To?All)|ReduceScatter"
+    r"|(?<![a-z])(inter|intra)_?node|(?<![a-z])send_?recv|SendRecv|(?<![a-z])peer_"
+)
 ANNOTATION = "nccl:"
 LAUNCHING_CALLS = ("cuda_runtime", "cuda_driver", "hip_runtime")
+
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -93,25 +110,84 @@ class CollectiveEvent:
     npus: int
 
 
-Span = tuple[int, int]
+@dataclass
+class GpuTrace:
+    """What the GPU did, in picoseconds from the start of the trace.
+
+    `others`: kernels that communicate without sizes, by library.
+    `doubtful`: kernels that count as compute and have names like collectives, by name.
+    `without_size`: kernels of NCCL whose sizes nothing tells.
+    `marks`: the steps that the profiler marked on the GPU, over all streams, and on the CPU, by number.
+    `npus`: those of the training, 0 where the trace does not say.
+    """
+
+    source: Source
+    collectives: list[CollectiveEvent] = field(default_factory=list)
+    compute: list[Span] = field(default_factory=list)
+    others: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    doubtful: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    without_size: list[Span] = field(default_factory=list)
+    marks: dict[str, dict[int, Span]] = field(default_factory=lambda: {category: {} for category in STEP_MARKS})
+    is_annotated: bool = False
+    npus: int = 0
+
+    @property
+    def all(self) -> list[Span]:
+        """Everything that ran on the GPU."""
+        others = [span for spans in self.others.values() for span in spans]
+        events = [(event.start, event.end) for event in self.collectives]
+        return [*events, *self.compute, *others, *self.without_size]
 
 
-def _recognizes(source: Source) -> bool:
-    return '"traceEvents"' in source.head or ('"schemaVersion"' in source.head and '"deviceProperties"' in source.head)
+def read_trace(source: Source) -> GpuTrace:
+    """The kernels and marks of a trace.
+
+    Raises InputError if it is none, breaks a rule, or holds no kernel of NCCL.
+    """
+    trace = GpuTrace(source)
+    world = re.search(r'"distributedInfo"\s*:\s*\{[^}]{0,2000}?"world_size"\s*:\s*([0-9]{1,7})', source.head)
+    trace.npus = int(world[1]) if world else 0
+    without_size: dict[object, Span] = {}
+    num_kernels = 0
+    for event in events(source):
+        category = event.get("cat")
+        if event.get("ph") != "X" or not isinstance(category, str):
+            continue
+        if category in trace.marks and (mark := STEP.fullmatch(str(event.get("name")))):
+            start, end = _span(source, event)
+            before = trace.marks[category].get(int(mark[1]), (start, end))
+            trace.marks[category][int(mark[1])] = min(start, before[0]), max(end, before[1])
+        elif category in GPU_CATEGORIES:
+            _add_kernel(trace, event, without_size)
+            num_kernels += 1
+        if num_kernels > MAX_KEPT:
+            raise source.error(f"must have at most {MAX_KEPT} kernels: profile fewer steps")
+    annotated = _annotated(trace, without_size) if without_size else {}
+    trace.is_annotated = bool(annotated)
+    trace.collectives += [collective for collective in annotated.values() if collective]
+    trace.collectives.sort(key=lambda event: event.start)
+    trace.without_size = [span for number, span in without_size.items() if number not in annotated]
+    if not trace.collectives and not trace.without_size:
+        libraries = "".join(f", and kernels of {name} without sizes" for name in trace.others)
+        raise source.error(f"holds no kernel of NCCL{libraries}: profile with GPU activities, rank by rank")
+    return trace
 
 
-def _read(sources: Sequence[Source]) -> Part:
-    source = only(sources, "trace")
-    step = TrainingStep(source)
-    derived = "without a separate network, that of the trace is fitted to the times of its collectives"
-    by_shapes = "sizes are those of annotations, and all NPUs take part; " if step.is_annotated else ""
-    note = f"PyTorch: {step.name}; {by_shapes}a collective is ready when its kernel starts; {derived}."
-    return Part(
-        workload=lambda machine: _built(source, step, machine or _machine(source, step.collectives)),
-        notes=(note,),
-        tables={"trace": step.rows()},
-        judge=step.judged,
-    )
+def _add_kernel(trace: GpuTrace, event: Mapping[str, Any], without_size: dict[object, Span]) -> None:
+    name, span = str(event.get("name"))[:NAME_LETTERS], _span(trace.source, event)
+    if NCCL.search(name) and not LIBRARIES["MSCCL"].search(name):
+        arguments = event.get("args")
+        if not isinstance(arguments, dict) or "Collective name" not in arguments:
+            without_size[_number(event, len(without_size))] = span
+        elif collective := _collective(trace.source, arguments, span):
+            trace.collectives.append(collective)
+        else:
+            trace.others[WITHOUT_BYTES].append(span)
+        return
+    library = next((library for library, pattern in LIBRARIES.items() if pattern.search(name)), None)
+    (trace.compute if library is None else trace.others[library]).append(span)
+    if library is None and LIKE_A_COLLECTIVE.search(name):
+        trace.doubtful[name[:60]].append(span)
 
 
 def events(source: Source) -> Iterator[Mapping[str, Any]]:
@@ -172,168 +248,10 @@ def _span(source: Source, event: Mapping[str, Any]) -> Span:
     return ends[0], ends[0] + ends[1]
 
 
-class TrainingStep:
-    """One step of a trace: collectives and compute on the GPU, and exposed communication."""
-
-    def __init__(self, source: Source) -> None:
-        compute: list[Span] = []
-        collectives: list[CollectiveEvent] = []
-        without_size: dict[object, Span] = {}
-        steps: dict[str, dict[str, Span]] = {category: {} for category in STEP_MARKS}
-        for event in events(source):
-            category = event.get("cat")
-            if event.get("ph") != "X" or not isinstance(category, str):
-                continue
-            if category in steps and STEP.fullmatch(str(event.get("name"))):
-                steps[category][str(event["name"])] = _span(source, event)
-            elif category in GPU:
-                collective = _collective(source, event)
-                if collective is not None:
-                    collectives.append(collective)
-                elif _is_nccl(event):
-                    if not _says_size(event):
-                        without_size[_number(event, len(without_size))] = _span(source, event)
-                else:
-                    compute.append(_span(source, event))
-            if len(compute) + len(collectives) + len(without_size) > MAX_KEPT:
-                raise source.error(f"must have at most {MAX_KEPT} kernels: profile fewer steps")
-        annotated = _annotated(source, without_size) if without_size else {}
-        self.is_annotated = bool(annotated)
-        collectives += [collective for collective in annotated.values() if collective]
-        unknown = [span for number, span in without_size.items() if number not in annotated]
-        if not collectives and not unknown:
-            raise source.error("holds no kernel of NCCL: profile with GPU activities, rank by rank")
-        marks = next((step for step in steps.values() if step), {})
-        whole = [step for step in marks.values() if not any(step[0] <= start < step[1] for start, _ in unknown)]
-        if unknown and (not collectives or not whole):
-            rule = f"holds {len(unknown)} kernels of NCCL without their sizes"
-            advice = "profile with PyTorch 2.3 or later, or record_shapes"
-            raise source.error(f"{rule}: {advice}", "traceEvents: args", "no 'Collective name' and 'In msg nelems'")
-        self._choose(source, collectives, compute, {name: step for name, step in marks.items() if step in whole})
-
-    def _choose(
-        self, source: Source, collectives: Sequence[CollectiveEvent], compute: Sequence[Span], steps: Mapping[str, Span]
-    ) -> None:
-        """Keep the step of median length of those that hold collectives, or all of the trace."""
-        everything = [(collective.start, collective.end) for collective in collectives] + list(compute)
-        whole = (min(start for start, _ in everything), max(end for _, end in everything))
-        held = sorted(
-            (span[1] - span[0], name)
-            for name, span in steps.items()
-            if any(_within(collective, span) for collective in collectives)
-        )
-        self.name = held[len(held) // 2][1] if held else "the whole trace is one step"
-        span = steps[self.name] if held else whole
-        self.collectives = sorted(
-            (collective for collective in collectives if _within(collective, span)), key=lambda event: event.start
-        )
-        self.compute = _union([interval for interval in compute if span[0] <= interval[0] < span[1]])
-        self.start = min([span[0], *(collective.start for collective in self.collectives[:1])])
-        self.end = max(
-            [span[1], *(collective.end for collective in self.collectives), *(end for _, end in self.compute[-1:])]
-        )
-        if self.end <= self.start:
-            raise source.error("must have a step that lasts", "traceEvents", self.name)
-        self.communication = _union([(collective.start, collective.end) for collective in self.collectives])
-        self.exposed = _without(self.communication, self.compute)
-        self.exposed_ends = [end for _, end in self.exposed]
-        self.kernels = sorted(kernel[0] for kernel in compute if span[0] <= kernel[0] < span[1])
-
-    @property
-    def length(self) -> int:
-        """Picoseconds of the step."""
-        return self.end - self.start
-
-    def rows(self) -> list[dict[str, str]]:
-        """What the step spends its time on, in words."""
-        busy = {"communication": _total(self.communication), "compute": _total(self.compute)}
-        share = _total(self.exposed) / self.length
-        rows = [{"quantity": "step", "time": format_short_time(self.length), "share": format_percent(1)}]
-        rows += [_row(name, time, self.length) for name, time in busy.items()]
-        rows.append(_row("communication exposed", _total(self.exposed), self.length))
-        limit = "yes" if share > 0.5 else "partly" if share >= 0.05 else "no"
-        return [*rows, {"quantity": "communication is the bottleneck", "time": limit, "share": format_percent(share)}]
-
-    def judged(self, instance: Instance) -> dict[str, list[dict[str, str]]]:
-        """The gain of the best launching policy, in the model, against the launches of the trace."""
-        from themis_opt.policies.registry import make_policy, usual_policies
-        from themis_opt.schedules.simulator import simulate
-        from themis_opt.solving.bounds import bounds, bounds_of
-        from themis_opt.solving.narrowest import too_slow
-
-        as_traced, *_ = usual_policies(instance)
-        periods = {}
-        for name in usual_policies(instance):
-            periods[name] = simulate(instance, make_policy(name)(instance)).makespan
-        best = min(periods, key=lambda name: periods[name])
-        bound = max(bounds(instance).values())
-        now = periods[as_traced]
-        rows = [
-            _gain("measured", self.length, now),
-            _gain(f"as traced, in the model ({as_traced})", now, now),
-            _gain(f"best policy ({best})", periods[best], now),
-            _gain("no policy beats", bound, now),
-        ]
-        if slow := too_slow(instance, bounds_of(instance)["cut"].compute, self.length):
-            rows.append({"iteration": slow, "time": "", "gain": ""})
-        return {"what the best launch would gain": rows}
-
-
-def _row(name: str, time: int, whole: int) -> dict[str, str]:
-    return {"quantity": name, "time": format_short_time(time), "share": format_percent(time / whole)}
-
-
-def _gain(name: str, time: float, now: float) -> dict[str, str]:
-    return {"iteration": name, "time": format_short_time(time), "gain": format_percent(1 - time / now)}
-
-
-def _within(event: CollectiveEvent, span: Span) -> bool:
-    return span[0] <= event.start < span[1]
-
-
-def _union(spans: Sequence[Span]) -> list[Span]:
-    """The spans joined where they overlap, in order."""
-    joined: list[Span] = []
-    for start, end in sorted(spans):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
-        else:
-            joined.append((start, end))
-    return joined
-
-
-def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
-    """The parts of spans that no other covers; both are joined and in order."""
-    left: list[Span] = []
-    ends = [end for _, end in others]
-    for start, end in spans:
-        place = start
-        for number in range(bisect_right(ends, start), len(others)):
-            if others[number][0] >= end:
-                break
-            if others[number][0] > place:
-                left.append((place, others[number][0]))
-            place = max(place, others[number][1])
-        if place < end:
-            left.append((place, end))
-    return left
-
-
-def _total(spans: Sequence[Span]) -> int:
-    return sum(end - start for start, end in spans)
-
-
-def _is_nccl(event: Mapping[str, Any]) -> bool:
-    return "nccl" in str(event.get("name"))[:200].lower()
-
-
-def _collective(source: Source, event: Mapping[str, Any]) -> CollectiveEvent | None:
-    """The collective of a kernel of NCCL; none where it is compute, or moves nothing."""
-    arguments = event.get("args")
-    if not _is_nccl(event) or not isinstance(arguments, dict) or "Collective name" not in arguments:
-        return None
+def _collective(source: Source, arguments: Mapping[str, Any], span: Span) -> CollectiveEvent | None:
+    """The collective of a kernel of NCCL; none where it moves nothing, or is not part of a problem."""
     name = arguments["Collective name"]
-    if name in IGNORED_OPERATIONS:
+    if name in NOT_IN_A_PROBLEM:
         return None
     if name in ("send", "recv"):
         raise source.error("sends between two NPUs, as pipelines do, are not collectives", "Collective name", name)
@@ -342,17 +260,11 @@ def _collective(source: Source, event: Mapping[str, Any]) -> CollectiveEvent | N
     field = "Out msg nelems" if kind is CollectiveKind.ALL_GATHER else "In msg nelems"
     size = source.whole(arguments.get(field), field, most=MAX_BYTES // 8) * element_bytes
     npus = source.whole(arguments.get("Group size"), "Group size", least=1, most=10**7)
-    start, end = _span(source, event)
-    if not size or npus == 1 or end <= start:
+    if not size or npus == 1 or span[1] <= span[0]:
         return None
-    ranks = _ranks(arguments.get("Process Group Ranks"))
+    ranks = _ranks(arguments.get("Process Group Ranks"), npus)
     group = f"{arguments.get('Process Group Name', '')} {arguments.get('Process Group Description', '')}".strip()
-    return CollectiveEvent(start, end, kind, size, group or "default", ranks if len(ranks) == npus else (), npus)
-
-
-def _says_size(event: Mapping[str, Any]) -> bool:
-    """Whether a kernel of NCCL names its collective, be it one that moves nothing."""
-    return isinstance(event.get("args"), dict) and "Collective name" in event["args"]
+    return CollectiveEvent(*span, kind, size, group or "default", ranks, npus)
 
 
 def _number(event: Mapping[str, Any], default: object = None) -> object:
@@ -362,12 +274,13 @@ def _number(event: Mapping[str, Any], default: object = None) -> object:
     return default if number is None else str(number)[:40]
 
 
-def _annotated(source: Source, kernels: Mapping[object, Span]) -> dict[object, CollectiveEvent | None]:
+def _annotated(trace: GpuTrace, kernels: Mapping[object, Span]) -> dict[object, CollectiveEvent | None]:
     """The collectives of kernels that do not say their sizes, by the annotations around the calls that launch them.
 
     Kernels without such an annotation are left out; None stands for one that moves nothing.
     Raises InputError if the trace does not say how many NPUs there are.
     """
+    source = trace.source
     calls: dict[object, tuple[str, int]] = {}
     around: dict[str, list[tuple[int, int, Mapping[str, Any]]]] = {}
     for event in events(source):
@@ -378,17 +291,16 @@ def _annotated(source: Source, kernels: Mapping[object, Span]) -> dict[object, C
             around.setdefault(thread, []).append((*_span(source, event), event))
     for spans in around.values():
         spans.sort(key=lambda span: span[:2])
-    world = re.search(r'"distributedInfo"\s*:\s*\{[^}]{0,2000}?"world_size"\s*:\s*([0-9]{1,7})', source.head)
     annotated: dict[object, CollectiveEvent | None] = {}
     for number, (thread, called) in calls.items():
         spans = around.get(thread, [])
         place = bisect_right(spans, called, key=lambda span: span[0]) - 1
         arguments = spans[place][2].get("args") if place >= 0 and called <= spans[place][1] else None
         if isinstance(arguments, dict) and "Input Dims" in arguments:
-            if world is None:
+            if not trace.npus:
                 raise source.error("must say of how many NPUs it is one", "distributedInfo: world_size")
             name = str(spans[place][2]["name"]).removeprefix(ANNOTATION)
-            annotated[number] = _shaped(source, name, arguments, kernels[number], int(world[1]))
+            annotated[number] = _shaped(source, name, arguments, kernels[number], trace.npus)
     return annotated
 
 
@@ -406,124 +318,14 @@ def _shaped(source: Source, name: str, arguments: Mapping[str, Any], span: Span,
     return CollectiveEvent(*span, kind, size, "default", (), npus) if size and npus > 1 and span[1] > span[0] else None
 
 
-def _ranks(text: object) -> tuple[int, ...]:
-    """Ranks of a list such as "[0, 1, 2]"; none where they are not all written."""
-    if isinstance(text, str) and re.fullmatch(r"\[[0-9, ]{0,100000}\]", text):
-        return tuple(int(word[:12]) for word in re.findall(r"[0-9]+", text))
-    return ()
+def _ranks(text: object, npus: int) -> tuple[int, ...]:
+    """Ranks of a list such as "[0, 1, 2]"; none where they are not all known.
 
-
-def _machine(source: Source, collectives: Sequence[CollectiveEvent]) -> Machine:
-    """The network of the trace, on which a collective costs what its kernel did: start-ups occupy, one chunk each.
-
-    Where collectives span several dimensions there are a few chunks, which overlap.
+    PyTorch writes the first 30 of a long list: they tell the others where they are equally far apart.
     """
-    network = _network(source, collectives)
-    spans = any(event.npus == network.num_npus for event in collectives) and len(network.dimensions) > 1
-    return Machine(network, chunks=4 if spans else 1, latency="occupy")
-
-
-def _network(source: Source, collectives: Sequence[CollectiveEvent]) -> Network:
-    """Dimensions of the groups of a trace, innermost first."""
-    groups = {
-        (collective.ranks[1] - collective.ranks[0] if len(collective.ranks) > 1 else 1, collective.npus)
-        for collective in collectives
-    }
-    reached = 1
-    dimensions: list[Dimension] = []
-    spanning: list[int] = []
-    for stride, npus in sorted(groups):
-        if stride == reached:
-            events = [event for event in collectives if event.npus == npus]
-            dimensions.append(_dimension(events, npus, f"dim{len(dimensions) + 1}"))
-            reached *= npus
-        else:
-            spanning.append(npus if stride == 1 else 0)
-    if any(npus != reached for npus in spanning) or not dimensions:
-        rule = "groups must be dimensions, each the next one, or all of them: name a file of the network too"
-        shown = ", ".join(f"{npus} at steps of {stride}" for stride, npus in sorted(groups))
-        raise source.error(rule, "Process Group Ranks", shown)
-    return Network(name="trace", dimensions=tuple(dimensions))
-
-
-def _dimension(collectives: Sequence[CollectiveEvent], npus: int, name: str) -> Dimension:
-    """A ring whose costs fit the times, or whose bandwidth alone does where they tell no more."""
-    measurements = [
-        Measurement(collective.kind, collective.size, npus, float(collective.end - collective.start))
-        for collective in collectives
-    ]
-    try:
-        fit = calibrate(measurements)
-        return fit.dimension(npus, name=name, source="fitted to the trace")
-    except InputError:
-        sent = sum(len(collective.kind.rule.phases) * collective.size * (npus - 1) / npus for collective in collectives)
-        seconds = sum(collective.end - collective.start for collective in collectives) / 1e12
-        bandwidth = sent / seconds
-        return Dimension(
-            kind=Kind.RING, size=npus, name=name, bandwidth=bandwidth, source="bytes over time of the trace"
-        )
-
-
-def _built(source: Source, step: TrainingStep, machine: Machine) -> Instance:
-    """Tasks between the starts of collectives and the places where they are needed."""
-    needs = [_needed(step, collective) for collective in step.collectives]
-    starts = [collective.start for collective in step.collectives]
-    cuts = sorted({step.start, *starts, *(need for need in needs if need is not None), step.end})
-    exposed = [0, *_running(step.exposed, cuts)]
-    draft = Draft(source)
-    names = {step.start: draft.compute("start", 0)}
-    after: dict[int, str] = {}
-    for number, (start, end) in enumerate(pairwise(cuts), start=1):
-        time = end - start - (exposed[number + 1] - exposed[number])
-        names[end] = after[start] = draft.compute(f"compute {number}", time)
-    first = draft.tasks[0].name
-    for collective, need in zip(step.collectives, needs, strict=True):
-        draft.exchange(
-            f"{collective.kind.value} {collective.group}"[:80],
-            collective.kind,
-            collective.size,
-            (names[collective.start], first if need is None else after[need]),
-            _dimensions(source, collective, machine.network),
-            parallelism="data" if collective.kind in GRADIENTS else "model",
-            later=need is None,
-        )
-    return draft.instance(source.path.name.partition(".")[0], machine)
-
-
-def _running(spans: Sequence[Span], cuts: Sequence[int]) -> list[int]:
-    sums, total, number = [], 0, 0
-    for cut in cuts:
-        while number < len(spans) and spans[number][1] <= cut:
-            total += spans[number][1] - spans[number][0]
-            number += 1
-        partly = cut - spans[number][0] if number < len(spans) and spans[number][0] < cut else 0
-        sums.append(total + partly)
-    return sums
-
-
-def _needed(step: TrainingStep, event: CollectiveEvent) -> int | None:
-    """When compute needs a collective: see the top of the module; none if that is in the next step."""
-    place = event.end
-    if event.kind in GRADIENTS:
-        gap = bisect_left(step.exposed_ends, event.end)
-        if gap == len(step.exposed_ends):
-            return None
-        place = step.exposed_ends[gap]
-    kernel = bisect_left(step.kernels, place)
-    return step.kernels[kernel] if kernel < len(step.kernels) else None
-
-
-def _dimensions(source: Source, event: CollectiveEvent, network: Network) -> tuple[str, ...] | None:
-    """The dimensions that a group fills, by its ranks, or by its size where they are not known."""
-    if event.npus == network.num_npus:
-        return None
-    dimensions = dimensions_of(network, event.ranks) if event.ranks else dimensions_by_size(event.npus, network)
-    if dimensions is None:
-        shape = " x ".join(map(str, network.sizes))
-        raise source.error(
-            f"fills no dimensions of the network of {shape}", "Process Group Ranks", event.ranks or event.npus
-        )
-    return dimensions
-
-
-READER = Reader("trace of the PyTorch profiler", ("json",), _recognizes, _read)
+    match = re.fullmatch(r"\[([0-9, ]{0,100000})(\.\.\.)?\]", text) if isinstance(text, str) else None
+    ranks = [int(word[:12]) for word in re.findall(r"[0-9]+", match[1])] if match else []
+    if match and match[2] and len(ranks) > 1:
+        steps = range(ranks[0], ranks[0] + npus * (ranks[1] - ranks[0]), ranks[1] - ranks[0] or 1)
+        ranks = list(steps) if ranks == list(steps[: len(ranks)]) else []
+    return tuple(ranks) if len(ranks) == npus else ()

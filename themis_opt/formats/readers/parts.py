@@ -48,7 +48,7 @@ class Part:
     `notes`: how units were read, and what was assumed or left out: one sentence each.
     `tables`: what the files hold beside the problem: rows by the title of their table.
     `finish`: the problem that all files together make, as this one changes it, and notes that depend on it.
-    `judge`: more tables, from the problem that all files together make.
+    `judge`: sentences and more tables, from the problem that all files together make.
     `picture`: draws it into a file of the given name.
     `source`: the files, for errors.
     """
@@ -61,7 +61,7 @@ class Part:
     notes: tuple[str, ...] = ()
     tables: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
     finish: Callable[[Instance], tuple[Instance, tuple[str, ...]]] | None = None
-    judge: Callable[[Instance], Mapping[str, Sequence[Mapping[str, str]]]] | None = None
+    judge: Callable[[Instance], tuple[tuple[str, ...], Mapping[str, Sequence[Mapping[str, str]]]]] | None = None
     picture: Callable[[Path], None] | None = None
     source: str = ""
 

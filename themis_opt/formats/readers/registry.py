@@ -19,7 +19,7 @@ from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 
 OWN_FORMAT = "json"
-REFUSED = (
+FOREIGN = (
     (
         re.compile(rb'"schema".*"nodes"', re.DOTALL),
         "is an execution trace of PyTorch: import the profiler's trace of the same run",
@@ -63,7 +63,7 @@ READERS = Registry(
         "pytorch-ddp": "themis_opt.formats.readers.ddp_logging:READER",
         "pytorch-shapes": "themis_opt.formats.readers.models:LISTING",
         "hugging-face": "themis_opt.formats.readers.models:HUGGING_FACE",
-        "pytorch-trace": "themis_opt.formats.readers.kineto:READER",
+        "pytorch-trace": "themis_opt.formats.readers.traced_step:READER",
         "chakra": "themis_opt.formats.readers.chakra_trace:READER",
         "aicb": "themis_opt.formats.readers.aicb:READER",
         "libra-network": "themis_opt.formats.readers.libra:LIBRA_NETWORK",
@@ -101,6 +101,7 @@ class Import:
     """An instance put together from files.
 
     `formats`: what was read, as name of the file and of its format.
+    `sentences`: what the files say of the problem that they make.
     `notes`: how units were read, and what was assumed or left out.
     `tables`: what the files hold beside the problem, as rows by the title of their table.
     `pictures`: each draws into a file of the given name.
@@ -108,6 +109,7 @@ class Import:
 
     instance: Instance | GraphInstance
     formats: tuple[tuple[str, str], ...]
+    sentences: tuple[str, ...]
     notes: tuple[str, ...]
     tables: Mapping[str, Sequence[Mapping[str, str]]]
     pictures: tuple[Callable[[Path], None], ...]
@@ -168,15 +170,18 @@ def import_files(
     graph = assemble_graph(parts, request or Request())
     if graph is not None:
         notes = tuple(note for part in parts for note in part.notes)
-        return Import(graph, tuple(file_formats), notes, {}, ())
+        return Import(graph, tuple(file_formats), (), notes, {}, ())
     instance, notes = assemble(parts, stated or (Request() if needs_request else None), _picoseconds(time_unit))
     judged = [part.judge(instance) for part in parts if part.judge]
     return Import(
         instance=instance,
         formats=tuple(file_formats),
+        sentences=tuple(sentence for sentences, _ in judged for sentence in sentences),
         notes=notes,
         tables={
-            title: rows for tables in (*(part.tables for part in parts), *judged) for title, rows in tables.items()
+            title: rows
+            for tables in (*(part.tables for part in parts), *(more for _, more in judged))
+            for title, rows in tables.items()
         },
         pictures=tuple(part.picture for part in parts if part.picture),
     )
@@ -205,7 +210,7 @@ def _recognized(file: str | Path) -> tuple[str, _Entry, Path]:
             reader = READERS.load(name)
             if _recognizes(name, reader, source):
                 return name, reader, path
-    for mark, rule in REFUSED:
+    for mark, rule in FOREIGN:
         if mark.search(source.data[:HEAD_BYTES]):
             raise source.error(rule)
     if not source.head.lstrip().startswith("{"):
