@@ -209,6 +209,24 @@ def test_rows_of_rccl_tests_are_those_of_the_table(write, text):
         log_of(write, wrong)
 
 
+def test_two_ranks_are_a_group(write):
+    assert {one.num_npus for one in log_of(write, nccl_table(LINEAR, ranks=2)).measurements} == {2}
+    two = [row | {"gpus": 2} for row in RCCL_ROWS]
+    assert {one.num_npus for one in log_of(write, json.dumps(two)).measurements} == {2}
+    with pytest.raises(InputError, match="gpus = 1: must be two ranks or more"):
+        log_of(write, json.dumps([row | {"gpus": 1} for row in RCCL_ROWS]))
+
+
+def test_two_gpus_on_each_of_two_hosts_become_one_ring(write):
+    text = (
+        nccl_table(LINEAR, ranks=4)
+        .replace("node0 device  2", "node1 device  2")
+        .replace("node0 device  3", "node1 device  3")
+    )
+    notes = import_files(write(all_reduce__txt=text)).notes
+    assert any("is of 4 GPUs on 2 hosts, and becomes one ring" in note for note in notes)
+
+
 def test_a_cut_off_row_of_rccl_tests_is_left_out(write):
     log = log_of(write, "\n".join(map(json.dumps, RCCL_ROWS))[:-20])
     assert len(log.measurements) == len(RCCL_ROWS) - 1

@@ -107,6 +107,37 @@ def test_pci_has_the_rates_of_nccl(write, speed, rate):
     assert rows(import_files(write(box__1nodes__xml=text)))[0][3] == rate
 
 
+@pytest.mark.parametrize(
+    ("sm", "rate"),
+    [(60, 18), (70, 20), (75, 20), (80, 20), (86, 12), (87, 20), (89, 20), (90, 20.6), (100, 40.1), (129, 40.1)],
+)
+def test_nvlinks_have_the_rates_of_nccl(write, sm, rate):
+    text = system(gpu(0, 1) + gpu(1, 1)).replace('sm="90"', f'sm="{sm}"')
+    assert rows(import_files(write(box__1nodes__xml=text)))[0][3] == rate
+
+
+@pytest.mark.parametrize(
+    ("cpu", "rate"),
+    [
+        ('arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="79"', 6),
+        ('arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85"', 10),
+        ('arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143"', 22),
+        ('arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="207"', 40),
+        ('arch="x86_64" vendor="GenuineIntel"', 10),
+        ('arch="x86_64" vendor="AuthenticAMD"', 16),
+        ('arch="x86_64" vendor="CentaurHauls"', 6),
+        ('arch="ppc64" vendor="IBM"', 32),
+        ('arch="arm64" vendor="ARM"', 6),
+    ],
+)
+def test_cpus_have_the_rates_of_nccl_between_them(write, cpu, rate):
+    fast = "64.0 GT/s PCIe"
+    text = system(*(pci(gpu(2 * k) + gpu(2 * k + 1), fast) for k in (0, 1))).replace("16.0 GT/s PCIe", fast)
+    text = text.replace('arch="x86_64" vendor="AuthenticAMD"', cpu)
+    network = import_files(write(box__1nodes__xml=text)).instance.network
+    assert min(link.bandwidth for link in network.links) == rate * 1e9
+
+
 def test_sums_of_links_are_compared_before_they_are_rounded(write):
     links = [f'<nvlink target="{k}" count="{count}" tclass="0x068000"/>' for k, count in enumerate((5, 5, 4, 4))]
     text = system(gpu(0, 0, "".join(links)), gpu(1, 0, "".join(reversed(links))), gpu(2, 18))
