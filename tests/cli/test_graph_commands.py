@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from reader_samples import nccl_table
 from typer.testing import CliRunner
 
 from themis_opt.base.clock import SEARCH_CLOCK
@@ -35,6 +36,22 @@ def test_bound_names_what_decides() -> None:
     assert [row["bound"] for row in rows] == ["cut", "latency"]
     assert rows[0]["meaning"] == "out of the 7 NPUs but gpu0 over 4 links (150 GB/s)"
     assert rows[0]["bound_ns"] == pytest.approx(1e9 * 7 / 8 / 150)
+
+
+def test_measured_times_stand_beside_the_best_plan_and_the_bound(tmp_path: Path) -> None:
+    log = tmp_path / "all_gather.log"
+    log.write_text(nccl_table([(10**9, 7000, 7000)], program="all_gather_perf"))
+    (first, *_), row = run("compare", NETWORK, "--measured", str(log)).splitlines(), 7 / 8 / 150 * 1e6
+    assert first.startswith(
+        f"At 1 GB NCCL takes 7 ms, {100 * (7000 / row - 1):.2f} % above what any algorithm needs; trees "
+    )
+    log.write_text(
+        nccl_table([(2 * 10**9, 14000, 14000), (10**9, row / 2, row), (4 * 10**9, 28000, 28000)], "all_gather_perf")
+    )
+    (first, *_) = run("compare", NETWORK, "--measured", str(log), code=1).splitlines()
+    assert first.startswith("At 1 GB NCCL takes 2.917 ms, less than the 5.833 ms that any algorithm needs: ")
+    log.write_text(nccl_table([(10**9, 7000, 7000)], ranks=4))
+    assert "is of 4 NPUs, the graph has 8" in run("compare", NETWORK, "--measured", str(log), code=2)
 
 
 def test_bound_says_first_what_is_kept() -> None:
@@ -146,7 +163,10 @@ def test_show_lists_links() -> None:
         (("bound", NETWORK, "--chunks", "4"), "--chunks = 4: is not for graphs"),
         (("bound", NETWORK, "--size", "1 QB"), "command line"),
         (("compare", NETWORK, "--lost", "each"), "--lost = 'each': 'each' is for 'bound' and 'solve'"),
-        (("compare", NETWORK, "--measured", "log.txt"), "--measured = 'log.txt': is not for graphs"),
+        (
+            ("compare", NETWORK, "--measured", "log.txt", "--part", "a=2"),
+            "--part = 'a=2': is for networks of dimensions",
+        ),
         (("explain", NETWORK), "is an instance: solve it, then give the schedule.json"),
         (("compare", NETWORK, "--policies", ","), "must name one or more policies, each once"),
         (("compare", NETWORK, "--policies", "trees,trees"), "must name one or more policies, each once"),

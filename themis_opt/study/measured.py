@@ -2,13 +2,19 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median_low
+from typing import Any
 
+from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent, format_short_size, format_short_time
+from themis_opt.formats.calibration import Measurement
 from themis_opt.formats.measured_times import MeasuredStep, MeasuredTime
+from themis_opt.graphs.comparison import GraphResult, compare_graph
+from themis_opt.graphs.problem import GraphInstance
 from themis_opt.policies.registry import make_policy, specify, usual_policies
+from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.wiring import Algorithm
@@ -142,6 +148,17 @@ class Beside:
         return values | {"above_bound": self.time / self.needed - 1, "won_by_order": self.won}
 
 
+def medians(times: Sequence[MeasuredTime]) -> Iterator[tuple[str, Measurement]]:
+    """The median of each file, group, place and size, by who took it, where and in which file."""
+    groups: dict[MeasuredTime, list[float]] = defaultdict(list)
+    for time in times:
+        groups[time._replace(measurement=time.measurement._replace(time=0.0))].append(time.measurement.time)
+    several = len({time.file for time in times}) > 1
+    for (by, measurement, file), taken in groups.items():
+        where = f" {measurement.place}" if measurement.place == IN_PLACE else ""
+        yield f"{by}{where}{f' ({file})' if several else ''}", measurement._replace(time=median_low(taken))
+
+
 def beside_times(
     instance: Instance,
     times: Sequence[MeasuredTime],
@@ -156,22 +173,62 @@ def beside_times(
     `policies`: specifications of those that are tried; the usual ones if not given.
     `part`: the part of the network; else that which the ranks and hosts of a log tell.
     """
-    groups: dict[MeasuredTime, list[float]] = defaultdict(list)
-    for time in times:
-        groups[time._replace(measurement=time.measurement._replace(time=0.0))].append(time.measurement.time)
-    several = len({time.file for time in times}) > 1
     known: dict[Instance, Beside] = {}
     rows = []
-    for (by, measurement, file), taken in groups.items():
+    for label, measurement in medians(times):
         taken_part = part if part is not None else part_of(instance.network, measurement)
         problem = problem_of(instance, measurement, taken_part)
         if problem not in known:
             known[problem] = _beside(problem, policies)
-        where = f" {measurement.place}" if measurement.place == IN_PLACE else ""
-        label = f"{by}{where}{f' ({file})' if several else ''}"
         words = part_in_words(instance.network, taken_part)
-        rows.append(replace(known[problem], by=label, time=median_low(taken), part=words))
+        rows.append(replace(known[problem], by=label, time=measurement.time, part=words))
     return sorted(rows, key=lambda row: (row.instance.exchanges[0].kind.value, row.part, row.by, row.size))
+
+
+def beside_graph(
+    instance: GraphInstance, times: Sequence[MeasuredTime], policies: Sequence[str] | None = None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows of medians beside the best plan on a graph and its bound, and a sentence for each library, faults first.
+
+    Raises InputError if a log is of other NPUs than those of the graph.
+    """
+    known: dict[Collective, GraphResult] = {}
+    rows: list[dict[str, Any]] = []
+    told: dict[object, tuple[float, int, str]] = {}
+    for by, measured in sorted(medians(times), key=lambda pair: (pair[1].kind.value, pair[0], pair[1].size)):
+        if measured.num_npus != instance.network.num_npus:
+            rule = f"is of {measured.num_npus} NPUs, the graph has {instance.network.num_npus}: give the graph of those"
+            raise InputError(rule, field="--measured", value=by)
+        collective = Collective(kind=measured.kind, size=measured.size, element_bytes=1 if measured.size % 2 else 2)
+        if collective not in known:
+            known[collective] = compare_graph(instance.replace(collectives=(collective,)), policies).best
+        best = known[collective]
+        bandwidth = float(measured.size * measured.kind.rule.bus_share(measured.num_npus)) * PICOSECONDS_PER_SECOND
+        rows.append({
+            "measured": by, "size_bytes": measured.size, "measured_ns": measured.time / 1000,
+            "collective": measured.kind.value, "busbw_bytes_per_s": bandwidth / measured.time,
+            "policy": best.policy, "best_ns": best.schedule.makespan / 1000, "bound_ns": best.bound / 1000,
+            "above_bound": measured.time / best.bound - 1,
+            "won_by_order": 1 - best.schedule.makespan / measured.time,
+        })  # fmt: skip
+        rank = max(best.bound / measured.time, 1.0), measured.size  # a time below the bound, else the largest size
+        told[by, measured.kind] = max(
+            told.get((by, measured.kind), (0.0, 0, "")), (*rank, _on_graph(by, measured, best))
+        )
+    return rows, [sentence for *_, sentence in sorted(told.values(), key=lambda row: -row[0])]
+
+
+def _on_graph(by: str, measured: Measurement, best: GraphResult) -> str:
+    taken, needed = format_short_time(measured.time), format_short_time(best.bound)
+    begin = f"At {format_short_size(measured.size)} {by} takes {taken}"
+    if measured.time < best.bound:
+        times = f"{best.bound / measured.time:.2f}x"
+        return f"{begin}, less than the {needed} that any algorithm needs: the links are described too slow by {times}."
+    above = f"{format_percent(measured.time / best.bound - 1)} above what any algorithm needs"
+    faster = 1 - measured.time / best.schedule.makespan
+    if faster > 0:
+        return f"{begin}, {format_percent(faster)} less than {best.policy}, the best plan known here, and {above}."
+    return f"{begin}, {above}; {best.policy} takes {format_short_time(best.schedule.makespan)}."
 
 
 def beside_steps(instance: Instance, steps: Sequence[MeasuredStep], policies: Sequence[str] | None) -> list[Beside]:

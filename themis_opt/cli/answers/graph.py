@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_duration, format_percent, nanoseconds
+from themis_opt.base.units import format_duration, format_percent, format_short_size, nanoseconds
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply
-from themis_opt.cli.process import leave, remaining
+from themis_opt.cli.process import UNMET, leave, remaining
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -207,6 +207,38 @@ def compare(
         return compared
     kept = kept_in_words(compare_graph(healthy, names, limits), compared, _change_in_words(lost, slow) or "Unchanged")
     return replace(compared, beside=kept)
+
+
+def compare_measured(
+    instance: "GraphInstance",
+    files: list[Path],
+    policies: tuple[str, ...] | None,
+    folder: Path | None,
+    part: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the times of logs beside the best plans and the bound of any algorithm; ends with exit code 1 below it."""
+    from typer import Exit
+
+    from themis_opt.cli.measured_times import MEASURED_COLUMNS
+    from themis_opt.cli.printing import tell_note
+    from themis_opt.formats.measured_times import read_times
+    from themis_opt.study.measured import beside_graph
+
+    for option, value in (("--part", part), ("--output", folder)):
+        if value is not None:
+            raise InputError("is for networks of dimensions", field=option, value=str(value))
+    times = [time for file in files for time in read_times(file, tell_note)]
+    rows, sentences = beside_graph(instance, times, policies)
+    shown = [
+        row | {"size": format_short_size(row["size_bytes"]), "over": f"{row['above_bound'] + 1:.3f}x"} for row in rows
+    ]
+    columns = {name: how for name, how in MEASURED_COLUMNS.items() if name in shown[0]}
+    title = f"{instance.name or 'graph'}: measured beside proven"
+    Reply({"verdict": sentences, "rows": rows}, sentences, [Listing(title, shown, columns)]).tell(as_json=as_json)
+    if any(row["above_bound"] < 0 for row in rows):
+        raise Exit(UNMET)
 
 
 def tell(compared: "GraphComparison", search: options.SearchOptions) -> Reply:

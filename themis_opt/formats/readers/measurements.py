@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
-from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_rate, format_short_time
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_rate, format_short_size, format_short_time
 from themis_opt.formats.calibration import Calibration, Measurement, calibrate
 from themis_opt.formats.readers.parts import Part
 from themis_opt.problem.network import Kind, Network
@@ -67,7 +67,8 @@ def calibrated(logs: Sequence[Log], tool: str) -> Part:
         "times do not tell apart from latency is latency."
     ]
     notes += [f"{name}: {warning}." for name, fit in fits.items() for warning in fit.warnings]
-    tables = {f"{name}: fit": fit.values() for name, fit in fits.items()}
+    tables: dict[str, list[dict[str, str]]] = {"measured": _groups(logs)}
+    tables |= {f"{name}: fit": fit.values() for name, fit in fits.items()}
     tables |= {f"{name}: measured against fitted": _farthest(fit) for name, fit in fits.items()}
 
     def picture(path: Path) -> None:
@@ -79,6 +80,25 @@ def calibrated(logs: Sequence[Log], tool: str) -> Part:
     return Part(
         network=Network(name=tool, dimensions=tuple(dimensions)), notes=tuple(notes), tables=tables, picture=picture
     )
+
+
+def _groups(logs: Sequence[Log]) -> list[dict[str, str]]:
+    """What was measured of whom: a row for each file, collective, group and place."""
+    groups: dict[tuple[str, ...], list[Measurement]] = {}
+    for number, log in enumerate(logs, start=1):
+        for one in log.measurements:
+            hosts = (str(one.hosts), str(one.num_npus // one.hosts)) if one.hosts else ("not known", "not known")
+            collective = f"{one.kind.value} {one.place}".strip()
+            key: tuple[str, ...] = (f"dim{number}", log.source.path.name, collective, str(one.num_npus), *hosts)
+            groups.setdefault(key, []).append(one)
+    names = ("dimension", "file", "collective", "ranks", "hosts", "GPUs per host")
+    rows = []
+    for key, measurements in groups.items():
+        sizes = [format_short_size(edge(one.size for one in measurements)) for edge in (min, max)]
+        span = format_short_time(sum(one.time for one in measurements))
+        counts = {"times": str(len(measurements)), "bytes": " to ".join(dict.fromkeys(sizes)), "span": span}
+        rows.append(dict(zip(names, key, strict=True)) | counts)
+    return rows
 
 
 def _farthest(fit: Calibration) -> list[dict[str, str]]:
