@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from themis_opt.formats.order_table import order_json
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, read_instance, shipped
-from themis_opt.schedules.schedule_file import schedule_document
+from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
 from themis_opt.study.best_known import Library, certificate_of
 
@@ -37,6 +38,26 @@ def test_the_command_submits_shows_and_lists(folder: Path, succeed, invoke) -> N
     assert "as fast" in refused.stderr
     assert "by themis" in succeed("best-known", "show", "hetero", *place)
     assert [row["name"] for row in json.loads(succeed("best-known", "list", "--open", "--json", *place))] == ["hetero"]
+
+
+def test_the_order_table_of_any_solver_is_judged_plotted_and_submitted(folder: Path, succeed, invoke) -> None:
+    schedule, instance = read_schedule(folder / "schedule.json"), str(folder / FILE)
+    path, place = folder / "order.json", ("--library", folder)
+    path.write_text(order_json(schedule), encoding="utf-8")
+    took = f"{schedule.makespan / 1000:.0f}"[:3]
+    assert took in succeed("validate", path, "--instance", instance).replace(".", "")
+    succeed("plot", path, "-o", folder / "picture.svg")
+    assert (folder / "picture.svg").exists()
+    assert "shorter than what was known" in succeed("best-known", "submit", path, "--solver", "another", *place)
+    (row,) = json.loads(succeed("best-known", "show", "hetero", "--json", *place))
+    assert (row["makespan_ps"], row["solver"]) == (schedule.makespan, "another")
+    table = json.loads(path.read_text(encoding="utf-8"))
+    table["dimensions"][0]["issue_order"].pop()
+    path.write_text(json.dumps(table), encoding="utf-8")
+    refused = invoke("best-known", "submit", path, *place)
+    assert refused.exit_code == 2
+    assert "check.py refuses it" in refused.stderr
+    assert "must list each of the stages" in invoke("plot", path, "-o", folder / "picture.svg").stderr
 
 
 @pytest.mark.parametrize("line", [("list", "hetero"), ("show",), ("show", "nothing"), ("submit", "missing.json")])

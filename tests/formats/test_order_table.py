@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from iteration_schedules import SHARED, layers, scheduled, with_compute
 
-from themis_opt.formats.order_table import order_rows, order_table
+from themis_opt.base.errors import InputError
+from themis_opt.formats.order_table import order_json, order_rows, order_table, read_order_table
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -109,3 +110,38 @@ def test_dimensions_that_are_one_resource_issue_together():
     assert {issue["dimension"] for issue in entry["issue_order"]} == {"near", "far"}
     rows = order_rows(scheduled(instance=layers(**SHARED)))
     assert [row["position"] for row in rows if row["dimension"] != "dim1"] == list(range(len(entry["issue_order"])))
+
+
+def check_followed(path, schedule):
+    path.write_text(order_json(schedule))
+    followed = read_order_table(path, schedule.instance)
+    assert followed.makespan == schedule.makespan
+    assert order_table(followed) == order_table(schedule)
+
+
+@pytest.mark.parametrize("policy", ["baseline", "themis+scf", "random:seed=5+scf"])
+def test_tables_are_followed_to_the_times_of_their_schedule(tmp_path, schedule, policy):
+    check_followed(tmp_path / "order.json", simulate(schedule.instance, make_policy(policy)(schedule.instance)))
+
+
+@with_compute
+def test_tables_of_iterations_are_followed_to_the_length_of_a_period(tmp_path, schedule):
+    check_followed(tmp_path / "order.json", schedule)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ('"phase": "reduce_scatter"', '"phase": "gather"', "is no stage of its dimension, or stands there twice"),
+        ('"fingerprint": "', '"fingerprint": "f', "belongs to another instance"),
+        ('"name": "gradients"', '"name": "others"', "collectives = 'others, shards.*: must be gradients, shards"),
+        ('"chunk": 0', '"chunk": "zero"', "should be a valid integer"),
+        ('["node", "pod"]', '["node", "moon"]', "the network has node, rail, pod"),
+    ],
+)
+def test_what_is_no_table_of_the_instance_is_refused(tmp_path, schedule, old, new, rule):
+    path = tmp_path / "order.json"
+    assert old in order_json(schedule)
+    path.write_text(order_json(schedule).replace(old, new, 1))
+    with pytest.raises(InputError, match=rule):
+        read_order_table(path, schedule.instance)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 def best_known(
     action: Annotated[Literal["list", "show", "submit"], Argument(help="What to do.")],
-    target: Annotated[str, Argument(help="show: an instance; submit: a schedule.json, or a certificate.")] = "",
+    target: Annotated[
+        str, Argument(help="show: an instance; submit: a schedule, an order table or a certificate.")
+    ] = "",
     *,
     solver: Annotated[str, Option("--solver", help="What made the schedule that is submitted.")] = "unknown",
     only_open: Annotated[bool, Option("--open", help="list: those that are not proven, largest gaps first.")] = False,
@@ -23,7 +25,7 @@ def best_known(
 ) -> None:
     """List the best known schedules of the library, show one, or submit a better one.
 
-    A schedule or certificate that is submitted is checked by check.py, and stored with its row, if it is better.
+    A schedule, order table or certificate that is submitted is checked by check.py, and stored if it is better.
     """
     if bool(target) == (action == "list"):
         needed = {"list": "takes none", "show": "must be an instance", "submit": "must be a schedule file"}
@@ -43,11 +45,19 @@ def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> No
     from themis_opt.base.documents import read_json
     from themis_opt.base.units import format_duration, format_percent
     from themis_opt.cli.printing import print_json, say
+    from themis_opt.formats.order_table import ORDER_FORMAT
+    from themis_opt.graphs.certificates import GRAPH_ORDER_FORMAT
     from themis_opt.solving.certificates import CERTIFICATE_FORMAT
 
     before = {row.key: row for row in library.rows}
-    is_proof = path.suffix == ".json" and read_json(path).get("format") == CERTIFICATE_FORMAT
-    rows = library.certify(read_json(path)) if is_proof else library.submit(options.load_solution(path)[0], solver)
+    form = read_json(path).get("format") if path.suffix == ".json" else None
+    is_proof = form == CERTIFICATE_FORMAT
+    if is_proof:
+        rows = library.certify(read_json(path))
+    elif form in (ORDER_FORMAT, GRAPH_ORDER_FORMAT):
+        rows = library.submit_table(read_json(path), solver)
+    else:
+        rows = library.submit(options.load_solution(path)[0], solver)
     if as_json:
         print_json([row.model_dump(mode="json") for row in rows])
         return

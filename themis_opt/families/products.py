@@ -88,10 +88,16 @@ class ProductFamily(Family):
         return sweep(problem, over, policies, **limits)
 
     def read_solution(self, path: Path, problem: Instance | None = None) -> "tuple[Schedule, Summary]":
-        """As :func:`themis_opt.schedules.schedule_file.read_solution`, validated."""
-        from themis_opt.schedules.schedule_file import read_solution
+        """As :func:`themis_opt.schedules.schedule_file.read_solution`, validated; or what an order table comes to."""
+        from themis_opt.formats.order_table import ORDER_FORMAT, read_order_table
+        from themis_opt.schedules.schedule_file import Summary, read_solution
 
-        schedule, summary = read_solution(path, problem)
+        try:
+            schedule, summary = read_solution(path, problem)
+        except InputError as error:
+            if error.value != ORDER_FORMAT:
+                raise
+            schedule, summary = read_order_table(path, problem), Summary(policy="order table")
         validate(schedule)
         return schedule, summary
 

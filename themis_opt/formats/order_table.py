@@ -10,14 +10,32 @@ period p a dimension issues the stages of iteration p - ``shift``, and leaves ou
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, Field, ValidationError
 
+from themis_opt.base.documents import read_json
+from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.tables import is_tabulated, phase_name, to_csv
-from themis_opt.problem.phases import Phase
+from themis_opt.problem.catalog import is_graph, library_instances, read_instance, shipped
+from themis_opt.problem.fields import located
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind, Phase
+from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.schedule_file import LaunchPart, launch_parts
+from themis_opt.schedules.schedule_file import (
+    ChunksPart,
+    LaunchPart,
+    check_plan,
+    check_sequences,
+    chunks_of,
+    launch_parts,
+    launches_of,
+)
+from themis_opt.schedules.simulator import simulate
 
 ORDER_FORMAT = "themis-opt/order-table/1"
 
@@ -139,3 +157,118 @@ def _extras(schedule: Schedule) -> list[str]:
         for stage, sizes in zip(stages, carried.tolist(), strict=True):
             extras[stage] += f', "rails": {json.dumps(dict(zip(rails, sizes, strict=True)))}'
     return extras
+
+
+class Issue(BaseModel):
+    """A stage that a dimension serves; what rails carry follows from it."""
+
+    collective: str
+    chunk: int
+    phase: str
+    dimension: str | None = None
+    shift: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+
+class OrderOfDimension(BaseModel):
+    """The stages of a dimension in turn."""
+
+    name: str
+    issue_order: list[Issue]
+
+
+class OrderTable(BaseModel):
+    """The document, as far as it is needed to follow it."""
+
+    format: Literal["themis-opt/order-table/1"]
+    name: str
+    fingerprint: str
+    collectives: list[dict[str, Any]]
+    dimensions: list[OrderOfDimension]
+
+
+def read_order_table(path: Path, instance: Instance | None = None) -> Schedule:
+    """Follow an order table; not all rules of the model are checked yet.
+
+    Raises InputError if the file is none, or is of another instance. Raises InvalidSchedule if it cannot be followed.
+
+    `instance`: by default the shipped one of the name and fingerprint in the table.
+    """
+    try:
+        table = OrderTable.model_validate(read_json(path))
+        instance = instance or _shipped(table)
+        if table.fingerprint != instance.fingerprint:
+            rule = f"belongs to another instance, this one has '{instance.fingerprint}'"
+            raise InputError(rule, field="fingerprint", value=table.fingerprint)
+        return simulate(instance, _plan(table, instance))
+    except ValidationError as error:
+        raise located(error).within(str(path)) from None
+    except (InputError, InvalidSchedule) as error:
+        raise error.within(str(path)) from None
+
+
+def _shipped(table: OrderTable) -> Instance:
+    """The shipped instance of a table."""
+    for path in (shipped() | library_instances()).values():
+        document = read_json(path)
+        if document.get("name", "") == table.name and not is_graph(document):
+            instance = read_instance(path)
+            if instance.fingerprint == table.fingerprint:
+                return instance
+    rule = "is of no shipped instance: name another by 'validate --instance'"
+    raise InputError(rule, field="fingerprint", value=table.fingerprint)
+
+
+def _plan(table: OrderTable, instance: Instance) -> Plan:
+    """The paths of the table, and its orders as sequences of stages."""
+    written = [{"sizes": _sizes(one), "paths": _paths(one)} | one for one in table.collectives]
+    if has_launches(instance):
+        fields = LaunchPart.model_fields
+        parts = [LaunchPart(**{name: v for name, v in one.items() if name in fields}) for one in written]
+        plan = Plan(chunks_of(instance, "collectives", parts), launches=launches_of(instance, parts))
+    else:
+        named = {str(one.get("name")): one for one in written}
+        missing = [exchange.name for exchange in instance.exchanges if exchange.name not in named]
+        if missing or len(named) > len(instance.exchanges):
+            names = ", ".join(exchange.name for exchange in instance.exchanges)
+            raise InputError(f"must be {names}", field="collectives", value=", ".join(named))
+        ordered = [named[exchange.name] for exchange in instance.exchanges]
+        chunks = [ChunksPart(name=one["name"], sizes=one["sizes"], paths=one["paths"]) for one in ordered]
+        plan = Plan(chunks_of(instance, "collectives", chunks))
+    check_plan(instance, plan)
+    return _in_order(table, instance, plan)
+
+
+def _sizes(collective: Mapping[str, Any]) -> list[Any]:
+    return [chunk.get("bytes") for chunk in collective.get("chunks", ())]
+
+
+def _paths(collective: Mapping[str, Any]) -> list[Any]:
+    """The dimensions along each path, those of all phases in turn."""
+    kind = {kind.value: kind for kind in CollectiveKind}.get(str(collective.get("kind")))
+    keys = [f"{phase.rule.label.lower()}_order" for phase in kind.rule.phases] if kind else []
+    return [[name for key in keys for name in chunk.get(key, ())] for chunk in collective.get("chunks", ())]
+
+
+def _in_order(table: OrderTable, instance: Instance, plan: Plan) -> Plan:
+    """The plan whose resources serve their stages as the table says."""
+    names, launched = instance.resource_names, plan.launches_of(instance) or instance.exchanges
+    dimensions = [instance.fabric.dimension_names[k] for k in plan.stage_dimensions.tolist()]
+    stages: dict[tuple[str, int, str, str], list[int]] = {}
+    columns = (plan.launch_of_stage, plan.chunk_of_stage, plan.phases(instance), plan.stage_resources(instance))
+    for stage, (launch, chunk, phase, resource) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+        key = launched[launch].name, chunk, phase_name(Phase(phase)), names[resource]
+        stages.setdefault(key, []).append(stage)
+    orders, shifts = {one.name: list[int]() for one in table.dimensions}, np.zeros(plan.num_stages, dtype=np.int64)
+    for one in table.dimensions:
+        for issue in one.issue_order:
+            rest = stages.get((issue.collective, issue.chunk, issue.phase, one.name), [])
+            fitting = [stage for stage in rest if issue.dimension in (None, dimensions[stage])]
+            if not fitting:
+                rule = "is no stage of its dimension, or stands there twice"
+                raise InputError(rule, field=f"dimensions.{one.name}", value=f"{issue.collective} {issue.chunk}")
+            rest.remove(fitting[0])
+            orders[one.name].append(fitting[0])
+            shifts[fitting[0]] = issue.shift
+    sequences = tuple(np.array(orders.get(name, []), dtype=np.int64) for name in names)
+    check_sequences(instance, plan, {f"dimensions.{name}": s for name, s in zip(names, sequences, strict=True)})
+    return replace(plan, sequences=sequences, shifts=shifts if has_launches(instance) else plan.shifts)

@@ -151,7 +151,7 @@ class ScheduleDocument(_Document):
         names, required = ([one.name for one in group] for group in (self.collectives, instance.exchanges))
         if names != required:
             raise InputError(f"names must be {', '.join(required)}", field="collectives", value=", ".join(names))
-        return Plan(_chunks(instance, "collectives", self.collectives), self.dispatch)
+        return Plan(chunks_of(instance, "collectives", self.collectives), self.dispatch)
 
     def ordered(self, instance: Instance, plan: Plan) -> Plan:
         """The plan with its sequences."""
@@ -160,7 +160,7 @@ class ScheduleDocument(_Document):
             raise InputError(f"must have one entry for each of {', '.join(names)}", field="sequences")
         listed = [self.sequences[name] for name in names if self.sequences]
         sequences = tuple(None if stages is None else np.array(stages, dtype=np.int64) for stages in listed)
-        _check_sequences(instance, plan, {f"sequences.{name}": s for name, s in zip(names, sequences, strict=False)})
+        check_sequences(instance, plan, {f"sequences.{name}": s for name, s in zip(names, sequences, strict=False)})
         return replace(plan, sequences=sequences)
 
     def timed(self, instance: Instance, plan: Plan) -> Schedule:
@@ -211,9 +211,8 @@ class PeriodDocument(_Document):
 
     def plan(self, instance: Instance) -> Plan:
         """The launches and their chunks."""
-        launches = tuple(_launch(instance, self.launches, number) for number in range(len(self.launches)))
-        chunks = _chunks(instance, "launches", self.launches)
-        return Plan(chunks, self.dispatch, launches=launches, order=self.order)
+        launches = launches_of(instance, self.launches)
+        return Plan(chunks_of(instance, "launches", self.launches), self.dispatch, launches=launches, order=self.order)
 
     def ordered(self, instance: Instance, plan: Plan) -> Plan:
         """The plan with its keys, sequences and shifts."""
@@ -226,7 +225,7 @@ class PeriodDocument(_Document):
             raise InputError(f"must have one entry for each of {instance.num_resources} resources", field="sequences")
         tables = [None if rows is None else np.array(rows, dtype=np.int64).reshape(-1, 2) for rows in self.sequences]
         sequences = tuple(None if table is None else table[:, 0] for table in tables)
-        _check_sequences(instance, plan, {f"sequences[{n}]": stages for n, stages in enumerate(sequences)})
+        check_sequences(instance, plan, {f"sequences[{n}]": stages for n, stages in enumerate(sequences)})
         shifts = np.zeros(plan.num_stages, dtype=np.int64)
         for table in tables:
             if table is not None:
@@ -322,13 +321,13 @@ def _schedule(document: ScheduleDocument | PeriodDocument, instance: Instance) -
         raise InputError(rule, field="format", value=document.format)
     check_clock(instance)
     plan = document.plan(instance)
-    _check_plan(instance, plan)
+    check_plan(instance, plan)
     schedule = document.timed(instance, document.ordered(instance, plan))
     _check_summary(schedule, document.summary)
     return schedule
 
 
-def _check_plan(instance: Instance, plan: Plan) -> None:
+def check_plan(instance: Instance, plan: Plan) -> None:
     """Refuse a plan whose stages have no costs."""
     nothing = np.zeros(0, dtype=np.int64)
     untimed = Schedule(instance, plan, nothing, nothing, nothing)
@@ -370,7 +369,7 @@ def _chunks_fields(instance: Instance, chunks: Chunks) -> dict[str, Any]:
     return {"sizes": chunks.sizes.tolist(), "paths": [[names[k] for k in path] for path in chunks.paths.tolist()]}
 
 
-def _chunks(instance: Instance, group: str, parts: Sequence[ChunksPart]) -> tuple[Chunks, ...]:
+def chunks_of(instance: Instance, group: str, parts: Sequence[ChunksPart]) -> tuple[Chunks, ...]:
     """The chunks of the parts in the field `group`."""
     names = {name: k for k, name in enumerate(instance.fabric.dimension_names)}
     chunks = []
@@ -412,6 +411,11 @@ def launch_parts(instance: Instance, plan: Plan) -> list[LaunchPart]:
     ]
 
 
+def launches_of(instance: Instance, parts: Sequence[LaunchPart]) -> tuple[Launch, ...]:
+    """The launches of parts in the field ``launches``."""
+    return tuple(_launch(instance, parts, number) for number in range(len(parts)))
+
+
 def _launch(instance: Instance, parts: Sequence[LaunchPart], number: int) -> Launch:
     part, field = parts[number], f"launches[{number}]"
     tensors = {exchange.name: index for index, exchange in enumerate(instance.exchanges)}
@@ -440,7 +444,7 @@ def _index(places: Mapping[str, int], name: str, field: str) -> int:
     return places[name]
 
 
-def _check_sequences(instance: Instance, plan: Plan, sequences: Mapping[str, IntArray | None]) -> None:
+def check_sequences(instance: Instance, plan: Plan, sequences: Mapping[str, IntArray | None]) -> None:
     """Refuse enforced sequences, one per resource by its field, that are no orderings of the stages there."""
     resources = plan.stage_resources(instance)
     for number, (field, stages) in enumerate(sequences.items()):

@@ -9,7 +9,7 @@ import importlib.util
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -129,34 +129,35 @@ class Library:
         return module
 
     def submit(self, schedule: Any, solver: str, seconds: float = 0.0) -> tuple[BestKnown, ...]:
-        """Check a schedule, and store it in every row that it improves, which are returned.
+        """The same as :meth:`submit_table` for a schedule."""
+        return self.submit_table(solution_of(schedule), solver, seconds)
+
+    def submit_table(self, table: dict[str, Any], solver: str, seconds: float = 0.0) -> tuple[BestKnown, ...]:
+        """Check an order table, and store it in every row that it improves, which are returned.
 
         Raises InputError if there is no row for its instance, it is no better than what is known, or the checker
         refuses it.
 
+        `table`: as ``order.json``; on graphs as the solutions of the library.
         `solver`, `seconds`: where it comes from, and processor time.
         """
-        instance = _instance_of(schedule)
-        sizes = ["free", *(["equal"] if isinstance(schedule, Schedule) and schedule.has_equal_sizes else [])]
-        rows = [row for size in sizes if (row := self.row(fingerprint_of(instance), size))]
-        if not rows:
-            rule = "the library has no such instance"
-            raise InputError(rule, field="fingerprint", value=fingerprint_of(instance))
-        improved = [row for row in rows if schedule.makespan < row.makespan_ps]
-        if not improved:
-            best = min(rows, key=lambda row: row.makespan_ps)
-            loss = format_percent(schedule.makespan / best.makespan_ps - 1)
+        source = {"solver": solver, "seconds": round(seconds, 2), "date": date.today()}
+        changed, judged = self._improve(
+            table,
+            lambda row: (row.model_dump() | source, table, read_json(self.folder / row.certificate)),
+            lambda new, old: new.makespan_ps < old.makespan_ps,
+        )
+        if not changed:
+            best = min((row for row in self.rows if row.key in judged), key=lambda row: row.makespan_ps)
+            makespan = judged[best.key].makespan_ps
+            loss = format_percent(makespan / best.makespan_ps - 1)
             raise InputError(
-                f"takes {format_duration(schedule.makespan)}, and the best known schedule of {best.name} is "
-                f"{'as fast' if schedule.makespan == best.makespan_ps else f'{loss} faster'}",
+                f"takes {format_duration(makespan)}, and the best known schedule of {best.name} is "
+                f"{'as fast' if makespan == best.makespan_ps else f'{loss} faster'}",
                 field="makespan",
-                value=f"{schedule.makespan} ps",
+                value=f"{makespan} ps",
             )
-        changed = []
-        for row in improved:
-            document = read_json(self.folder / row.certificate)
-            changed.append(self.store(row.file, schedule, document, row.sizes, row.proven_in, solver, seconds))
-        return tuple(changed)
+        return changed
 
     def store(
         self,
@@ -174,7 +175,7 @@ class Library:
         """
         instance, table = _instance_of(schedule), solution_of(schedule)
         key, name = f"{fingerprint_of(instance)}.{sizes}", Path(file).name.removesuffix(".json")
-        return self._keep(
+        row = self._judged(
             {
                 "name": name,
                 "file": file,
@@ -194,32 +195,63 @@ class Library:
             table,
             proof,
         )
+        self._keep(row, table, proof)
+        return row
 
     def certify(self, proof: dict[str, Any]) -> tuple[BestKnown, ...]:
         """Check a certificate, and store it in every row whose bounds it raises, which are returned.
 
         Raises InputError if there is no row for its instance, or it raises no bound, or the checker refuses it.
         """
-        rows = [row for row in self.rows if row.fingerprint == proof.get("fingerprint")]
+        changed, judged = self._improve(
+            proof,
+            lambda row: (
+                row.model_dump(),
+                json.loads(gzip.decompress((self.folder / row.solution).read_bytes())),
+                proof,
+            ),
+            lambda new, old: (
+                new.bound_ps >= old.bound_ps
+                and new.proven_ps >= old.proven_ps
+                and (new.bound_ps, new.proven_ps) != (old.bound_ps, old.proven_ps)
+            ),
+        )
+        if not changed:
+            name = next(iter(judged.values())).name
+            raise InputError("raises no bound of the library", field="bounds", value=name)
+        return changed
+
+    def _improve(
+        self,
+        document: dict[str, Any],
+        candidate: Callable[[BestKnown], tuple[dict[str, Any], dict[str, Any], dict[str, Any]]],
+        is_better: Callable[[BestKnown, BestKnown], bool],
+    ) -> tuple[tuple[BestKnown, ...], dict[tuple[str, str], BestKnown]]:
+        """Judge a document for each row of its instance, and store it where it is better.
+
+        Raises InputError if there is no such row, or the checker refuses the document for all.
+
+        `candidate`: fields of a row, solution and certificate.
+        Returns the rows that changed, and all that were judged by their keys.
+        """
+        rows = [row for row in self.rows if row.fingerprint == document.get("fingerprint")]
         if not rows:
             rule = "the library has no such instance"
-            raise InputError(rule, field="fingerprint", value=str(proof.get("fingerprint")))
-        changed, refusals = [], []
+            raise InputError(rule, field="fingerprint", value=str(document.get("fingerprint")))
+        changed, judged, refusals = [], dict[tuple[str, str], BestKnown](), []
         for row in rows:
-            table = json.loads(gzip.decompress((self.folder / row.solution).read_bytes()))
+            fields, table, proof = candidate(row)
             try:
-                judged = self._judged(row.model_dump(), table, proof)
+                new = judged[row.key] = self._judged(fields, table, proof)
             except InputError as error:
                 refusals.append(error)
                 continue
-            raised = judged.bound_ps >= row.bound_ps and judged.proven_ps >= row.proven_ps
-            if raised and (judged.bound_ps, judged.proven_ps) != (row.bound_ps, row.proven_ps):
-                changed.append(self._keep(row.model_dump(), table, proof))
-        if not changed and len(refusals) == len(rows):
+            if is_better(new, row):
+                self._keep(new, table, proof)
+                changed.append(new)
+        if not judged:
             raise refusals[0]
-        if not changed:
-            raise InputError("raises no bound of the library", field="bounds", value=rows[0].name)
-        return tuple(changed)
+        return tuple(changed), judged
 
     def _judged(self, fields: dict[str, Any], table: dict[str, Any], proof: dict[str, Any]) -> BestKnown:
         """The row of a solution and a certificate.  Raises InputError if the checker refuses them."""
@@ -242,16 +274,14 @@ class Library:
         }
         return BestKnown(**fields | judged)
 
-    def _keep(self, fields: dict[str, Any], table: dict[str, Any], proof: dict[str, Any]) -> BestKnown:
-        """Write a solution, a certificate and their row.  Raises InputError if the checker refuses them."""
-        row = self._judged(fields, table, proof)
+    def _keep(self, row: BestKnown, table: dict[str, Any], proof: dict[str, Any]) -> None:
+        """Write a solution, a certificate and their row."""
         for name in ("solutions", "certificates"):
             (self.folder / name).mkdir(exist_ok=True)
         packed = gzip.compress(json.dumps(table, separators=(",", ":")).encode(), mtime=0)
         (self.folder / row.solution).write_bytes(packed)
         write_atomically(self.folder / row.certificate, json.dumps(proof) + "\n")
         self.write([*(old for old in self.rows if old.key != row.key), row])
-        return row
 
     def write(self, rows: Sequence[BestKnown]) -> None:
         """Write the index, one row per line, by name."""
