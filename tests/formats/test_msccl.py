@@ -69,8 +69,9 @@ def test_every_collective_ends_with_its_result_in_every_dialect(tmp_path, wires,
 
 @pytest.mark.parametrize("exporter", ["msccl", "mscclpp"])
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather", "all_to_all"])
-def test_files_of_one_ring_take_as_long_as_their_schedule(tmp_path, exporter, kind):
-    ring = instance([("ring", 4)], kind, 4).replace(latency="occupy")
+@pytest.mark.parametrize(("latency", "chunks"), [("occupy", 4), ("lag", 1)])
+def test_files_of_one_ring_take_as_long_as_their_schedule(tmp_path, exporter, kind, latency, chunks):
+    ring = instance([("ring", 4)], kind, chunks).replace(latency=latency)
     made = simulate(ring, make_policy("baseline")(ring))
     export(made, exporter, tmp_path)
     *_, time = make_exporter(exporter).check(made, tmp_path)

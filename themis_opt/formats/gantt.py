@@ -25,13 +25,13 @@ from themis_opt.formats.palette import (
     INK,
     QUIET,
     WAIT,
+    fit_screens,
     is_backward,
     launch_groups,
     launch_ramps,
     lightened,
     plain_text,
 )
-from themis_opt.formats.screens import fit_screens
 from themis_opt.formats.tables import phase_title
 from themis_opt.formats.timeline import Timeline, pictured
 from themis_opt.problem.exchanges import Parallelism

@@ -11,7 +11,7 @@ import numpy as np
 from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.formats.astra_sim.exporter import COLLECTIVE, COMM_TYPES, SYSTEM, WORKLOAD, AstraSim
+from themis_opt.formats.astra_sim.exporter import COLLECTIVE, COMM_TYPES, SYSTEM, WORKLOAD, AstraSim, system_text
 from themis_opt.formats.astra_sim.interpreter import replay
 from themis_opt.formats.chakra import Attributes, Node, NodeType, read_trace, write_trace
 from themis_opt.formats.exports import Replay, in_sentences, make_exporter
@@ -34,10 +34,7 @@ def export_graph(
 ) -> tuple[list[Path], list[str]]:
     """Write a schedule in a format; returns the files, and checked facts of them.
 
-    Raises
-    ------
-    InputError
-        If the format is not for graphs, or cannot express the schedule.
+    Raises InputError if the format is not for graphs, or cannot express the schedule.
     """
     exporter, instance = make_exporter(specification), schedule.plan.instance
     if len(instance.collectives) > 1:
@@ -78,10 +75,7 @@ class MovedData(NamedTuple):
 def move_data(schedule: GraphSchedule) -> MovedData:
     """Move random data by the messages that are exported, and check what every GPU ends with.
 
-    Raises
-    ------
-    InvalidSchedule
-        With the rule ``data``, if a result is wrong, or ``capacity``, if a link sends more than it can.
+    Raises InvalidSchedule: the rule ``data`` if a result is wrong, or ``capacity`` if a link sends more than it can.
     """
     coarser = to_export(schedule)
     program = graph_program(coarser, DIALECTS["msccl"].max_offset)
@@ -114,11 +108,7 @@ def _astra_sim_files(schedule: GraphSchedule) -> Iterator[tuple[str, str | bytes
     for npu, nodes in enumerate(_traces(schedule)):
         yield f"{COLLECTIVE}.{npu}.et", write_trace(nodes)
         yield f"{WORKLOAD}.{npu}.et", workload
-    system = {
-        "scheduling-policy": "FIFO", "endpoint-delay": 0, "active-chunks-per-dimension": 1,
-        "preferred-dataset-splits": 1, f"{spelled}-implementation-custom": [COLLECTIVE], "local-mem-bw": 1600,
-    }  # fmt: skip
-    yield SYSTEM, json.dumps(system, indent=2) + "\n"
+    yield SYSTEM, system_text(spelled)
     yield TOPOLOGY_FILE, topology
     yield LOGICAL_FILE, json.dumps({"logical-dims": [str(instance.network.num_npus)]}) + "\n"
 

@@ -35,10 +35,7 @@ Places = dict[str, tuple[float, float]]
 def draw_network(network: GraphNetwork, path: Path) -> None:
     """Draw a network, each bandwidth in another colour.
 
-    Raises
-    ------
-    InputError
-        If it has too many nodes, or no picture has that ending.
+    Raises InputError if it has too many nodes, or no picture has that ending.
     """
     if len(network.nodes) > MOST_DRAWN:
         raise InputError(f"must be at most {MOST_DRAWN} to be drawn", field="nodes", value=len(network.nodes))
@@ -131,10 +128,7 @@ def draw_losses(instance: GraphInstance, losses: Sequence[tuple[str, float, int]
 
     `losses`: a link, the part of the speed that is kept, and how many other links it stands for.
 
-    Raises
-    ------
-    InputError
-        If no picture has that ending.
+    Raises InputError if no picture has that ending.
     """
     bars: dict[tuple[str, float], list[tuple[str, int]]] = defaultdict(list)
     for name, kept, alike in sorted(losses, key=lambda one: one[1]):
@@ -165,10 +159,7 @@ MOST_LOSS_BARS = 40
 def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
     """Draw what links send, by sources of the data, or by pieces where all NPUs contribute.
 
-    Raises
-    ------
-    InputError
-        If no picture has that ending.
+    Raises InputError if no picture has that ending.
     """
     plan, hops = schedule.plan, Hops(schedule.plan)
     network = plan.instance.network

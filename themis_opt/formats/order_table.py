@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from themis_opt.base.documents import read_json
-from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.base.errors import InputError
 from themis_opt.formats.tables import is_tabulated, phase_name, to_csv
 from themis_opt.problem.catalog import is_graph, library_instances, read_instance, shipped
-from themis_opt.problem.fields import located
+from themis_opt.problem.documents import errors_of
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind, Phase
 from themis_opt.schedules.plan import Plan, has_launches
@@ -193,17 +193,13 @@ def read_order_table(path: Path, instance: Instance | None = None) -> Schedule:
 
     `instance`: by default the shipped one of the name and fingerprint in the table.
     """
-    try:
+    with errors_of(path):
         table = OrderTable.model_validate(read_json(path))
         instance = instance or _shipped(table)
         if table.fingerprint != instance.fingerprint:
             rule = f"belongs to another instance, this one has '{instance.fingerprint}'"
             raise InputError(rule, field="fingerprint", value=table.fingerprint)
         return simulate(instance, _plan(table, instance))
-    except ValidationError as error:
-        raise located(error).within(str(path)) from None
-    except (InputError, InvalidSchedule) as error:
-        raise error.within(str(path)) from None
 
 
 def _shipped(table: OrderTable) -> Instance:

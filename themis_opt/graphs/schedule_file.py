@@ -14,7 +14,7 @@ from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import MAX_HOPS, GraphSchedule, simulate_graph
 from themis_opt.graphs.validation import validate_graph
-from themis_opt.problem.documents import read_model
+from themis_opt.problem.documents import errors_of, read_model
 from themis_opt.problem.fields import MAX_BYTES, Model
 
 GRAPH_SCHEDULE_FORMAT: Literal["themis-opt/graph-schedule/1"] = "themis-opt/graph-schedule/1"
@@ -102,13 +102,11 @@ def read_graph_schedule(path: Path) -> GraphSchedule:
         If a rule is broken, or the schedule takes another time than the file says.
     """
     written = read_model(path, GraphScheduleFile, GRAPH_SCHEDULE_FORMAT)
-    try:
+    with errors_of(path):
         schedule = simulate_graph(_plan(written), written.chunks)
         validate_graph(schedule)
         if schedule.makespan != written.makespan:
             raise InvalidSchedule("makespan", f"is {schedule.makespan} ps, the file says {written.makespan} ps")
-    except (InputError, InvalidSchedule) as error:
-        raise error.within(str(path)) from None
     return schedule
 
 

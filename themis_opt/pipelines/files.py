@@ -2,21 +2,21 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, Field
 
 from themis_opt.base.documents import read_json, schema_text, write_atomically
-from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK
 from themis_opt.pipelines.problem import PIPELINE_FORMAT, Action, ActionKind, Pipeline, StageOrders
-from themis_opt.pipelines.schedule import PipelineSchedule, Times, simulate
+from themis_opt.pipelines.schedule import PipelineSchedule, simulate
 from themis_opt.pipelines.validation import validate
 from themis_opt.problem.catalog import locate, shipped_pipelines
-from themis_opt.problem.fields import located
+from themis_opt.problem.documents import errors_of, read_model
 
 PIPELINE_SCHEDULE_FORMAT: Literal["themis-opt/pipeline-schedule/1"] = "themis-opt/pipeline-schedule/1"
 
@@ -24,20 +24,25 @@ ACTION = re.compile(r"(\d{1,6})([FBIW])(\d{1,6})")
 """Part, kind and microbatch, as PyTorch writes them: ``2F0``."""
 
 
+Start = Annotated[int, Field(strict=True, ge=0, le=MAX_CLOCK)]
+
+
+class PipelineScheduleFile(BaseModel):
+    """Orders of actions by stage, with start times in picoseconds or without."""
+
+    format: Literal["themis-opt/pipeline-schedule/1"]
+    pipeline: Pipeline
+    orders: list[Annotated[list[str], Field(fail_fast=True)]]
+    starts: list[Annotated[list[Start], Field(fail_fast=True)]] | None = None
+
+
 def read_pipeline(source: str | Path) -> Pipeline:
     """The pipeline of a file, of a schedule, or the shipped one of a name. Raises InputError if there is none."""
     path = locate(source, shipped_pipelines, "pipeline")
     document = read_json(path)
-    if document.get("format") == PIPELINE_SCHEDULE_FORMAT:
-        return _pipeline(document.get("pipeline"), str(path))
-    return _pipeline(document, str(path))
-
-
-def _pipeline(document: Any, source: str) -> Pipeline:
-    try:
-        return Pipeline.model_validate(document)
-    except ValidationError as error:
-        raise located(error).within(source) from None
+    is_schedule = document.get("format") == PIPELINE_SCHEDULE_FORMAT
+    with errors_of(path):
+        return Pipeline.model_validate(document.get("pipeline") if is_schedule else document)
 
 
 def pipeline_text(pipeline: Pipeline) -> str:
@@ -69,48 +74,29 @@ def read_schedule(path: Path) -> PipelineSchedule:
 
     Raises InputError for other files, InvalidSchedule if a rule is broken.
     """
-    document = read_json(path)
-    if document.get("format") != PIPELINE_SCHEDULE_FORMAT:
-        raise InputError(
-            f"must be {PIPELINE_SCHEDULE_FORMAT}", field="format", value=document.get("format"), source=str(path)
+    written = read_model(path, PipelineScheduleFile, PIPELINE_SCHEDULE_FORMAT)
+    pipeline = written.pipeline
+    with errors_of(path):
+        if len(written.orders) != pipeline.stages:
+            raise InputError(f"must be {pipeline.stages} lists, one for each stage", field="orders")
+        orders = tuple(
+            tuple(_action(pipeline, stage, cell, f"orders[{stage}][{place}]") for place, cell in enumerate(row))
+            for stage, row in enumerate(written.orders)
         )
-    pipeline = _pipeline(document.get("pipeline"), str(path))
-    try:
-        orders = _orders(pipeline, document.get("orders"))
-        if "starts" in document:
-            schedule = PipelineSchedule(pipeline, orders, _starts(orders, document["starts"]))
-        else:
-            schedule = simulate(pipeline, orders)
+        schedule = simulate(pipeline, orders) if written.starts is None else _at(pipeline, orders, written.starts)
         validate(schedule)
-    except (InputError, InvalidSchedule) as error:
-        raise error.within(str(path)) from None
     return schedule
 
 
-def _starts(orders: StageOrders, rows: Any) -> Times:
-    """Start times in the order of the actions."""
-    lengths = [len(row) if isinstance(row, list) else None for row in rows] if isinstance(rows, list) else []
-    if lengths != [len(order) for order in orders]:
+def _at(pipeline: Pipeline, orders: StageOrders, starts: Sequence[Sequence[int]]) -> PipelineSchedule:
+    """The schedule of start times in the order of the actions."""
+    if list(map(len, starts)) != list(map(len, orders)):
         raise InputError("must have a time for each action of orders", field="starts")
-    times = dict(zip(chain(*orders), chain(*rows), strict=True))
-    for action, time in times.items():
-        if type(time) is not int or not 0 <= time <= MAX_CLOCK:
-            raise InputError("must be whole picoseconds", field=f"starts of {text_of(action)}", value=time)
-    return times
+    return PipelineSchedule(pipeline, orders, dict(zip(chain(*orders), chain(*starts), strict=True)))
 
 
-def _orders(pipeline: Pipeline, rows: Any) -> StageOrders:
-    """Orders from their texts; every action must be one of its stage."""
-    if not isinstance(rows, list) or len(rows) != pipeline.stages or not all(isinstance(row, list) for row in rows):
-        raise InputError(f"must be {pipeline.stages} lists, one for each stage", field="orders")
-    return tuple(
-        tuple(_action(pipeline, stage, cell, f"orders[{stage}][{place}]") for place, cell in enumerate(row))
-        for stage, row in enumerate(rows)
-    )
-
-
-def _action(pipeline: Pipeline, stage: int, cell: Any, field: str) -> Action:
-    match = ACTION.fullmatch(cell) if isinstance(cell, str) else None
+def _action(pipeline: Pipeline, stage: int, cell: str, field: str) -> Action:
+    match = ACTION.fullmatch(cell)
     if match is None:
         raise InputError("must be part, kind and microbatch, such as 2F0", field=field, value=cell)
     action = Action(ActionKind(match[2]), int(match[1]), int(match[3]))

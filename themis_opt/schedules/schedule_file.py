@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, TypeAdapter
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import read_json, schema_text
@@ -19,7 +19,7 @@ from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, nanoseconds
 from themis_opt.base.version import __version__
 from themis_opt.problem.cost import check_clock
-from themis_opt.problem.fields import located
+from themis_opt.problem.documents import errors_of
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.dispatch import DISPATCH
@@ -300,16 +300,12 @@ def read_solution(path: str | Path, instance: Instance | None = None) -> tuple[S
     content = read_json(Path(path))
     kinds: tuple[type[ScheduleDocument | PeriodDocument], ...] = (ScheduleDocument, PeriodDocument)
     documents = {kind.model_fields["format"].default: kind for kind in kinds}
-    try:
+    with errors_of(Path(path)):
         if content.get("format") not in list(documents):
             rule = "must be " + " or ".join(f"'{name}'" for name in documents)
             raise InputError(rule, field="format", value=content.get("format"))
         document = documents[content["format"]].model_validate(content)
         return _schedule(document, instance or document.instance), document.summary
-    except ValidationError as error:
-        raise located(error).within(str(path)) from None
-    except (InputError, InvalidSchedule) as error:
-        raise error.within(str(path)) from None
 
 
 def _schedule(document: ScheduleDocument | PeriodDocument, instance: Instance) -> Schedule:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from formulations.limits import PROVEN_GAP
 from themis_opt.base.documents import read_json, write_atomically
@@ -29,7 +29,8 @@ from themis_opt.graphs.certificates import graph_certificate, graph_fingerprint,
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule
 from themis_opt.problem.catalog import LIBRARY
-from themis_opt.problem.fields import Model, located
+from themis_opt.problem.documents import errors_of
+from themis_opt.problem.fields import Model
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.solving.certificates import certificate
@@ -101,10 +102,8 @@ class Library:
         path = self.folder / "index.json"
         if not path.exists():
             return ()
-        try:
+        with errors_of(path):
             return TypeAdapter(tuple[BestKnown, ...]).validate_python(read_json(path).get("instances"))
-        except ValidationError as error:
-            raise located(error).within(str(path)) from None
 
     def row(self, fingerprint: str, sizes: str) -> BestKnown | None:
         """The row of an instance."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, nanoseconds
@@ -49,7 +49,7 @@ class AstraSim:
             yield f"{COLLECTIVE}.{npu}.et", collective.trace(npu)  # first: it may be refused, which leaves no files
             yield f"{WORKLOAD}.{npu}.et", workload
         yield NETWORK_FILE, network
-        yield SYSTEM, json.dumps(_system(schedule), indent=2) + "\n"
+        yield SYSTEM, system_text(_type(schedule)[1])
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""
@@ -89,16 +89,17 @@ def _network(collective: CustomCollective) -> str:
     return "".join(f"{name}: [ {', '.join(str(value) for value in values)} ]\n" for name, values in columns.items())
 
 
-def _system(schedule: Schedule) -> dict[str, Any]:
-    """The system file: one chunk, since the trace states them."""
-    return {
+def system_text(collective: str) -> str:
+    """The system file, by the name of the collective that a trace replaces: one chunk, since the trace states them."""
+    system = {
         "scheduling-policy": "FIFO",
         "endpoint-delay": 0,
         "active-chunks-per-dimension": 1,
         "preferred-dataset-splits": 1,
-        f"{_type(schedule)[1]}-implementation-custom": [COLLECTIVE],
+        f"{collective}-implementation-custom": [COLLECTIVE],
         "local-mem-bw": 1600,
     }
+    return json.dumps(system, indent=2) + "\n"
 
 
 def _type(schedule: Schedule) -> tuple[CommType, str]:

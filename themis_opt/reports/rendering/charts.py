@@ -20,8 +20,7 @@ import vl_convert
 from themis_opt.base.docstrings import with_docstrings
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
-from themis_opt.formats.palette import INK, LINE, QUIET
-from themis_opt.formats.screens import fit_screens
+from themis_opt.formats.palette import INK, LINE, QUIET, fit_screens
 from themis_opt.reports.rendering.svg import compact
 from themis_opt.reports.rendering.tables import UNITS_OF_NANOSECONDS, cell
 
