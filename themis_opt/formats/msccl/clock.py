@@ -1,8 +1,8 @@
 """How long the threadblocks of a file take: their steps on the clock of the model.
 
 A GPU sends one message at a time along a dimension, in the order in which they are ready.  A message takes its share of
-the time for which its stage holds the dimension, and arrives a step's latency later.  All other steps take no time.
-What the file decides is who waits for whom.
+the time for which its stage holds the dimension, and arrives later by its share of the latency of the stage.  All other
+steps take no time.  What the file decides is who waits for whom.
 """
 
 from collections import defaultdict, deque
@@ -14,7 +14,7 @@ import numpy as np
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.formats.exports import Replay
 from themis_opt.formats.msccl.transfers import MscclProgram
-from themis_opt.problem.phases import Phase
+from themis_opt.problem.phases import Data, Phase
 from themis_opt.problem.wiring import steps
 from themis_opt.schedules.kernel import Operations, start_times
 from themis_opt.schedules.schedule import Schedule
@@ -93,7 +93,7 @@ def _messages(
 
 
 def _costs(program: MscclProgram, schedule: Schedule, launch: int) -> dict[tuple[int, int], tuple[int, float, int]]:
-    """Of each stage, by chunk and place on its path: resource, picoseconds of a unit, and latency of a step."""
+    """Of each stage, by chunk and place on its path: resource, picoseconds of a unit, and latency of a message."""
     instance, plan = schedule.instance, schedule.plan
     resources, phases = plan.stage_resources(instance).tolist(), plan.phases(instance).tolist()
     sent: dict[tuple[int, int], dict[int, int]] = defaultdict(lambda: defaultdict(int))
@@ -102,9 +102,9 @@ def _costs(program: MscclProgram, schedule: Schedule, launch: int) -> dict[tuple
     costs = {}
     for (chunk, place), units in sent.items():
         stage = plan.offsets[launch] + chunk * plan.chunks[launch].paths.shape[1] + place
-        dimension = instance.fabric.dimensions[plan.stage_dimensions[stage]]
+        phase, dimension = Phase(phases[stage]), instance.fabric.dimensions[plan.stage_dimensions[stage]]
+        rounds = 1 if phase.rule.data is Data.STAY else steps(dimension, phase)  # an all-to-all sends straight on
         held, lag = int(schedule.costs.occupancy[stage]), int(schedule.costs.lag[stage])
-        rounds = steps(dimension, Phase(phases[stage]))
         costs[chunk, place] = resources[stage], held / max(units.values()), lag // rounds
     return costs
 
