@@ -24,7 +24,7 @@ ACTION = re.compile(r"(\d{1,6})([FBIW])(\d{1,6})")
 """Part, kind and microbatch, as PyTorch writes them: ``2F0``."""
 
 
-Start = Annotated[int, Field(strict=True, ge=0, le=MAX_CLOCK)]
+StartTime = Annotated[int, Field(strict=True, ge=0, le=MAX_CLOCK)]
 
 
 class PipelineScheduleFile(BaseModel):
@@ -33,7 +33,7 @@ class PipelineScheduleFile(BaseModel):
     format: Literal["themis-opt/pipeline-schedule/1"]
     pipeline: Pipeline
     orders: list[Annotated[list[str], Field(fail_fast=True)]]
-    starts: list[Annotated[list[Start], Field(fail_fast=True)]] | None = None
+    starts: list[Annotated[list[StartTime], Field(fail_fast=True)]] | None = None
 
 
 def read_pipeline(source: str | Path) -> Pipeline:

@@ -16,7 +16,7 @@ COLOURS = {
     ActionKind.INPUTS: "#ee6677",
     ActionKind.WEIGHTS: "#228833",
 }
-TITLES = {
+ACTION_TITLES = {
     ActionKind.FORWARD: "forward",
     ActionKind.BACKWARD: "backward",
     ActionKind.INPUTS: "gradients of inputs",
@@ -54,7 +54,7 @@ def draw(path: Path, schedule: PipelineSchedule, title: str) -> None:
     axes.invert_yaxis()
     axes.set_title(title, loc="left", fontsize=11)
     kinds = [kind for kind in COLOURS if any(action.kind is kind for order in schedule.orders for action in order)]
-    handles = [axes.broken_barh([], (0, 0), facecolors=COLOURS[kind], label=TITLES[kind]) for kind in kinds]
+    handles = [axes.broken_barh([], (0, 0), facecolors=COLOURS[kind], label=ACTION_TITLES[kind]) for kind in kinds]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8)
     for stage, order in enumerate(schedule.orders):
         held = [amount / pipeline.activation for amount in schedule.held(order)]
