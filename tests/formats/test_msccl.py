@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.formats.exports import export, in_sentences, make_exporter
+from themis_opt.formats.exports import Replay, export, in_sentences, make_exporter
 from themis_opt.formats.msccl import transfers
 from themis_opt.formats.msccl.algorithm import DIALECTS, Gpu, MscclStep, ThreadBlock, check_limits, from_xml, to_xml
 from themis_opt.formats.msccl.exporter import Msccl
@@ -77,6 +77,14 @@ def test_files_of_one_ring_take_as_long_as_their_schedule(tmp_path, exporter, ki
     *_, time = make_exporter(exporter).check(made, tmp_path)
     assert time.planned == made.makespan
     assert abs(time.difference) < 1e-6
+
+
+@pytest.mark.parametrize(("took", "differs"), [(994, True), (996, False), (1004, False), (1006, True)])
+def test_half_a_percent_is_said_first(took, differs):
+    time = Replay("the reader", took, 1000)
+    assert (in_sentences(["a fact", time])[0] == "a fact") != differs
+    words = f"{abs(took - 1000) / 10:.2f} % {'longer' if took > 1000 else 'shorter'} than the schedule, 1 ns"
+    assert str(time).endswith(words)
 
 
 def test_a_threadblock_that_waits_before_it_sends_takes_longer(tmp_path):

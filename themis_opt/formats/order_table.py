@@ -165,7 +165,6 @@ class Issue(BaseModel):
     collective: str
     chunk: int
     phase: str
-    dimension: str | None = None
     shift: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
 
@@ -248,7 +247,6 @@ def _paths(collective: Mapping[str, Any]) -> list[Any]:
 def _in_order(table: OrderTable, instance: Instance, plan: Plan) -> Plan:
     """The plan whose resources serve their stages as the table says."""
     names, launched = instance.resource_names, plan.launches_of(instance) or instance.exchanges
-    dimensions = [instance.fabric.dimension_names[k] for k in plan.stage_dimensions.tolist()]
     stages: dict[tuple[str, int, str, str], list[int]] = {}
     columns = (plan.launch_of_stage, plan.chunk_of_stage, plan.phases(instance), plan.stage_resources(instance))
     for stage, (launch, chunk, phase, resource) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
@@ -258,13 +256,12 @@ def _in_order(table: OrderTable, instance: Instance, plan: Plan) -> Plan:
     for one in table.dimensions:
         for issue in one.issue_order:
             rest = stages.get((issue.collective, issue.chunk, issue.phase, one.name), [])
-            fitting = [stage for stage in rest if issue.dimension in (None, dimensions[stage])]
-            if not fitting:
+            if not rest:
                 rule = "is no stage of its dimension, or stands there twice"
                 raise InputError(rule, field=f"dimensions.{one.name}", value=f"{issue.collective} {issue.chunk}")
-            rest.remove(fitting[0])
-            orders[one.name].append(fitting[0])
-            shifts[fitting[0]] = issue.shift
+            stage = rest.pop(0)  # where dimensions are one resource, the first on the path goes first
+            orders[one.name].append(stage)
+            shifts[stage] = issue.shift
     sequences = tuple(np.array(orders.get(name, []), dtype=np.int64) for name in names)
     check_sequences(instance, plan, {f"dimensions.{name}": s for name, s in zip(names, sequences, strict=True)})
     return replace(plan, sequences=sequences, shifts=shifts if has_launches(instance) else plan.shifts)
