@@ -61,7 +61,7 @@ def test_a_specification_sets_knobs_and_dispatch() -> None:
 @pytest.mark.parametrize(
     ("specification", "rule"),
     [
-        ("", "unknown policy; use one of baseline, cyclic, hierarchical, nccl, themis, hourglass, search"),
+        ("", "unknown policy; use one of baseline, cyclic, hierarchical, nccl, themis, hourglass, law, search"),
         ("greedy", "unknown policy"),
         ("seed=3", "exact; knobs follow their policy after colons"),
         ("Themis", "unknown policy"),

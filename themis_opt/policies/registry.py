@@ -35,6 +35,7 @@ POLICIES = Registry(
         "nccl": "themis_opt.policies.nccl:Nccl",
         "themis": "themis_opt.policies.themis:Themis",
         "hourglass": "themis_opt.policies.hourglass.policy:Hourglass",
+        "law": "themis_opt.policies.law:Law",
         "search": "themis_opt.search.annealed:Annealed",
         "random": "themis_opt.policies.random_orders:RandomOrders",
         "exact": "themis_opt.search.exact:Exact",

@@ -1,0 +1,83 @@
+"""The statements of docs/law.md, each checked in exact fractions on a random network."""
+
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+
+from themis_opt.policies.chunk_law import LEAST_GAP, ChunkBlock, ChunkLaw, LawDimension, makespan
+
+MOST = {2: 6, 3: 4, 4: 2, 5: 2}  # portions of a group by the number of dimensions; fractions are slow
+NPUS = (2, 3, 4, 5, 6, 8, 12, 16)
+
+
+def random_network(seed: int) -> tuple[LawDimension, ...]:
+    """Two to five dimensions, whose bandwidths differ by up to a hundred, or by a power of two from just enough."""
+    generator = random.Random(seed)
+    width = 2 + seed % 4
+    npus = [generator.choice(NPUS) for _ in range(width)]
+    spread = generator.choice((10, 100))
+    return tuple(LawDimension(size, Fraction(1, generator.randint(100 // spread, 100))) for size in npus)
+
+
+def violations(seed: int) -> Iterator[str]:
+    """The statements that a random network contradicts."""
+    network = random_network(seed)
+    group = tuple(range(len(network)))
+    for phases in (1, 2):
+        blocks = ChunkLaw(network, MOST[len(network)], rounding=0)
+        block = blocks.block(group, phases)
+        time, least = makespan(network, block, phases, Fraction(1)), phases * blocks.least_time(group)
+        if sum(chunk.share for chunk in block.chunks) != 1:
+            yield f"{network}: the shares of {phases} phases sum to {sum(chunk.share for chunk in block.chunks)}"
+        if time < least or (block.is_solid and time != least):
+            yield f"{network}: {phases} phases take {time}, the bound is {least}"
+        if len(network) == 2:
+            yield from _of_two_dimensions(network, block, phases, time)
+
+
+def _of_two_dimensions(
+    network: tuple[LawDimension, ...], block: ChunkBlock, phases: int, time: Fraction
+) -> Iterator[str]:
+    """Theorems 1, 2 and 4: which networks are inside, how many chunks they need, and the time of too few."""
+    (p1, a), (p2, b) = ((d.npus, (1 - Fraction(1, d.npus)) * d.byte_time) for d in network)
+    if (b / a) ** 2 * p2 < p1:
+        (p1, a), (p2, b) = (p2, b), (p1, a)
+    r = b / a
+    p = r / p1
+    if r < p1:
+        x, y = (r - Fraction(1, p2)) / (r - Fraction(1, p2) + 1 - p), (1 - p) / (r - Fraction(1, p2) + 1 - p)
+        count = next((k for k in range(1, MOST[2] + 1) if is_enough(k, p, phases, r, p2, x, y)), None)
+        if block.is_solid != (count is not None) or (count and len(block.chunks) != count + 1):
+            yield f"{network}: {phases} phases take {len(block.chunks)} chunks, theorem 2 says {count} and one"
+        expected = phases * (x + y / p2) if count else 0
+    else:
+        expected = 0
+    if not expected:
+        totals = [growth(count, p, phases, may_nest=r >= p1) for count in range(1, MOST[2] + 1)]
+        total = next((total for total in totals if r * total >= p1 / LEAST_GAP), totals[-1])
+        other = 1 / (1 + r * total)
+        expected = phases * r * (other + (1 - other) / p1)
+        if r >= p1:
+            expected = min(expected, phases * p + phases / total)
+    if time != expected * a:
+        yield f"{network}: {phases} phases take {time}, theorem 4 says {expected * a}"
+    if r >= p1 and phases == 2:
+        growing = sum((2 * p) ** place for place in range(len(block.chunks)))
+        if time < (2 * p + 1 / (3 * growing + 1)) * a:
+            yield f"{network}: {time} is below the lower bound of theorem 5"
+
+
+def is_enough(count: int, p: Fraction, phases: int, r: Fraction, p2: int, x: Fraction, y: Fraction) -> bool:
+    """Whether so many chunks that visit the first dimension first reach the bound (theorems 1 and 2)."""
+    if phases == 1:
+        return p**count <= 1 / (r * p2)
+    return x <= r * y * growth(count, p, phases, may_nest=False)
+
+
+def growth(count: int, p: Fraction, phases: int, *, may_nest: bool) -> Fraction:
+    """Sum of the sizes of chunks, of which the first is 1."""
+    nested = sum(p**place for place in range(count))
+    if phases == 1:
+        return nested
+    both = sum(max(Fraction(1), 2 * p) ** min(place, count - 1 - place) for place in range(count))
+    return max(both, nested) if may_nest else both

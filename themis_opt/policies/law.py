@@ -1,0 +1,86 @@
+"""The policy law: chunks whose number, sizes, paths and sequences are a closed form (docs/law.md)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from themis_opt.base.arrays import IntArray
+from themis_opt.policies.chunk_law import ChunkBlock, ChunkLaw, LawDimension, makespan
+from themis_opt.policies.hourglass.policy import Hourglass
+from themis_opt.problem.cost import bytes_sent, check_clock, fixed_lag, fixed_occupancy, variable_occupancy
+from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.plan import Chunks, Plan, has_launches
+from themis_opt.solving.sizing import granule, rounded, with_sizes
+
+TRIED_PORTIONS = (1, 2, 3, 4, 24)
+"""Most portions of a group that are tried: few are better where a chunk costs something, 24 leave no gap otherwise."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """The blocks of :mod:`themis_opt.policies.chunk_law`, without a linear programme or a search.
+
+    Several collectives, all-to-alls, shared links and compute have no such law; there the policy is that of hourglass
+    with free sizes.
+    """
+
+    def __call__(self, instance: Instance) -> Plan:
+        """Plan `instance`. Raises InputError if the clock is too small for it."""
+        check_clock(instance)
+        if not has_law(instance):
+            return Hourglass("free")(instance)
+        (exchange,) = instance.exchanges
+        return _plan(instance, exchange, best_block(instance, exchange))
+
+
+def has_law(instance: Instance) -> bool:
+    """Whether the only collective of an instance opens or closes with most of its bytes, and shares no link."""
+    rules = [exchange.kind.rule for exchange in instance.exchanges]
+    is_alone = len(rules) == 1 and not has_launches(instance) and instance.ports.is_plain
+    return is_alone and (rules[0].opens or rules[0].closes)
+
+
+def best_block(instance: Instance, exchange: Exchange) -> ChunkBlock:
+    """The shortest block of at most as many chunks as the instance allows; of equal ones, that of fewest chunks."""
+    network = network_of(instance, exchange)
+    phases, everything = len(exchange.kind.rule.phases), tuple(range(len(network)))
+    blocks = [
+        block
+        for most in TRIED_PORTIONS
+        if len((block := ChunkLaw(network, most).block(everything, phases)).chunks) <= exchange.max_chunks
+    ]
+    times = [makespan(network, block, phases, exchange.size) for block in blocks]
+    return blocks[times.index(min(times))]
+
+
+def network_of(instance: Instance, exchange: Exchange) -> tuple[LawDimension, ...]:
+    """The dimensions that a collective spans, with the times in picoseconds of its first phase."""
+    phase, sizes = exchange.kind.rule.phases[0], instance.fabric.sizes
+    dimensions = []
+    for k in exchange.span:
+        sent = bytes_sent(instance, phase, k, np.array(float(exchange.size)), np.array(sizes[k]))
+        seconds = float(variable_occupancy(instance, phase, k, sent, whole_packets=False))
+        byte_time = seconds / exchange.size * sizes[k] / (sizes[k] - 1)
+        fixed, lag = int(fixed_occupancy(instance, phase, k)), int(fixed_lag(instance, phase, k))
+        dimensions.append(LawDimension(int(sizes[k]), byte_time, fixed, lag))
+    return tuple(dimensions)
+
+
+def _plan(instance: Instance, exchange: Exchange, block: ChunkBlock) -> Plan:
+    """The plan of a block: sizes in whole elements, and every sequence enforced; an all-gather is it backwards."""
+    rule, span = exchange.kind.rule, np.array(exchange.span)
+    scatters = np.array([chunk.path for chunk in block.chunks])
+    paths = {
+        (True, True): np.concatenate([scatters, scatters[:, ::-1]], axis=1),
+        (True, False): scatters,
+        (False, True): scatters[:, ::-1],
+    }[rule.opens, rule.closes]
+    sequences: list[IntArray] = [np.zeros(0, dtype=np.int64)] * instance.num_resources
+    for local, order in block.orders.items():
+        number, phase = np.array(order if rule.opens else order[::-1]).T
+        place = np.argsort(paths, axis=1, kind="stable").reshape(*paths.shape[:1], len(span), -1)
+        sequences[span[local]] = number * paths.shape[1] + place[number, local, phase]
+    plan = Plan((Chunks(np.ones(len(paths), dtype=np.int64), span[paths]),), sequences=tuple(sequences))
+    shares = np.array([chunk.share for chunk in block.chunks], dtype=np.float64)
+    return with_sizes(plan, [rounded(shares, exchange.size, granule(instance, exchange))])
