@@ -96,9 +96,31 @@ def test_systems_without_tap_devices_are_told(monkeypatch):
         relay.tap("t0")
 
 
-def test_failures_end_all_and_give_the_exit_code(invoke):
-    words = ["sh", "-c", "test $RANK = 1 && exit 7; sleep 60"]
-    assert invoke("emulate", "2", "--rates", "1MB/s", "--", *words).exit_code >= 7
+@pytest.mark.parametrize(
+    ("line", "seconds", "code", "reason"),
+    [
+        ("test $RANK = 1 && exit 97; sleep 60", 60, 97, "stopped: NPU 1 ended with code 97"),
+        ("test $RANK = 1 && kill -9 $$; sleep 60", 60, 9, "stopped: NPU 1 ended by signal 9"),
+        ("sleep 60", 1, 124, "stopped: the command took longer than 1 s"),
+    ],
+)
+def test_failures_end_all_and_give_the_exit_code_and_the_reason(invoke, line, seconds, code, reason):
+    done = invoke("emulate", "2", "--rates", "1MB/s", "--seconds", seconds, "--", "sh", "-c", line)
+    assert (done.exit_code, done.stderr.splitlines()) == (code, [reason])
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"), [("--nosuch", "No such file or directory"), ("/etc/passwd", "Permission denied")]
+)
+def test_commands_that_cannot_be_started_are_told_in_one_line(refuse, program, reason):
+    assert f"COMMAND = '{program}': cannot be started: {reason}" in refuse(
+        "emulate", "2", "--rates", "1MB/s", "--", program
+    )
+
+
+def test_commands_that_one_npu_cannot_start_are_told(refuse):
+    said = refuse("emulate", "2", "--rates", "1MB/s", "--", "/nosuch/{address}")
+    assert "COMMAND = '/nosuch/10.77.0.1': cannot be started" in said
 
 
 def test_nothing_is_left_behind(succeed):

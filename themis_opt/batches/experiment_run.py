@@ -22,7 +22,7 @@ from themis_opt.batches.runner import BatchListener, BatchState, Outcome, run_ba
 from themis_opt.batches.store import RunStore
 from themis_opt.formats.tables import load_pyarrow
 
-EXPORT_SECONDS, EXPORT_SHARE = 5.0, 0.05
+EXPORT_SECONDS, EXPORT_SHARE = 1.0, 0.05
 """While a batch runs its rows are exported no more often, and in at most this share of the time."""
 
 

@@ -5,12 +5,13 @@ Plans in the user's cache are not used, so that rows can be made again.
 
 import hashlib
 import json
+import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,16 +124,21 @@ class OtherVersion(ThemisError):
     """A worker whose code is not that of the batch, so that its rows would be booked on the wrong version."""
 
 
-def execute(tasks: Sequence[RunTask], version: str) -> list[Columns]:
-    """Result columns of some runs, in order; what goes wrong in a run is told in its `status` and `error`.
+def execute(tasks: Sequence[RunTask], version: str, seconds: float = math.inf) -> list[Columns]:
+    """Result columns of the first runs, in order; what goes wrong in a run is told in its `status` and `error`.
 
     Raises OtherVersion if the code of this process has another one.
 
     `version`: version of the code of the batch.
+    `seconds`: after which no further run begins, so that rows of runs that take longer than expected do not wait.
     """
+    deadline = monotonic() + seconds
     if version != code_version():
         raise OtherVersion(f"the worker {socket.gethostname()} runs code {code_version()}, the batch {version}")
-    return [_guarded(task) for task in tasks]
+    results = [_guarded(tasks[0])]
+    while len(results) < len(tasks) and monotonic() < deadline:
+        results.append(_guarded(tasks[len(results)]))
+    return results
 
 
 def _guarded(task: RunTask) -> Columns:

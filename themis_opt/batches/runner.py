@@ -155,7 +155,7 @@ class _Runner:
     def fill(self) -> None:
         while self.pending and self.slots(self.pending[0]) <= self.free:
             group = self.next_group()
-            future = self.site.submit(execute, [run.task for run in group], code_version())
+            future = self.site.submit(execute, [run.task for run in group], code_version(), self.params.group_seconds)
             self.running[future] = group
             if self.num_sent >= self.site.slots:  # earlier ones wait for their process to start
                 self.sent_at[future] = monotonic()
@@ -200,10 +200,11 @@ class _Runner:
             self.suspect(group, f"{type(error).__name__}: {error}")
         else:
             self.take(group, results)
+            self.pending.extendleft(reversed(group[len(results) :]))
             if future in self.sent_at:
                 took = monotonic() - self.sent_at.pop(future)
                 computing = sum(result.get("seconds") or 0.0 for result in results)
-                self.estimate.add_overhead((took - computing) / len(group))
+                self.estimate.add_overhead((took - computing) / len(results))
 
     def suspect(self, group: Sequence[Run], reason: str) -> None:
         """Run those of a group that was lost once more, one at a time; one that is lost alone has failed."""
@@ -216,12 +217,12 @@ class _Runner:
     def take(self, group: Sequence[Run], results: Sequence[Columns]) -> None:
         if not self.rows:
             self.committed_at = monotonic()
-        for run, result in zip(group, results, strict=True):
+        for run, result in zip(group, results, strict=False):  # the last ones may not have begun
             self.rows.append({"key": run.key} | run.columns | result)
             self.estimate.finish(run, result.get("seconds"))
         failed = sum(result["status"] == "failed" for result in results)
-        self.executed += len(group)
-        self.state = replace(self.state, done=self.state.done + len(group), failed=self.state.failed + failed)
+        self.executed += len(results)
+        self.state = replace(self.state, done=self.state.done + len(results), failed=self.state.failed + failed)
         self.is_told = False
 
     def tell(self) -> None:

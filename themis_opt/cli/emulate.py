@@ -23,7 +23,7 @@ def emulate(
 
     Needs Linux with ip and tc, and root or unprivileged user namespaces. Namespaces end with the command.
     """
-    from themis_opt.cli.printing import print_json, print_table
+    from themis_opt.cli.printing import print_json, print_table, tell
     from themis_opt.emulation.network import emulate as run
 
     parts = sizes.lower().split("x")
@@ -38,6 +38,7 @@ def emulate(
         rows = [[str(rank), *map(str, sent)] for rank, sent in enumerate(done.sent)]
         print_table("bytes sent, with headers", columns, rows)
     if done.code:
+        tell(f"stopped: {done.reason}")
         raise typer.Exit(done.code)
 
 

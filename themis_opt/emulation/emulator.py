@@ -68,8 +68,12 @@ def _emulate(channel: socket.socket, plan: dict[str, Any]) -> int:
     relay_process = _start_relay(cables) if cables else 0
     for npu in npus:
         npu.go()
-    code = _wait(npus, relay_process, time.monotonic() + plan["seconds"])
-    _answer(channel, {"sent": _counters(npus, len(plan["rates"])), "code": code})
+    for npu in npus:
+        if hindrance := npu.hindrance():
+            _answer(channel, hindrance)
+            return REFUSED
+    code, reason = _wait(npus, relay_process, plan["seconds"])
+    _answer(channel, {"sent": _counters(npus, len(plan["rates"])), "code": code, "reason": reason})
     return 0
 
 
@@ -78,15 +82,14 @@ class _Npu:
 
     def __init__(self, number: int, place: dict[str, Any], plan: dict[str, Any]) -> None:
         self.number, self.place = number, place
-        near, far = socket.socketpair()
+        self._near, far = socket.socketpair()
         self._go = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            near.close()
+            self._near.close()
             self._be(far, plan)
         far.close()
-        with near:
-            words, files, _, _ = socket.recv_fds(near, 4096, 1)
+        words, files, _, _ = socket.recv_fds(self._near, 4096, 1)
         if words != b"ready":
             raise OSError(errno.EPERM, words.decode() or "a namespace could not be made")
         # Open, it outlives the command, so that its links can still be counted.
@@ -108,10 +111,14 @@ class _Npu:
             for k, rate in enumerate(plan["rates"]):
                 shape = ["tbf", "rate", f"{rate * 8:.0f}bit", "burst", BUCKET_BURST, "latency", QUEUE]
                 _run(["tc", "qdisc", "add", "dev", f"d{k}", "root", *shape])
-            words = [word.replace("{address}", self.place["address"]) for word in plan["command"]]
-            os.execvpe(words[0], words, os.environ | plan["environment"] | self._environment(plan))
         except (OSError, subprocess.CalledProcessError) as error:
-            print(f"error: {_reason(error)}", file=sys.stderr)
+            _answer(ready, {"refused": _reason(error)})
+            os._exit(REFUSED)
+        words = [word.replace("{address}", self.place["address"]) for word in plan["command"]]
+        try:
+            os.execvpe(words[0], words, os.environ | plan["environment"] | self._environment(plan))
+        except OSError as error:
+            _answer(ready, {"program": words[0], "reason": error.strerror})
             os._exit(REFUSED)
 
     def _addresses(self) -> list[str]:
@@ -137,6 +144,12 @@ class _Npu:
 
     def go(self) -> None:
         os.write(self._go[1], b"g")
+
+    def hindrance(self) -> dict[str, Any]:
+        """Why the command could not be started; nothing once it runs, which has closed the other end."""
+        with self._near, self._near.makefile(encoding="utf-8") as file:
+            hindrance: dict[str, Any] = json.loads(file.read() or "{}")
+        return hindrance
 
 
 def _enter() -> None:
@@ -193,20 +206,22 @@ def _start_relay(cables: list[Cable]) -> int:
     return process
 
 
-def _wait(npus: list[_Npu], relay_process: int, deadline: float) -> int:
-    """The largest exit code of all commands, as soon as one has failed, all have ended, or they take too long."""
-    left, code = {npu.pid for npu in npus}, 0
-    while left and not code:
+def _wait(npus: list[_Npu], relay_process: int, seconds: float) -> tuple[int, str]:
+    """An exit code and its reason, as soon as a command has failed, all have ended, or they take too long."""
+    left, deadline = {npu.pid: npu.number for npu in npus}, time.monotonic() + seconds
+    while left:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid in left:
-            left.discard(pid)
-            code = max(code, abs(os.waitstatus_to_exitcode(status)))
+            rank, code = left.pop(pid), os.waitstatus_to_exitcode(status)
+            if code:
+                return abs(code), f"NPU {rank} ended " + (f"with code {code}" if code > 0 else f"by signal {-code}")
         elif pid and pid == relay_process:
-            code = RELAY_LOST
+            return RELAY_LOST, "the process ended that holds packets back"
         elif not pid:  # others are orphans of the commands
             time.sleep(0.02)
-            code = 124 if time.monotonic() > deadline else 0  # as timeout(1) does
-    return code
+            if time.monotonic() > deadline:
+                return 124, f"the command took longer than {seconds:g} s"  # the code of timeout(1)
+    return 0, ""
 
 
 def _counters(npus: list[_Npu], count: int) -> list[list[int]]:

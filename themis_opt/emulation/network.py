@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from themis_opt.base.errors import InputError
-from themis_opt.emulation.emulator import REFUSED
 from themis_opt.runtime.control import TOKEN_VARIABLE
 from themis_opt.runtime.layout import coordinates, neighbours
 
@@ -31,7 +30,8 @@ LONGEST_COMMAND = 3600.0  # seconds for which a command may run at most
 class Emulated:
     """Exit code and traffic of a command on an emulated network."""
 
-    code: int  # the largest exit code of all NPUs
+    code: int  # of the first NPU that failed, or 0
+    reason: str  # why the code is not 0
     sent: tuple[tuple[int, ...], ...]  # bytes that each NPU sent on each dimension, headers included
 
 
@@ -44,8 +44,8 @@ def emulate(
 ) -> Emulated:
     """Run a command once per NPU, each in a separate network namespace.
 
-    Raises InputError if the command has no name, or the system does not allow namespaces, or lacks ``ip`` and ``tc``;
-    with delays, if it lacks TAP devices.
+    Raises InputError if the command has no name or cannot be started, or the system does not allow namespaces, or lacks
+    ``ip`` and ``tc``; with delays, if it lacks TAP devices.
 
     `sizes`: NPUs along each dimension.
     `rates`: bytes per second that an NPU sends on each dimension at most.
@@ -65,12 +65,13 @@ def emulate(
         "seconds": seconds,
     }
     answer, code = _answered(plan)
-    if code == REFUSED or "refused" in answer:
-        reason = answer.get("refused", "a command could not be started")
-        raise InputError(f"network namespaces cannot be made here: {reason}", field="emulate")
+    if "program" in answer:
+        raise InputError(f"cannot be started: {answer['reason']}", field="COMMAND", value=answer["program"])
+    if "refused" in answer:
+        raise InputError(f"network namespaces cannot be made here: {answer['refused']}", field="emulate")
     if "code" not in answer:
         raise InputError(f"ended with code {code}", field="emulate")
-    return Emulated(answer["code"], tuple(map(tuple, answer["sent"])))
+    return Emulated(answer["code"], answer["reason"], tuple(map(tuple, answer["sent"])))
 
 
 def _answered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
