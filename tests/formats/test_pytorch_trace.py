@@ -53,12 +53,11 @@ def test_the_model_gives_the_measured_time_back(write):
 
 def test_parameters_are_needed_by_the_next_kernel(write):
     gather = kernel(0, 100, 20, **collective_arguments("_allgather_base"))
-    instance = import_files(
-        write(t__json=pytorch_trace([kernel(0, 50), gather, kernel(90, 150), kernel(150, 300)]))
-    ).instance
-    (tensor,) = instance.iteration.tensors
+    imported = import_files(write(t__json=pytorch_trace([kernel(0, 50), gather, kernel(90, 150), kernel(150, 300)])))
+    (tensor,) = imported.instance.iteration.tensors
     assert (tensor.kind.value, tensor.needed_before) == ("all_gather", "compute 2")
-    assert [task.duration for task in instance.tasks] == [0, 110 * US, 150 * US]  # 40 us were exposed
+    assert [task.duration for task in imported.instance.tasks] == [0, 150 * US, 150 * US]  # no kernel waited for it
+    assert rows_of(imported)["as traced, in the model (wait_free/baseline)"] == "300 us"
 
 
 def test_a_collective_that_ends_last_is_needed_in_the_next_iteration(write):
@@ -190,6 +189,37 @@ def test_long_lists_of_ranks_tell_the_stride(write):
     shown = collective_arguments(ranks=64, stride=8) | {"Process Group Ranks": str([*range(0, 240, 8)])[:-1] + ", ...]"}
     events = [kernel(0, 10), kernel(10, 30, 20, **collective_arguments()), kernel(30, 90, 20, **shown)]
     assert import_files(write(t__json=pytorch_trace(events))).instance.network.sizes == (8, 64)
+
+
+GATHER = {"name": "_allgather_base"}
+AS_MEASURED = {
+    "a collective that reaches into the next step": (((0, 40), (50, 100), (90, 145, 20)), {}),
+    "two at once on one dimension": (((0, 10), (10, 60, 20), (30, 60, 20), (60, 100)), {}),
+    "a gap in which compute waits for nothing": (((0, 10), (5, 50, 20), (20, 60), (60, 100)), GATHER),
+}
+
+
+@pytest.mark.parametrize("case", AS_MEASURED)
+def test_the_model_takes_what_was_measured(write, case):
+    parts, arguments = AS_MEASURED[case]
+    marks = [mark(k, 100 * k, 100 * k + 100) for k in range(4)]
+    imported = import_files(write(t__json=pytorch_trace([*steps(100, 4, parts, **arguments), *marks])))
+    assert rows_of(imported)["as traced, in the model (wait_free/baseline)"] == "100 us"
+
+
+def test_collectives_of_all_dimensions_take_no_longer_than_was_measured(write):
+    inner, outer = collective_arguments(ranks=4), collective_arguments(ranks=2, stride=4)
+    events = [kernel(0, 10), kernel(10, 30, 20, **inner), kernel(30, 90, 20, **outer)]
+    events += [kernel(90, 100), kernel(100, 110, 20, **collective_arguments()), kernel(110, 120)]
+    (path,) = write(t__json=pytorch_trace(events))
+    assert max(bounds(import_files([path]).instance).values()) <= TrainingStep(Source(path)).length
+
+
+def test_ranks_that_are_not_equally_far_apart_are_not_guessed(write):
+    shown = collective_arguments(ranks=64, stride=8) | {"Process Group Ranks": "[0, 8, 17, ...]"}
+    events = [kernel(0, 10), kernel(10, 30, 20, **collective_arguments()), kernel(30, 90, 20, **shown)]
+    with pytest.raises(InputError, match="64 at steps of 1"):
+        import_files(write(t__json=pytorch_trace(events)))
 
 
 @pytest.mark.parametrize("seed", range(8))

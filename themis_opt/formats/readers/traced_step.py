@@ -10,6 +10,7 @@ bandwidths of which no collective takes longer than it was measured.  What one t
 NPUs or for launches: it leaves when it would have had to, and its wait is the time of tasks.
 """
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -296,11 +297,8 @@ def _machine(step: TrainingStep) -> Machine:
     chunks = SPANNING_CHUNKS if spanning else 1
     dimensions = tuple(_dimension(events, f"dim{k}", chunks) for k, events in enumerate(grouped, start=1))
     machine = Machine(Network(name="trace", dimensions=dimensions), chunks=chunks, latency="occupy")
-    taken = {
-        (event.kind, event.size): event.end - event.start for event in sorted(spanning, key=lambda e: e.start - e.end)
-    }
-    times = {what: _alone(machine, Collective(kind=what[0], size=what[1], chunks=chunks)) for what in taken}
-    slowest = max((times[what] / taken[what] for what in taken), default=1.0)
+    quickest = {(event.kind, event.size): event for event in sorted(spanning, key=lambda e: e.start - e.end)}
+    slowest = max((_alone(machine, event) / (event.end - event.start) for event in quickest.values()), default=1.0)
     if slowest <= 1:
         return machine
     faster = (
@@ -310,13 +308,20 @@ def _machine(step: TrainingStep) -> Machine:
     return replace(machine, network=Network(name="trace", dimensions=tuple(faster)))
 
 
-def _alone(machine: Machine, collective: Collective) -> int:
-    """Picoseconds of a collective on an idle network."""
+def _alone(machine: Machine, event: CollectiveEvent) -> int:
+    """Picoseconds of a collective of all NPUs on an idle network."""
     from themis_opt.policies.registry import make_policy
     from themis_opt.schedules.simulator import simulate
 
+    collective = Collective(kind=event.kind, size=event.size, chunks=machine.chunks)
     instance = Instance(network=machine.network, collectives=(collective,), latency=machine.latency)
     return simulate(instance, make_policy("baseline")(instance)).makespan
+
+
+def _alone_on(dimension: Dimension, event: CollectiveEvent, chunks: int) -> int:
+    """Picoseconds of a collective on one dimension, whose start-ups occupy it."""
+    num_steps, sent = _costs(dimension, event, chunks)
+    return math.ceil(num_steps * dimension.latency + sent * PICOSECONDS_PER_SECOND / dimension.bandwidth)
 
 
 def _dimension(collectives: Sequence[CollectiveEvent], name: str, chunks: int) -> Dimension:
@@ -382,18 +387,17 @@ class _Placed(NamedTuple):
 def _placed(step: TrainingStep, machine: Machine, *, is_fitted: bool) -> list[_Placed]:
     """Where the collectives of a step lie: on a network that fits, they leave in time to end as they did."""
     alone: dict[object, int] = {}
-    free = dict.fromkeys(machine.network.dimension_names, step.end)
+    named = dict(zip(machine.network.dimension_names, machine.network.dimensions, strict=True))
+    free = dict.fromkeys(named, step.end)
     placed = []
     for event in sorted(step.collectives, key=lambda event: -event.end):
-        dimensions = _dimensions(step.trace.source, event, machine.network)
-        key, leaves = (event.kind, event.size, dimensions), event.start
+        dimensions, leaves = _dimensions(step.trace.source, event, machine.network), event.start
         if is_fitted:
+            names = dimensions or tuple(named)
+            key = (event.kind, event.size, names)
             if key not in alone:
-                span = {"dimensions": dimensions} if dimensions else {}
-                alone[key] = _alone(
-                    machine, Collective(kind=event.kind, size=event.size, chunks=machine.chunks, **span)
-                )
-            names = dimensions or tuple(free)
+                ring = named[names[0]] if len(names) == 1 else None
+                alone[key] = _alone_on(ring, event, machine.chunks) if ring else _alone(machine, event)
             leaves = max(event.start, min(event.end, *(free[name] for name in names)) - alone[key])
             free |= dict.fromkeys(names, leaves)
         placed.append(_Placed(event, dimensions, leaves, *_needed(step, event)))
@@ -436,9 +440,9 @@ def _waited(step: TrainingStep, placed: Sequence[_Placed]) -> list[Span]:
     for start, end in _without(_union(running), step.busy):
         kernel = bisect_left(begins, end)
         gap = begins[kernel] if kernel < len(begins) else step.end
-        need = needs[bisect_right(needs, gap) - 1]
-        if need > start:
-            waited.append((start, min(end, need)))
+        count = bisect_right(needs, gap)
+        if count and needs[count - 1] > start:
+            waited.append((start, min(end, needs[count - 1])))
     return waited
 
 
