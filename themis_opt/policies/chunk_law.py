@@ -17,6 +17,8 @@ from typing import NamedTuple
 SCATTER, GATHER = 0, 1
 FLOAT_ERROR = 1e-12  # relative error of floats that decides no comparison
 MOST_PORTIONS = 24  # that visit the faster group first
+TRIED_PORTIONS = (1, 2, 3, 4, MOST_PORTIONS)  # few are better where a chunk costs something
+MOST_CHUNKS = 64  # of a block
 LEAST_GAP = 1e-6  # gap below which no more portions are made
 
 DimensionGroup = tuple[int, ...]  # dimensions
@@ -56,6 +58,9 @@ class ChunkBlock(NamedTuple):
     is_solid: bool
 
 
+NO_BLOCK = ChunkBlock([], {}, is_solid=False)  # where all have more than MOST_CHUNKS
+
+
 class Visit(NamedTuple):
     """A portion that visits one group first: its scatters there, all it does on the other group, and its gathers.
 
@@ -70,6 +75,38 @@ class Visit(NamedTuple):
     head: float
     foot: float
     is_solid: bool
+
+
+def best_block(network: Sequence[LawDimension], phases: int, size: float, most_chunks: int = MOST_CHUNKS) -> ChunkBlock:
+    """The block of at most so many chunks that takes the least time for a collective of some bytes.
+
+    More portions than a solid block needs are not tried, nor are costs that depend on the number of chunks solved for.
+    """
+    by_bandwidth = tuple(sorted(range(len(network)), key=lambda k: network[k].byte_time))
+    stages = [(0, SCATTER), (0, GATHER)][:phases]
+    best = ChunkBlock([Chunk(1, by_bandwidth, 0, 0)], dict.fromkeys(by_bandwidth, stages), is_solid=False)
+    least = makespan(network, best, phases, size)
+    for most in TRIED_PORTIONS:
+        block = ChunkLaw(network, most).block(tuple(range(len(network))), phases)
+        if 0 < len(block.chunks) <= most_chunks:
+            time = makespan(network, block, phases, size)
+            best, least = (block, time) if time < least else (best, least)
+        if block.is_solid:
+            break
+    return best
+
+
+def whole_sizes(block: ChunkBlock, size: int, unit: int) -> list[int]:
+    """Bytes of each chunk in multiples of a unit, nearest to the shares, largest remainders first."""
+    total = 0.0
+    for chunk in block.chunks:
+        total += chunk.share
+    exact = [chunk.share / total * (size // unit) for chunk in block.chunks]
+    units = [int(number) for number in exact]
+    by_rest = sorted(range(len(units)), key=lambda number: units[number] - exact[number])
+    for number in by_rest[: size // unit - sum(units)]:
+        units[number] += 1
+    return [number * unit for number in units]
 
 
 class ChunkLaw:
@@ -108,8 +145,8 @@ class ChunkLaw:
         solid = [block for pair in pairs if (block := self._solid(*pair, phases))]
         if solid:
             return min(solid, key=lambda block: len(block.chunks))
-        blocks = [self._of_few(*pair, phases) for pair in pairs]
-        return min(blocks, key=lambda block: makespan(self.network, block, phases))
+        blocks = [block for pair in pairs if (block := self._of_few(*pair, phases)).chunks]
+        return min(blocks, key=lambda block: makespan(self.network, block, phases), default=NO_BLOCK)
 
     def _in_order(self, one: DimensionGroup, two: DimensionGroup) -> tuple[DimensionGroup, DimensionGroup]:
         """The two groups, first the one that ends later what is scattered on it first if both share data evenly."""
@@ -132,8 +169,8 @@ class ChunkLaw:
         for count in range(1, self.most + 1):
             sizes, _ = growing_sizes(count, ratio / npus, phases)
             block = self._of_portions(first, other, sizes, share, phases)
-            if block.is_solid:
-                return block
+            if block.is_solid or not block.chunks:
+                return block if block.is_solid else None
         return None
 
     def _of_few(self, first: DimensionGroup, other: DimensionGroup, phases: int) -> ChunkBlock:
@@ -163,6 +200,9 @@ class ChunkLaw:
         """The block in which a share visits the other group first, and portions of these sizes the first group."""
         last = self._visit(other, first, share, phases)
         visits = [self._visit(first, other, size * (1 - share) / sum(sizes), phases) for size in sizes]
+        counts = [len(visit.chunks) for visit in (last, *visits)]
+        if 0 in counts or sum(counts) > MOST_CHUNKS:
+            return NO_BLOCK
         unit = self.least_time(first)
         served = phases * self.least_time(other) / self._npus(first)
         start = share * self.least_time(other)
@@ -220,7 +260,9 @@ def growing_sizes(count: int, shrunk: float, phases: int, may_nest: bool = False
 
 def in_turn(times: Sequence[float], deadlines: Sequence[float]) -> tuple[list[float], float]:
     """When a dimension begins each chunk if it serves them by their deadlines, and by how much the latest is late."""
-    begins, time, late = [0 * time for time in times], 0 * times[0], 0 * times[0]
+    begins: list[float] = [0] * len(times)
+    time: float = 0
+    late: float = 0
     for number in sorted(range(len(times)), key=deadlines.__getitem__):
         begins[number] = time
         time += times[number]

@@ -5,16 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.policies.chunk_law import ChunkBlock, ChunkLaw, LawDimension, makespan
+from themis_opt.policies.chunk_law import ChunkBlock, LawDimension, best_block, whole_sizes
 from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.problem.cost import bytes_sent, check_clock, fixed_lag, fixed_occupancy, variable_occupancy
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Chunks, Plan, has_launches
-from themis_opt.solving.sizing import granule, rounded, with_sizes
-
-TRIED_PORTIONS = (1, 2, 3, 4, 24)
-"""Most portions of a group that are tried: few are better where a chunk costs something, 24 leave no gap otherwise."""
+from themis_opt.solving.sizing import granule, with_sizes
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,9 @@ class Law:
         if not has_law(instance):
             return Hourglass("free")(instance)
         (exchange,) = instance.exchanges
-        return _plan(instance, exchange, best_block(instance, exchange))
+        phases = len(exchange.kind.rule.phases)
+        block = best_block(network_of(instance, exchange), phases, exchange.size, exchange.max_chunks)
+        return _plan(instance, exchange, block)
 
 
 def has_law(instance: Instance) -> bool:
@@ -39,19 +38,6 @@ def has_law(instance: Instance) -> bool:
     rules = [exchange.kind.rule for exchange in instance.exchanges]
     is_alone = len(rules) == 1 and not has_launches(instance) and instance.ports.is_plain
     return is_alone and (rules[0].opens or rules[0].closes)
-
-
-def best_block(instance: Instance, exchange: Exchange) -> ChunkBlock:
-    """The shortest block of at most as many chunks as the instance allows; of equal ones, that of fewest chunks."""
-    network = network_of(instance, exchange)
-    phases, everything = len(exchange.kind.rule.phases), tuple(range(len(network)))
-    blocks = [
-        block
-        for most in TRIED_PORTIONS
-        if len((block := ChunkLaw(network, most).block(everything, phases)).chunks) <= exchange.max_chunks
-    ]
-    times = [makespan(network, block, phases, exchange.size) for block in blocks]
-    return blocks[times.index(min(times))]
 
 
 def network_of(instance: Instance, exchange: Exchange) -> tuple[LawDimension, ...]:
@@ -82,5 +68,5 @@ def _plan(instance: Instance, exchange: Exchange, block: ChunkBlock) -> Plan:
         place = np.argsort(paths, axis=1, kind="stable").reshape(*paths.shape[:1], len(span), -1)
         sequences[span[local]] = number * paths.shape[1] + place[number, local, phase]
     plan = Plan((Chunks(np.ones(len(paths), dtype=np.int64), span[paths]),), sequences=tuple(sequences))
-    shares = np.array([chunk.share for chunk in block.chunks], dtype=np.float64)
-    return with_sizes(plan, [rounded(shares, exchange.size, granule(instance, exchange))])
+    sizes = whole_sizes(block, exchange.size, granule(instance, exchange))
+    return with_sizes(plan, [np.array(sizes, dtype=np.int64)])

@@ -1,0 +1,1 @@
+../themis_opt/policies/chunk_law.py
