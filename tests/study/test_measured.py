@@ -208,6 +208,7 @@ def test_a_library_that_is_faster_than_all_schedules_is_said_so(write):
     assert fast.won < 0
     assert ", 5.00 % less than trees, the best schedule known here, and " in fast.sentence()
     assert "can be won" not in fast.sentence()
+    assert "nothing of it can be won" in replace(row, time=row.best * (1 - 1e-9)).sentence()
 
 
 RECORDER = {

@@ -27,7 +27,7 @@ from themis_opt.study.rival_trees import trees_beside
 from themis_opt.study.step_plan import with_gathers
 
 TELLING = 10  # times the bound below which the best schedule is worth comparing with it
-LEAST_WON = 0.001  # share of a time below which nothing is said to be won
+LEAST_WON = 0.001  # share of a time below which nothing is said to be won or lost
 SAME_TIME = 0.01  # by how much times in place and out of place differ for both to be told
 SAME_SIZE = 0.01  # by how much bytes of a step and an iteration may differ to be the same
 IN_PLACE = "in place"
@@ -100,7 +100,7 @@ class Beside:
             )
         if slow := self.too_slow():
             return f"{less}: {slow}."
-        if self.won < 0:
+        if self.won < -LEAST_WON:
             faster = format_percent(1 - self.time / self.best)
             above = f", and {format_percent(self.time / self.needed - 1)} above what any algorithm needs"
             known = f"{faster} less than {self.policy}, the best schedule known here"
