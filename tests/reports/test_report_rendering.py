@@ -1,6 +1,7 @@
 """Reports as Markdown, SVG and HTML."""
 
 import json
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -111,6 +112,26 @@ def test_the_page_loads_nothing_from_elsewhere(report):
     (policy,) = [meta["content"] for meta in elements.tags("meta") if "http-equiv" in meta]
     assert policy.startswith("default-src 'none';")
     assert "http" not in policy
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_text("alert(1)", encoding="utf-8"),
+        lambda path: path.write_bytes(b"\xff" + path.read_bytes()),
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: (path.unlink(), os.mkfifo(path)),
+    ],
+    ids=["other", "binary", "cut", "pipe"],
+)
+def test_a_library_that_was_changed_in_the_cache_is_made_anew(spoil, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before = render_html(page(figure("line")))
+    (script,) = (tmp_path / "themis_opt").iterdir()
+    content = script.read_bytes()
+    spoil(script)
+    assert render_html(page(figure("line"))) == before
+    assert script.read_bytes() == content
 
 
 def svg(chart, folder, title="Title"):

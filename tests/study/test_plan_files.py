@@ -188,6 +188,21 @@ def test_a_file_that_is_no_entry_is_passed_over(cache: PlanCache, few: Instance,
     assert cache.recall(few, "equal") is None
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_pipe_in_the_place_of_an_entry_is_replaced(
+    cache: PlanCache, few: Instance, entry: Path, tmp_path: Path, is_link: bool
+) -> None:
+    entry.unlink()
+    pipe = tmp_path / "pipe" if is_link else entry
+    os.mkfifo(pipe)
+    if is_link:
+        entry.symlink_to(pipe)
+    assert cache.recall(few, "equal") is None
+    cache.keep(scheduled(few), "equal", 1.0)
+    assert cache.recall(few, "equal").exact
+    assert entry.is_file()
+
+
 def test_a_truncated_entry_is_passed_over_wherever_it_ends(cache: PlanCache, few: Instance, entry: Path) -> None:
     content = entry.read_bytes()
     for length in range(0, len(content), 97):

@@ -208,6 +208,19 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
 
 
+def write_to_cache(path: Path, content: str) -> None:
+    """Write a file of a cache as :func:`write_atomically` does, but in the place of a link, pipe or device.
+
+    Raises InputError if that cannot be done.
+    """
+    try:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.unlink()
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
+    write_atomically(path, content)
+
+
 def _opener_like(path: Path) -> Callable[[str, int], int]:
     """Make files that whoever may read the file at a path may read; where there is none, whom the umask lets."""
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None

@@ -21,7 +21,7 @@ from typing import Any, Literal, Self
 from platformdirs import user_cache_path
 from pydantic import ValidationError
 
-from themis_opt.base.documents import digest, write_atomically
+from themis_opt.base.documents import digest, write_to_cache
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.policies.launching.common import fused_name
 from themis_opt.problem.instance import Instance
@@ -273,7 +273,7 @@ def write_plan(path: Path, plan: CachedPlan) -> None:
     """Write a plan so that readers see the old or the new file; nothing happens where that cannot be done."""
     try:
         summary = Summary(settings={"sizes": plan.sizes, "seconds": plan.seconds})
-        write_atomically(path, json.dumps(schedule_document(plan.schedule, summary)))
+        write_to_cache(path, json.dumps(schedule_document(plan.schedule, summary)))
     except (InputError, ValidationError) as error:
         log.debug("not kept: %s", error)
 

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from platformdirs import user_cache_path
 from vl_convert import javascript_bundle
 
-from themis_opt.base.documents import make_folder, write_atomically
+from themis_opt.base.documents import digest, make_folder, read_text, write_atomically, write_to_cache
 from themis_opt.base.errors import InputError, printable
 from themis_opt.reports.rendering.charts import CONFIG, ON_DARK, save, specification
 from themis_opt.reports.rendering.document import Figure, Report, Section, Table
@@ -26,6 +26,7 @@ MARKDOWN, HTML = "README.md", "report.html"
 MARK = "<!-- themis-opt report -->\n"  # the last line of the Markdown and the pictures of a report
 MARKS = (MARK.strip().encode(), b'content="themis-opt report"')  # one of them stands in every file of a report
 MOST_SENTENCES = 5  # sentences of a summary that are not folded
+MAX_SCRIPT_BYTES = 16 * 2**20  # largest script that is read from the cache: Vega, Vega-Lite and Vega-Embed have 1 MB
 MOST_OPEN_ROWS = 12  # rows of a table up to which it is not folded on pages, and which Markdown shows of it
 ELSEWHERE = f"All tables and interactive figures are in `{HTML}`, which `themis-opt report` writes beside this file."
 
@@ -152,15 +153,20 @@ def _scripts(figures: tuple[Figure, ...]) -> dict[str, str]:
 
 
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script, kept in the user's cache folder: bundling them takes a second."""
-    path = user_cache_path("themis_opt", appauthor=False) / f"vega-{version('vl-convert-python')}.js"
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        script = javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    """Vega, Vega-Lite and Vega-Embed as one script, kept in the user's cache folder: bundling them takes a second.
+
+    The name of the file holds a digest of the script, so that a file that was changed or cut off is made anew.
+    """
+    folder, name = user_cache_path("themis_opt", appauthor=False), f"vega-{version('vl-convert-python')}"
+    for path in folder.glob(f"{name}-*.js"):
+        with suppress(InputError):
+            script = read_text(path, "JavaScript", MAX_SCRIPT_BYTES)
+            if path.name == f"{name}-{digest(script)}.js":
+                return script
+    script = javascript_bundle("window.vegaEmbed = vegaEmbed;")
     with suppress(InputError):  # a folder that cannot be written costs the second again
-        make_folder(path.parent)
-        write_atomically(path, script)
+        make_folder(folder)
+        write_to_cache(folder / f"{name}-{digest(script)}.js", script)
     return script
 
 
