@@ -99,7 +99,17 @@ def rows(printed):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_subcommand_has_help(succeed, command):
-    assert "Usage:" in succeed(command, "--help")
+    text = " ".join(succeed(command, "--help").replace("│", " ").split())
+    usual = ("Existing files of the same names are replaced.",) * ("--output" in text)
+    assert "Usage:" in text
+    assert all(sentence in text for sentence in ON_EXISTING.get(command, usual))
+
+
+ON_EXISTING = {
+    "batch": ("An existing file is replaced unless it holds more rows than are finished.",),
+    "report": ("Files of reports alone are replaced.",),
+}
+"""What the help of ``-o`` says of files that are there, where it is not the usual sentence."""
 
 
 @pytest.mark.parametrize(("kind", "command"), [case for case in CASES if case[1] not in WITHOUT_JSON])

@@ -25,7 +25,11 @@ def batch(
         str | None, Option("--cluster", help="Dask scheduler whose workers run instead, such as tcp://host:8786.")
     ] = None,
     output: Annotated[
-        Path | None, options.output("CSV file, packed if it ends in .gz; by default rows.csv beside the experiment.")
+        Path | None,
+        options.output(
+            "CSV file, packed if it ends in .gz; by default rows.csv beside the experiment.",
+            "An existing file is replaced unless it holds more rows than are finished.",
+        ),
     ] = None,
     store: Annotated[
         Path | None, Option(help="Store of finished runs, by default runs.sqlite beside the experiment.")

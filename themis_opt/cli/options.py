@@ -50,9 +50,12 @@ ChunkSizes = Annotated[
 Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 
 
-def output(meaning: str) -> Any:
-    """The option of where results are written."""
-    return Option("-o", "--output", help=meaning)
+REPLACED = "Existing files of the same names are replaced."
+
+
+def output(meaning: str, replaced: str = REPLACED) -> Any:
+    """The option of where results are written, and what becomes of files that are there."""
+    return Option("-o", "--output", help=f"{meaning} {replaced}")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ def plan(
     time_limit: Annotated[float, Option(help="Seconds for all but reading files.", min=0.1, max=1e9)] = 10.0,
     workers: Annotated[int, Option(help="Threads of the solver.", min=1, max=1024)] = 2,
     folder: Annotated[
-        Path | None, Option("-o", "--output", help="Folder for plan.json and a picture.", file_okay=False)
+        Path | None,
+        Option("-o", "--output", help=f"Folder for plan.json and a picture. {options.REPLACED}", file_okay=False),
     ] = None,
     as_json: options.Json = False,
 ) -> None:

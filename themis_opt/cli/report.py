@@ -11,7 +11,10 @@ from themis_opt.cli import options
 def report(
     folder: Annotated[Path, Argument(help="Folder of the experiment.", metavar="FOLDER")],
     rows: Annotated[Path | None, Option(help="CSV file of the rows, instead of rows.csv in the folder.")] = None,
-    output: Annotated[Path | None, options.output("Folder for the report, instead of the experiment's.")] = None,
+    output: Annotated[
+        Path | None,
+        options.output("Folder for the report, instead of the experiment's.", "Files of reports alone are replaced."),
+    ] = None,
     figures: Annotated[str | None, Option(help="More figures, for any rows: some of boxes,ecdf,duel,algbw.")] = None,
     html: Annotated[bool, Option("--html/--no-html", help="Also write report.html, in one file.")] = True,
     as_json: options.Json = False,

@@ -137,7 +137,7 @@ class Family:
         self.refuse("has_policy")
 
     def knobs(self, specification: str) -> tuple[str, ...]:
-        """The limits that a policy minds, such as ``seconds``. Raises InputError if the family has no such policy."""
+        """The limits that a policy minds, such as ``seconds``, of one that the family has."""
         self.refuse("knobs")
 
     def facts(self, problem: Any) -> Mapping[str, str | int]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ProductFamily(Family):
-    """Every question has an answer here."""
+    """Batches, tuning and workloads ask other modules what has no method here."""
 
     name = "instances on dimensions"
 
