@@ -14,6 +14,7 @@ from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
+from themis_opt.search.exact import Exact
 from themis_opt.solving.makespan_bounds import fluid
 
 
@@ -53,6 +54,12 @@ def test_the_gap_halves_with_two_chunks_at_just_enough(most: int, growth: int) -
     blocks = ChunkLaw(network, most, rounding=0)
     time = makespan(network, blocks.block((0, 1), 2), 2, Fraction(1))
     assert time / (2 * blocks.least_time((1,)) / 8) == 1 + Fraction(7, 1 + 8 * growth)
+
+
+def test_the_reference_ends_with_the_law_where_that_meets_the_bound() -> None:
+    instance = without_costs("4d-ring_sw_sw_sw", "all_reduce")
+    reference = Exact(seconds=30, workers=1, sizes="free").solve(instance, lower_bound=fluid(instance))
+    assert reference.schedule.makespan == scheduled(instance).makespan
 
 
 def test_no_more_chunks_than_the_instance_allows() -> None:

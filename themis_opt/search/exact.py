@@ -8,6 +8,7 @@ from typing import Literal
 from formulations.interruption import TimeUp
 from formulations.limits import Limits
 from themis_opt.base.allowance import Allowance, cut_off
+from themis_opt.policies.law import Law, has_law
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
@@ -29,8 +30,9 @@ OVERTIME = 0.25
 class Exact(Limits):
     """Near-optimal paths, sequences and (where they are free) sizes of chunks.
 
-    The search starts from the best of the fixed order, Themis with several dispatch rules, and hourglass, so it never
-    ends worse.  With compute it starts from the launches of the policies.  Then the steps of one table take turns
+    The search starts from the best of the fixed order, Themis with several dispatch rules, hourglass and, if sizes are
+    free, the law of chunks, so it never ends worse.  The law (docs/law.md) ends the search if it meets the bound.  With
+    compute it starts from the launches of the policies.  Then the steps of one table take turns
     (:mod:`themis_opt.search.table`).
 
     Only paths, sequences and sizes are taken from the solvers; the times are simulated.  The knobs are those of
@@ -74,7 +76,7 @@ class Exact(Limits):
         from themis_opt.search.table import PERIOD_STEPS, STEPS  # which imports every step
 
         allowance, is_period = Allowance(self.seconds, self.deterministic), has_launches(instance)
-        best = self._start(instance, allowance, start)
+        best = self._start(instance, allowance, start, lower_bound)
         bound = max(lower_bound, float(instance.compute)) if is_period else lower_bound
         free_sizes = self.sizes == "free" and not is_period
         engines = {"", *(["annealing"] if self.local_search else []), *(["cp_sat"] if self.cp_sat else [])}
@@ -84,14 +86,17 @@ class Exact(Limits):
         status = "interrupted" if allowance.interrupted else "finished"
         return Reference(incumbent.best, incumbent.bound, status, incumbent.launch_bound)
 
-    def _start(self, instance: Instance, allowance: Allowance, given: Schedule | None) -> Schedule:
+    def _start(self, instance: Instance, allowance: Allowance, given: Schedule | None, lower_bound: float) -> Schedule:
         """The best of the schedule that is given and those of the fast policies, if there is time for these."""
         is_late = count_stages(instance) > STARTED_PER_SECOND * allowance.left
         if given is not None and (has_launches(instance) or (is_late and not self.deterministic)):
             return given
         if has_launches(instance):
             return simulate(instance, make_policy("fused/hourglass")(instance))
+        law = simulate(instance, Law()(instance)) if self.sizes == "free" and has_law(instance) else None
+        if law and law.makespan <= lower_bound * (1 + self.gap):
+            return law
         seconds = None if self.deterministic else max(allowance.left / 2, 0.0)
         chooses_count = self.sizes == "free" and chunk_overhead(instance) > 0
         best = starting_schedule(instance, seconds, free_sizes=chooses_count)
-        return min((schedule for schedule in (best, given) if schedule), key=lambda schedule: schedule.makespan)
+        return min((schedule for schedule in (best, law, given) if schedule), key=lambda schedule: schedule.makespan)
