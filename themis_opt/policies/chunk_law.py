@@ -10,8 +10,10 @@ single dimension, make a larger block: one portion of the data visits the slower
 the faster group first, each as a block of either group (theorem 3).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from math import prod
+from operator import add
 from typing import NamedTuple
 
 SCATTER, GATHER = 0, 1
@@ -98,10 +100,8 @@ def best_block(network: Sequence[LawDimension], phases: int, size: float, most_c
 
 def whole_sizes(block: ChunkBlock, size: int, unit: int) -> list[int]:
     """Bytes of each chunk in multiples of a unit, nearest to the shares, largest remainders first."""
-    total = 0.0
-    for chunk in block.chunks:
-        total += chunk.share
-    exact = [chunk.share / total * (size // unit) for chunk in block.chunks]
+    whole = total(chunk.share for chunk in block.chunks)
+    exact = [chunk.share / whole * (size // unit) for chunk in block.chunks]
     units = [int(number) for number in exact]
     by_rest = sorted(range(len(units)), key=lambda number: units[number] - exact[number])
     for number in by_rest[: size // unit - sum(units)]:
@@ -130,7 +130,7 @@ class ChunkLaw:
 
     def least_time(self, group: DimensionGroup) -> float:
         """Time in which the dimensions of a group together scatter all data: that of a solid block in each phase."""
-        bandwidth = sum(1 / self.network[k].byte_time for k in group)
+        bandwidth = total(1 / self.network[k].byte_time for k in group)
         return (bandwidth / bandwidth - bandwidth / bandwidth / self._npus(group)) / bandwidth
 
     def _npus(self, group: DimensionGroup) -> int:
@@ -179,12 +179,12 @@ class ChunkLaw:
         may_nest = ratio >= npus and len(other) == 1
         for count in range(1, self.most + 1):
             sizes, is_nested = growing_sizes(count, ratio / npus, phases, may_nest)
-            if ratio * sum(sizes) >= npus / LEAST_GAP:
+            if ratio * total(sizes) >= npus / LEAST_GAP:
                 break
-        share = 1 / (1 + ratio * sum(sizes))
+        share = 1 / (1 + ratio * total(sizes))
         if ratio < npus:
             share = max(share, balanced_share(ratio, npus, self._npus(other)))
-        elif phases * ratio * share * (1 - 1 / npus) > phases / sum(sizes):
+        elif phases * ratio * share * (1 - 1 / npus) > phases / total(sizes):
             share = 0
         return self._of_portions(first, other, sizes, share, phases, is_nested=is_nested)._replace(is_solid=False)
 
@@ -199,7 +199,8 @@ class ChunkLaw:
     ) -> ChunkBlock:
         """The block in which a share visits the other group first, and portions of these sizes the first group."""
         last = self._visit(other, first, share, phases)
-        visits = [self._visit(first, other, size * (1 - share) / sum(sizes), phases) for size in sizes]
+        whole = total(sizes)
+        visits = [self._visit(first, other, size * (1 - share) / whole, phases) for size in sizes]
         counts = [len(visit.chunks) for visit in (last, *visits)]
         if 0 in counts or sum(counts) > MOST_CHUNKS:
             return NO_BLOCK
@@ -237,6 +238,11 @@ class ChunkLaw:
         return Visit(share, chunks, *orders, head, foot, block.is_solid)
 
 
+def total(numbers: Iterable[float]) -> float:
+    """The sum, rounded number by number as in C; `sum` is more exact from Python 3.12 on."""
+    return reduce(add, numbers)
+
+
 def balanced_share(ratio: float, npus: int, other_npus: int) -> float:
     """Share that visits the other group first if both groups take the same time (theorem 1)."""
     balance = 1 - ratio / npus
@@ -255,7 +261,7 @@ def growing_sizes(count: int, shrunk: float, phases: int, may_nest: bool = False
         return nested, False
     growth = max(one, 2 * shrunk)
     sizes = [one * growth ** min(place, count - 1 - place) for place in range(count)]
-    return (nested, True) if may_nest and sum(nested) > sum(sizes) else (sizes, False)
+    return (nested, True) if may_nest and total(nested) > total(sizes) else (sizes, False)
 
 
 def in_turn(times: Sequence[float], deadlines: Sequence[float]) -> tuple[list[float], float]:
@@ -293,7 +299,7 @@ def _joined(
     chunks, numbered = list(last.chunks), []
     before: float = 0
     for visit in visits:
-        shift, after = len(chunks), sum(v.share for v in visits) - before - visit.share
+        shift, after = len(chunks), total(v.share for v in visits) - before - visit.share
         chunks += [c._replace(begin=c.begin + before * unit, tail=c.tail + after * unit) for c in visit.chunks]
         numbered.append(tuple(_shifted(orders, shift) for orders in (visit.scatters, visit.middle, visit.gathers)))
         before += visit.share
