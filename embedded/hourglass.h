@@ -1,18 +1,15 @@
 /* The law of chunks (docs/law.md): few chunks of unequal sizes that keep every dimension of a network busy.
  * C99, this header alone, no allocation. The caller gives a workspace; hourglass_plan fills its field `best`.
- * Sizes and orders are those of themis_opt/policies/chunk_law.py, if compiled without contraction of
- * multiplications and additions (-ffp-contract=off). Licence: Apache-2.0. */
+ * Sizes and orders are those of chunk_law.py, if compiled with -ffp-contract=off. Licence: Apache-2.0. */
 #ifndef HOURGLASS_H
 #define HOURGLASS_H
 #include <math.h>
 #include <string.h>
-
 #define HG_DIMENSIONS 5
 #define HG_CHUNKS 64
 #define HG_PORTIONS 24
 #define HG_LEAST_GAP 1e-6
 #define HG_FLOAT_ERROR 1e-12
-
 typedef struct {
     int npus;
     double byte_time;  /* time in which a byte leaves an NPU */
@@ -47,6 +44,7 @@ typedef struct {
     int order[2][HG_CHUNKS];     /* of scatters, and of gathers backwards, if a single dimension comes first */
 } hg_visit;
 
+static const hg_block hg_empty;
 static const hg_block *hg_block_of(hg_workspace *w, int group, int phases);
 
 static int hg_count(int group) {
@@ -173,12 +171,13 @@ static int hg_add(hg_workspace *w, hg_block *to, hg_visit *v, int first, int oth
 /* The block in which a share visits `other` first, and portions of these sizes `first`; 0 if it has too many chunks. */
 static int hg_of_portions(hg_workspace *w, hg_block *to, int first, int other, const double *sizes, int count,
                           double sum, double share, int phases, int is_nested) {
-    hg_visit visits[HG_PORTIONS + 1], *last = &visits[count];
+    hg_visit visits[HG_PORTIONS + 2], *last = &visits[count];
     double unit = hg_least_time(w, first), served = phases * hg_least_time(w, other) / hg_npus(w, first);
     double start = share * hg_least_time(w, other), total = 0, before = 0;
     memset(to->num_stages, 0, sizeof to->num_stages);
-    to->num_chunks = 0, to->width = hg_count(first | other), last->share = share;
-    if (!hg_add(w, to, last, other, first, phases, 0, 0)) return 0;
+    to->num_chunks = 0, to->width = hg_count(first | other);
+    last->share = share, last->block = &hg_empty, last->group = 0;
+    if (share > 0 && !hg_add(w, to, last, other, first, phases, 0, 0)) return 0;
     to->is_solid = last->block->is_solid;
     for (int j = 0; j < count; j++) total += visits[j].share = sizes[j] * (1 - share) / sum;
     for (int j = 0; j < count; j++) {
@@ -203,18 +202,20 @@ static int hg_of_portions(hg_workspace *w, hg_block *to, int first, int other, c
 
 /* The solid block of two groups with fewest portions, or one in which `other` is idle for a short time (theorem 4). */
 static int hg_of_two(hg_workspace *w, hg_block *to, int first, int other, int phases, int is_few) {
-    double sizes[HG_PORTIONS], npus = hg_npus(w, first), ratio = hg_least_time(w, other) / hg_least_time(w, first);
+    double sizes[HG_PORTIONS + 1], npus = hg_npus(w, first), ratio = hg_least_time(w, other) / hg_least_time(w, first);
     double balance = 1 - ratio / npus, balanced = balance / (balance + ratio - 1 / hg_npus(w, other));
-    int is_slow = ratio >= npus, is_nested;
+    int is_slow = ratio >= npus, may_nest = is_slow && hg_count(other) == 1, is_nested;
     for (int p = 1; p <= phases && !is_few; p++)
         if (is_slow || !hg_block_of(w, other, p)->is_solid || !hg_block_of(w, first, p)->is_solid) return 0;
     for (int count = 1; count <= w->most; count++) {
-        double sum = hg_growing_sizes(count, ratio / npus, phases, is_slow && hg_count(other) == 1, sizes, &is_nested);
+        double sum = hg_growing_sizes(count, ratio / npus, phases, may_nest, sizes, &is_nested);
         double share = 1 / (1 + ratio * sum);
         if (is_few && count < w->most && ratio * sum < npus / HG_LEAST_GAP) continue;
         if (!is_slow) share = is_few ? fmax(share, balanced) : balanced;
-        else if (phases * ratio * share * (1 - 1 / npus) > phases / sum) share = 0;
-        if (!hg_of_portions(w, to, first, other, sizes, count, sum, share, phases, is_nested)) return 0;
+        else if (phases * ratio * share * (1 - 1 / npus) > phases / hg_growing_sizes(count + 1, ratio / npus, phases,
+                 hg_count(other) == 1, sizes, &is_nested)) share = 0;
+        sum = hg_growing_sizes(count + (share == 0), ratio / npus, phases, may_nest, sizes, &is_nested);
+        if (!hg_of_portions(w, to, first, other, sizes, count + (share == 0), sum, share, phases, is_nested)) return 0;
         to->is_solid &= !is_few;
         if (to->is_solid || is_few) return 1;
     }
@@ -263,8 +264,7 @@ static void hg_single(hg_workspace *w, int phases) {
     }
 }
 
-/* Chunks, sizes in units of bytes and orders for a collective of some bytes: phases is 2 for an all-reduce, 1 for a
- * reduce-scatter. Run it backwards for an all-gather. Returns the time that it takes, and fills w->best. */
+/* Fill w->best for phases = 2, an all-reduce, or 1, a reduce-scatter (backwards: an all-gather); returns its time. */
 static double hourglass_plan(hg_workspace *w, const hg_dimension *network, int num_dimensions, int phases,
                              long long size, long long unit, int most_chunks) {
     static const int most[] = {0, 1, 2, 3, 4, HG_PORTIONS};

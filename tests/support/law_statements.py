@@ -54,11 +54,12 @@ def _of_two_dimensions(
         expected = 0
     if not expected:
         totals = [growth(count, p, phases, may_nest=r >= p1) for count in range(1, MOST[2] + 1)]
-        total = next((total for total in totals if r * total >= p1 / LEAST_GAP), totals[-1])
+        few = next((count for count in range(1, MOST[2]) if r * totals[count - 1] >= p1 / LEAST_GAP), MOST[2])
+        total = totals[few - 1]
         other = 1 / (1 + r * total)
         expected = phases * r * (other + (1 - other) / p1)
         if r >= p1:
-            expected = min(expected, phases * p + phases / total)
+            expected = min(expected, phases * p + phases / growth(few + 1, p, phases, may_nest=True))
     if time != expected * a:
         yield f"{network}: {phases} phases take {time}, theorem 4 says {expected * a}"
     if r >= p1 and phases == 2:

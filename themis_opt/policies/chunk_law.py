@@ -109,6 +109,9 @@ def whole_sizes(block: ChunkBlock, size: int, unit: int) -> list[int]:
     return [number * unit for number in units]
 
 
+NO_VISIT = Visit(0, [], {}, {}, {}, 0, 0, is_solid=False)
+
+
 class ChunkLaw:
     """The blocks of one network.
 
@@ -184,8 +187,10 @@ class ChunkLaw:
         share = 1 / (1 + ratio * total(sizes))
         if ratio < npus:
             share = max(share, balanced_share(ratio, npus, self._npus(other)))
-        elif phases * ratio * share * (1 - 1 / npus) > phases / total(sizes):
-            share = 0
+        else:
+            more, is_more_nested = growing_sizes(count + 1, ratio / npus, phases, may_nest)
+            if phases * ratio * share * (1 - 1 / npus) > phases / total(more):
+                share, sizes, is_nested = 0, more, is_more_nested
         return self._of_portions(first, other, sizes, share, phases, is_nested=is_nested)._replace(is_solid=False)
 
     def _of_portions(
@@ -198,11 +203,11 @@ class ChunkLaw:
         is_nested: bool = False,
     ) -> ChunkBlock:
         """The block in which a share visits the other group first, and portions of these sizes the first group."""
-        last = self._visit(other, first, share, phases)
+        last = self._visit(other, first, share, phases) if share > 0 else NO_VISIT
         whole = total(sizes)
         visits = [self._visit(first, other, size * (1 - share) / whole, phases) for size in sizes]
-        counts = [len(visit.chunks) for visit in (last, *visits)]
-        if 0 in counts or sum(counts) > MOST_CHUNKS:
+        counts = [len(visit.chunks) for visit in (*visits, last)]
+        if 0 in counts[:-1] or (share > 0 and counts[-1] == 0) or sum(counts) > MOST_CHUNKS:
             return NO_BLOCK
         unit = self.least_time(first)
         served = phases * self.least_time(other) / self._npus(first)
