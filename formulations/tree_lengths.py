@@ -44,7 +44,7 @@ Whole = npt.NDArray[np.int64]
 MOST_CLASSES = 64
 """Classes of links up to which lengths are found in a few rounds; others are for the programme of shared roots."""
 
-MAX_ROUNDS = 200
+MAX_TREE_ROUNDS = 200
 """Most programmes that are solved; clusters take 2 to 20."""
 
 LENGTH_UNITS = 2**30
@@ -109,7 +109,7 @@ class _Programme:
     def solve(self) -> Fraction:
         """Add the shortest tree until none is shorter than 1; the least throughput that lengths of a round prove."""
         best: list[Fraction] = []
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_TREE_ROUNDS):
             if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
                 break
             lengths = np.array([max(length.solution_value(), 0.0) for length in self._lengths])

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from themis_opt.graphs import comparison
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
+from themis_opt.graphs.policies import hierarchical_plan
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork, graph_text, load_graph
 from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
@@ -166,6 +167,33 @@ def test_few_trees_are_better_for_small_messages() -> None:
     instance = changed(shipped("a100_x2", size="256 KiB"), "links", latency="1 us")
     few, many = (in_best_chunks(tree_plan(instance, count)).makespan for count in (1, None))
     assert few < many
+
+
+def boxes_on_rails(boxes: int, gpus: int, lost: int = 0) -> GraphNetwork:
+    """Boxes with a switch, whose NPUs have a NIC each to the leaf of their place; leaves meet in a spine."""
+    places = list(product(range(boxes), range(gpus)))
+    nodes = [{"name": f"b{b}.g{g}"} for b, g in places]
+    switches = [*(f"b{b}.nvs" for b in range(boxes)), *(f"leaf{g}" for g in range(gpus)), "spine"]
+    nodes += [{"name": name, "kind": "switch"} for name in switches]
+    links = [{"ends": [f"b{b}.g{g}", f"b{b}.nvs"], "bandwidth": "450 GB/s", "latency": "0.35 us"} for b, g in places]
+    nics = [{"ends": [f"b{b}.g{g}", f"leaf{g}"], "bandwidth": "50 GB/s", "latency": "1 us"} for b, g in places]
+    trunks = [{"ends": [f"leaf{g}", "spine"], "bandwidth": f"{50 * boxes} GB/s"} for g in range(gpus)]
+    return GraphNetwork.model_validate({"nodes": nodes, "links": [*links, *nics[lost:], *trunks]})
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce"])
+def test_hierarchical_plans_are_near_the_bound_on_rails(kind: str) -> None:
+    instance = instance_of(boxes_on_rails(4, 4), kind, "1 GB")
+    best = in_best_chunks(hierarchical_plan(instance))
+    validate_graph(best)
+    assert 1 <= best.makespan / best_bound(instance).picoseconds <= 1.01
+
+
+def test_hierarchical_plans_go_around_a_lost_nic_and_need_boxes() -> None:
+    instance = instance_of(boxes_on_rails(3, 2, lost=1), "all_reduce", "1 MB")
+    validate_graph(simulate_graph(hierarchical_plan(instance), 3))
+    with pytest.raises(InputError, match="= '1 boxes': is for several boxes of NPUs"):
+        hierarchical_plan(instance_of(boxes_on_rails(1, 4), "all_reduce", "1 MB"))
 
 
 @pytest.mark.parametrize("policy", GRAPH_POLICIES)

@@ -98,9 +98,9 @@ def load(source: str | Path) -> "Instance | GraphInstance | Pipeline":
     return registry.load(source)
 
 
-def save(problem: Problem, path: Path) -> None:
+def save(problem: Problem, path: str | Path) -> None:
     """Write the document of a problem, which :func:`load` reads. Raises InputError if the file cannot be written."""
-    write_atomically(path, family_of(problem).text(problem))
+    write_atomically(Path(path), family_of(problem).text(problem))
 
 
 def read_solution(path: Path, problem: Problem | None = None) -> tuple[AnySchedule, Any]:

@@ -1,8 +1,9 @@
-"""The plans that others run: rings, double binary trees, and direct messages."""
+"""The plans that others run: rings, double binary trees, messages between boxes on rails, and direct messages."""
 
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from functools import lru_cache
 
 import networkx as nx
@@ -25,6 +26,17 @@ def ring_plan(instance: GraphInstance) -> GraphPlan:
     ]
     rings = [order for ring in rotations for order in (ring, ring[::-1])]
     return _plan_of_trees("ring", instance, [_Ring(network, order) for order in rings])
+
+
+def hierarchical_plan(instance: GraphInstance) -> GraphPlan:
+    """Between boxes NPUs at the same place send to each other, and in each box one sends to all others.
+
+    What all have crosses into each box once, over the rail of its root.  Raises InputError if there are no boxes.
+    """
+    boxes = boxes_of(instance.network)
+    if not 1 < len(boxes) < instance.network.num_npus:
+        raise InputError("is for several boxes of NPUs", field="network.nodes", value=f"{len(boxes)} boxes")
+    return _plan_of_trees("hierarchical", instance, [_Rails(instance.network, boxes)])
 
 
 def direct_plan(instance: GraphInstance) -> GraphPlan:
@@ -93,6 +105,53 @@ class _Star:
         return [self._routes[route[-1]][root][::-1] for route in self.out(root)]
 
 
+class _Rails:
+    """Trees of two steps: from a root to an NPU of each other box, and from these to the others of their boxes."""
+
+    def __init__(self, network: GraphNetwork, boxes: Sequence[Sequence[int]]) -> None:
+        self._network, self._boxes = network, boxes
+        self._place = {npu: (number, k) for number, box in enumerate(boxes) for k, npu in enumerate(box)}
+
+    def out(self, root: int) -> Routes:
+        """Routes from a root, those to boxes first, each root beginning with the next box."""
+        return [_short_route(self._network, tail, head) for tail, head in self._pairs(root)]
+
+    def into(self, root: int) -> Routes:
+        """Routes to a root, turned around."""
+        return [_short_route(self._network, head, tail)[::-1] for tail, head in self._pairs(root)]
+
+    def _pairs(self, root: int) -> Iterator[tuple[int, int]]:
+        number, place = self._place[root]
+        boxes = [*self._boxes[number:], *self._boxes[:number]]
+        heads = [root, *(box[place % len(box)] for box in boxes[1:])]
+        yield from ((root, head) for head in heads[1:])
+        for box, head in zip(boxes, heads, strict=True):
+            shift = box.index(head) + 1
+            yield from ((head, npu) for npu in (*box[shift:], *box[: shift - 1]))
+
+
+def _short_route(network: GraphNetwork, tail: int, head: int) -> Route:
+    """The fastest route over one link or switch, if there is one, else over any nodes."""
+    near, arcs = _neighbours(network), network.arcs
+    ways: list[tuple[Fraction, Route]] = [(arcs[tail, head], (tail, head))] if (tail, head) in arcs else []
+    ways += [
+        (min(arcs[tail, switch], arcs[switch, head]), (tail, switch, head))
+        for switch in near[tail]
+        if (switch, head) in arcs
+    ]
+    return max(ways)[1] if ways else _fastest_routes(network)[tail][head]
+
+
+@lru_cache(maxsize=8)
+def _neighbours(network: GraphNetwork) -> dict[int, list[int]]:
+    """The switches to which each node has a link."""
+    near: dict[int, list[int]] = defaultdict(list)
+    for tail, head in network.arcs:
+        if network.nodes[head].kind != "npu":
+            near[tail].append(head)
+    return near
+
+
 class _Ring:
     """Chains along a ring: into a root through all others, and out of it."""
 
@@ -112,7 +171,7 @@ class _Ring:
         return [self._routes[tail][head][::-1] for head, tail in itertools.pairwise(turned)]
 
 
-def _plan_of_trees(name: str, instance: GraphInstance, forests: Sequence[_Star | _Ring]) -> GraphPlan:
+def _plan_of_trees(name: str, instance: GraphInstance, forests: Sequence[_Star | _Rails | _Ring]) -> GraphPlan:
     """Trees from every NPU, or into it, or both: each forest carries an equal part of the data."""
     builder = PlanBuilder(name, instance)
     for (source, target), elements in demands(instance).items():

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 GRAPH_POLICIES: "Mapping[str, Callable[[GraphInstance], GraphPlan]]" = Functions(
     "themis_opt.graph_policies",
     {
+        "hierarchical": "themis_opt.graphs.policies:hierarchical_plan",
         "trees": "themis_opt.graphs.trees:tree_plan",
         "trees=1": "themis_opt.graphs.trees:one_tree",
         "trees=2": "themis_opt.graphs.trees:two_trees",
@@ -22,7 +23,7 @@ GRAPH_POLICIES: "Mapping[str, Callable[[GraphInstance], GraphPlan]]" = Functions
         "greedy": "themis_opt.graphs.matching:greedy_plan",
     },
 )
-"""The plans that are compared, trees first; other packages add to them by entry points."""
+"""The plans that are compared, first one that is made soon; other packages add to them by entry points."""
 
 
 GRAPH_SEARCHES: "Mapping[str, GraphStep]" = Functions(

@@ -22,7 +22,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.solving.narrowest import too_slow
 from themis_opt.study.columns import Value
-from themis_opt.study.parts import Part, part_in_words, part_of, problem_of
+from themis_opt.study.parts import NetworkPart, part_in_words, part_of, problem_of
 from themis_opt.study.rival_trees import trees_beside
 from themis_opt.study.step_plan import with_gathers
 
@@ -163,7 +163,7 @@ def beside_times(
     instance: Instance,
     times: Sequence[MeasuredTime],
     policies: Sequence[str] | None = None,
-    part: Part | None = None,
+    part: NetworkPart | None = None,
 ) -> list[Beside]:
     """One row for each file, group, place and size that was measured, of the median time.
 

@@ -11,12 +11,12 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.wiring import Kind
 
-Part = Mapping[str, int]  # NPUs along each of its dimensions, by name
+NetworkPart = Mapping[str, int]  # NPUs along each of its dimensions, by name
 
 CUT = (Kind.SWITCH, Kind.FULLY_CONNECTED)  # kinds of which some NPUs are wired like all of them
 
 
-def parse_part(text: str, network: Network) -> Part:
+def parse_part(text: str, network: Network) -> NetworkPart:
     """NPUs of dimensions, such as ``rail=4``; dimensions without a number are whole, and 1 leaves one out.
 
     Raises
@@ -34,7 +34,7 @@ def parse_part(text: str, network: Network) -> Part:
     return {name: size for name, size in stated.items() if size > 1}
 
 
-def part_of(network: Network, measurement: Measurement) -> Part:
+def part_of(network: Network, measurement: Measurement) -> NetworkPart:
     """The part that a group fills: by its ranks, else by its hosts, else by the number of its NPUs.
 
     Raises
@@ -59,7 +59,7 @@ def part_of(network: Network, measurement: Measurement) -> Part:
     return parts[0]
 
 
-def _by_ranks(network: Network, ranks: Sequence[int]) -> Iterator[Part]:
+def _by_ranks(network: Network, ranks: Sequence[int]) -> Iterator[NetworkPart]:
     """The part that holds all NPUs that differ from each other along its dimensions alone."""
     members = sorted(set(ranks))
     if members[-1] >= network.num_npus or members[0] < 0:
@@ -73,7 +73,7 @@ def _by_ranks(network: Network, ranks: Sequence[int]) -> Iterator[Part]:
         yield part
 
 
-def _by_hosts(network: Network, gpus: int, hosts: int) -> list[Part]:
+def _by_hosts(network: Network, gpus: int, hosts: int) -> list[NetworkPart]:
     """The parts whose inner dimensions hold the GPUs of a host, and whose outer ones hold the hosts.
 
     Parts of whole dimensions come before others.  An NPU alone is a host only where nothing else fits.
@@ -84,9 +84,9 @@ def _by_hosts(network: Network, gpus: int, hosts: int) -> list[Part]:
     return [part for part in parts if all(size == sizes[name] for name, size in part.items())] or parts
 
 
-def _splits(network: Network, gpus: int, hosts: int, splits: Sequence[int]) -> list[Part]:
+def _splits(network: Network, gpus: int, hosts: int, splits: Sequence[int]) -> list[NetworkPart]:
     """The different parts with hosts of so many dimensions."""
-    parts: list[Part] = []
+    parts: list[NetworkPart] = []
     places = range(len(network.sizes))
     for split in splits:
         inner, outer = _filled(network, places[:split], gpus), _filled(network, places[split:], hosts)
@@ -95,7 +95,7 @@ def _splits(network: Network, gpus: int, hosts: int, splits: Sequence[int]) -> l
     return parts
 
 
-def _filled(network: Network, places: Sequence[int], npus: int) -> Part | None:
+def _filled(network: Network, places: Sequence[int], npus: int) -> NetworkPart | None:
     """NPUs along dimensions, the innermost first, all of them whole or a part of the first one alone."""
     part: dict[str, int] = {}
     for k in places:
@@ -109,12 +109,12 @@ def _filled(network: Network, places: Sequence[int], npus: int) -> Part | None:
     return part if npus == 1 and _can_be_cut(network, part) else None
 
 
-def _can_be_cut(network: Network, part: Part) -> bool:
+def _can_be_cut(network: Network, part: NetworkPart) -> bool:
     dimensions = dict(zip(network.dimension_names, network.dimensions, strict=True))
     return all(size == dimensions[name].size or dimensions[name].kind in CUT for name, size in part.items())
 
 
-def problem_of(instance: Instance, measurement: Measurement, part: Part) -> Instance:
+def problem_of(instance: Instance, measurement: Measurement, part: NetworkPart) -> Instance:
     """What was measured, as a separate problem on the part of the network.
 
     Raises
@@ -153,7 +153,7 @@ def _cut(dimension: Dimension, size: int) -> Dimension:
     return dimension.replace(size=size)
 
 
-def part_in_words(network: Network, part: Part) -> str:
+def part_in_words(network: Network, part: NetworkPart) -> str:
     """The part, empty where it is the whole network: ``8 nvlink x 4 of 32 rail``."""
     sizes = dict(zip(network.dimension_names, network.sizes, strict=True))
     if dict(part) == sizes:

@@ -25,7 +25,7 @@ GPU = re.compile(r"GPU[0-9]{1,3}|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]
 TERMINAL_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class Table(NamedTuple):
+class GpuTable(NamedTuple):
     """Words for every two GPUs, below a title; a row may be missing or too short."""
 
     title: str
@@ -163,7 +163,7 @@ def without_escapes(text: str) -> str:
     return TERMINAL_ESCAPES.sub("", text)
 
 
-def read_tables(source: Source) -> list[Table]:
+def read_tables(source: Source) -> list[GpuTable]:
     """The tables of two GPUs or more, each with a heading of the names of GPUs.
 
     Raises
@@ -171,19 +171,19 @@ def read_tables(source: Source) -> list[Table]:
     InputError
         If a table lacks rows, or there is none.
     """
-    tables: list[Table] = []
+    tables: list[GpuTable] = []
     title = ""
     for number, line in source.lines:
         words = without_escapes(line).split()
         if len(words) > 1 and GPU.fullmatch(words[0]) and GPU.fullmatch(words[1]):
-            tables.append(Table(title, [word for word in words if GPU.fullmatch(word)], [], []))
+            tables.append(GpuTable(title, [word for word in words if GPU.fullmatch(word)], [], []))
         elif tables and words[:1] == list(tables[-1].gpus[len(tables[-1].rows) :][:1]):
             table = tables.pop()
             rows = [*table.rows, words[1 : len(table.gpus) + 1]]
             tables.append(table._replace(rows=rows, lines=[*table.lines, number]))
         else:
             title = line.strip("= \t")
-    for table in tables or [Table("", (), (), ())]:
+    for table in tables or [GpuTable("", (), (), ())]:
         if len(table.gpus) < 2 or len(table.rows) != len(table.gpus):
             rule = "must be a matrix of two GPUs or more, with a row for each"
             raise source.error(rule, "GPUs", len(table.rows))

@@ -59,7 +59,7 @@ BETWEEN_INTEL_CPUS: dict[int, float | None] = {0x55: 10.0, 0x8F: 22.0, 0xCF: 40.
 OLD_INTEL = 6.0
 SWITCH_CLASS, CPU_CLASS = "0x068000", "0x068001"
 FABRIC = "net"
-DIGITS = 6  # of GB/s that are compared: sums of rates differ in the last ones
+RATE_DIGITS = 6  # of GB/s that are compared: sums of rates differ in the last ones
 
 
 class NoProduct(InputError):
@@ -136,14 +136,14 @@ def _inside(boxes: Sequence["_Box"], domains: int) -> Dimension | None:
     rates: dict[str, dict[str, float]] = {npu: {} for npu in gpus}
     for cable in (cable for box in boxes for cable in box.links):
         rates[cable.tail][cable.head] = rates[cable.tail].get(cable.head, 0) + cable.bandwidth / GIGA
-    totals = {round(sum(ways.values()), DIGITS) for ways in rates.values()}
+    totals = {round(sum(ways.values()), RATE_DIGITS) for ways in rates.values()}
     if len(totals) > 1:
         raise NoProduct(f"GPUs have {min(totals):g} to {max(totals):g} GB/s of links")
     (total,) = totals
     if not total:
         return _inside_of_pci(boxes, domains)
     is_switched = set.union(*(set(ways) for ways in rates.values())).isdisjoint(gpus)
-    pairs = {round(rate, DIGITS) for ways in rates.values() for rate in ways.values()}
+    pairs = {round(rate, RATE_DIGITS) for ways in rates.values() for rate in ways.values()}
     if not is_switched and (len(pairs) > 1 or any(set(ways) != set(gpus) - {npu} for npu, ways in rates.items())):
         raise NoProduct("pairs of GPUs have different numbers of links")
     kind = Kind.SWITCH if is_switched else Kind.FULLY_CONNECTED
@@ -154,7 +154,7 @@ def _inside_of_pci(boxes: Sequence["_Box"], domains: int) -> Dimension | None:
     """GPUs behind one PCI switch."""
     (box,) = boxes
     ways = simplified(list(box.gpus), box.cables)
-    rates = {round(cable.bandwidth / GIGA, DIGITS) for cable in ways}
+    rates = {round(cable.bandwidth / GIGA, RATE_DIGITS) for cable in ways}
     if len(box.gpus) == 1:
         return None
     if domains > 1:
@@ -179,15 +179,16 @@ def _between(boxes: Sequence["_Box"], domains: int) -> Dimension | None:
     adapters = {name: rate for box in boxes for name, rate in box.adapters.items()}
     _feed(ways, gpus, float("inf"))
     rates = {
-        round(min(rate / GIGA, nx.maximum_flow_value(ways, "gpus", name)), DIGITS) for name, rate in adapters.items()
+        round(min(rate / GIGA, nx.maximum_flow_value(ways, "gpus", name)), RATE_DIGITS)
+        for name, rate in adapters.items()
     }
     if len(rates) > 1:
         raise NoProduct(f"adapters have {min(rates):g} to {max(rates):g} GB/s")
     total = nx.maximum_flow_value(ways, "gpus", FABRIC)
     _feed(ways, gpus, total / len(gpus))
-    if nx.maximum_flow_value(ways, "gpus", FABRIC) < total * (1 - 10**-DIGITS):
+    if nx.maximum_flow_value(ways, "gpus", FABRIC) < total * (1 - 10**-RATE_DIGITS):
         raise NoProduct("GPUs are not alike near to adapters")
-    description = f"{len(adapters)} adapters of {total:.{DIGITS}g} GB/s behind PCI for {len(gpus)} GPUs"
+    description = f"{len(adapters)} adapters of {total:.{RATE_DIGITS}g} GB/s behind PCI for {len(gpus)} GPUs"
     return between(domains, total / len(gpus), description)
 
 

@@ -106,7 +106,7 @@ def read_log(source: Source) -> Log:
     return log
 
 
-class Row(NamedTuple):
+class LogRow(NamedTuple):
     """A line that was measured: the words or numbers of a size, of times and of bandwidths, by buffers."""
 
     field: str
@@ -114,7 +114,7 @@ class Row(NamedTuple):
     cells: Sequence[tuple[str, Mapping[str, Any]]]  # place, and the values that stand there
 
 
-class Group(NamedTuple):
+class RankGroup(NamedTuple):
     """GPUs that took part together, and their hosts; 0 where these are not known or have not as many GPUs each."""
 
     npus: int
@@ -127,7 +127,9 @@ class _Rows:
     def __init__(self, source: Source) -> None:
         self.source, self.torn, self.wrong = source, 0, 0
 
-    def measurements(self, rows: Sequence[Row], kind: CollectiveKind, group: Group | None) -> Iterator[Measurement]:
+    def measurements(
+        self, rows: Sequence[LogRow], kind: CollectiveKind, group: RankGroup | None
+    ) -> Iterator[Measurement]:
         """Times of the rows that are whole and right."""
         group = group or _group_by_bandwidth(self.source, kind, rows)
         for row in rows:
@@ -170,7 +172,7 @@ def _from_text(rows: _Rows) -> Iterator[Measurement]:
             yield from rows.measurements(list(_rows_of_table(rows, table)), _kind(rows.source, text), group)
 
 
-def _rows_of_table(rows: _Rows, lines: Sequence[tuple[int, str]]) -> Iterator[Row]:
+def _rows_of_table(rows: _Rows, lines: Sequence[tuple[int, str]]) -> Iterator[LogRow]:
     columns: list[str] = []
     for number, line in lines:
         words = line.removeprefix("#").split()
@@ -189,7 +191,7 @@ def _rows_of_table(rows: _Rows, lines: Sequence[tuple[int, str]]) -> Iterator[Ro
             yield row
 
 
-def _row_of_line(rows: _Rows, number: int, columns: Sequence[str], words: Sequence[str]) -> Row | None:
+def _row_of_line(rows: _Rows, number: int, columns: Sequence[str], words: Sequence[str]) -> LogRow | None:
     """The row of a line: values from each column of times on; none if it is torn."""
     if columns[-1] == "timestamp" and len(words) == len(columns) + 1:  # a day and a time
         words = words[:-1]
@@ -202,7 +204,7 @@ def _row_of_line(rows: _Rows, number: int, columns: Sequence[str], words: Sequen
     for place, begin, end in zip(PLACES, starts, [*starts[1:], len(columns)], strict=False):
         values = (word.replace(",", "") for word in words[begin:end])
         cells.append((place, dict(zip(columns[begin:end], values, strict=True))))
-    return Row(f"line {number}", size, cells)
+    return LogRow(f"line {number}", size, cells)
 
 
 def _picoseconds(source: Source, time: Any, field: str) -> float:
@@ -230,7 +232,7 @@ def _from_json(rows: _Rows) -> Iterator[Measurement]:
     yield from rows.measurements(read, kind, _group(source, listed) if len(listed) > 1 else None)
 
 
-def _result(source: Source, row: Any, field: str) -> Row:
+def _result(source: Source, row: Any, field: str) -> LogRow:
     if not isinstance(row, Mapping):
         raise source.error("must be an object", field)
     cells = []
@@ -239,7 +241,7 @@ def _result(source: Source, row: Any, field: str) -> Row:
         if isinstance(cell, Mapping) and "time" in cell:
             names = {"alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
             cells.append((place, {names.get(str(name), str(name)): value for name, value in cell.items()}))
-    return Row(field, source.whole(row.get("size"), f"{field}.size"), cells)
+    return LogRow(field, source.whole(row.get("size"), f"{field}.size"), cells)
 
 
 def _from_rccl(rows: _Rows) -> Iterator[Measurement]:
@@ -266,7 +268,7 @@ def _from_rccl(rows: _Rows) -> Iterator[Measurement]:
         if npus < 2:
             raise source.error("must be two ranks or more", f"{field}.gpus", npus)
         kind = collective(source, str(row["name"]), f"{field}.name")
-        yield from rows.measurements([Row(field, size, [(place, values)])], kind, Group(npus))
+        yield from rows.measurements([LogRow(field, size, [(place, values)])], kind, RankGroup(npus))
 
 
 def _parsed(source: Source, number: int, line: str) -> Any:
@@ -289,7 +291,7 @@ def _kind(source: Source, text: str) -> CollectiveKind:
     raise source.error(rule)
 
 
-def _group_by_bandwidth(source: Source, kind: CollectiveKind, rows: Sequence[Row]) -> Group:
+def _group_by_bandwidth(source: Source, kind: CollectiveKind, rows: Sequence[LogRow]) -> RankGroup:
     """The GPUs that the name of the file says, or busbw over algbw of the fastest row: n phases of (P - 1) / P.
 
     Raises
@@ -298,7 +300,7 @@ def _group_by_bandwidth(source: Source, kind: CollectiveKind, rows: Sequence[Row
         If neither tells them.
     """
     if match := RANKS_IN_NAME.search(source.path.name):
-        return Group(source.whole(int(match[1]), "ranks in the name", least=2))
+        return RankGroup(source.whole(int(match[1]), "ranks in the name", least=2))
     pairs = [
         (float(values["algbw"]), float(values["busbw"]))
         for row in rows
@@ -310,7 +312,7 @@ def _group_by_bandwidth(source: Source, kind: CollectiveKind, rows: Sequence[Row
     missing = phases - bus / algorithm if algorithm else 0.0
     npus = round(phases / missing) if missing > phases / MOST_RANKS_BY_BANDWIDTH else 0
     if npus >= 2 and abs(float(kind.rule.bus_share(npus)) * algorithm - bus) <= LAST_DIGIT:
-        return Group(npus)
+        return RankGroup(npus)
     rule = (
         "must list two ranks or more, each once, or have a name that says how many, such as "
         f"{kind.value}.16ranks.log: the size of a group is not known"
@@ -318,7 +320,7 @@ def _group_by_bandwidth(source: Source, kind: CollectiveKind, rows: Sequence[Row
     raise source.error(rule, "Rank")
 
 
-def _group(source: Source, devices: Sequence[tuple[Any, Any, Any]]) -> Group:
+def _group(source: Source, devices: Sequence[tuple[Any, Any, Any]]) -> RankGroup:
     """The GPUs of a group, which are as many in all groups."""
     ranks = [str(rank) for rank, *_ in devices]
     if len(ranks) < 2 or len(set(ranks)) < len(ranks):
@@ -336,7 +338,7 @@ def _group(source: Source, devices: Sequence[tuple[Any, Any, Any]]) -> Group:
     on_hosts = Counter((str(group or 0), str(host or "")) for _, group, host in devices)
     hosts = set(Counter(group for group, _ in on_hosts).values())
     is_known = all(host for _, host in on_hosts) and len(hosts) == len(set(on_hosts.values())) == 1
-    return Group(sizes.pop(), hosts.pop() if is_known else 0)
+    return RankGroup(sizes.pop(), hosts.pop() if is_known else 0)
 
 
 READER = Reader("times measured by nccl-tests, one file per dimension", (), _recognizes, _read)

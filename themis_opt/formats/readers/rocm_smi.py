@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from themis_opt.base.sources import Source
-from themis_opt.formats.readers.gpu_matrix import GpuLinks, Matrix, Table, read_tables, without_escapes
+from themis_opt.formats.readers.gpu_matrix import GpuLinks, GpuTable, Matrix, read_tables, without_escapes
 from themis_opt.formats.readers.parts import Part, Reader, only
 
 XGMI = GpuLinks("xgmi", "XGMI link", 48.0)
@@ -61,8 +61,8 @@ def _links(kind: str, hops: str, rate: str) -> float:
     return int(match[2]) / int(match[1]) if match else 1
 
 
-def _tables(source: Source) -> Mapping[str, Table]:
-    tables: dict[str, Table] = {}
+def _tables(source: Source) -> Mapping[str, GpuTable]:
+    tables: dict[str, GpuTable] = {}
     for table in read_tables(source):
         for kind, title in TITLES.items():
             if re.match(title, table.title, re.IGNORECASE):
@@ -73,7 +73,7 @@ def _tables(source: Source) -> Mapping[str, Table]:
     return tables
 
 
-def _tables_of_json(source: Source) -> Mapping[str, Table]:
+def _tables_of_json(source: Source) -> Mapping[str, GpuTable]:
     """The tables of ``amd-smi topology --json``."""
     document = source.document
     rows = document if isinstance(document, list) else []
@@ -83,7 +83,7 @@ def _tables_of_json(source: Source) -> Mapping[str, Table]:
     gpus = [f"GPU{row.get('gpu', place)}" for place, row in enumerate(rows)]
     places = range(1, len(gpus) + 1)
     return {
-        kind: Table(field, gpus, [[_text(link.get(field, "")) for link in row] for row in links], places)
+        kind: GpuTable(field, gpus, [[_text(link.get(field, "")) for link in row] for row in links], places)
         for field, kind in FIELDS.items()
         if field in links[0][-1]
     }
