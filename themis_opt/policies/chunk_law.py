@@ -20,12 +20,12 @@ SCATTER, GATHER = 0, 1
 FLOAT_ERROR = 1e-12  # relative error of floats that decides no comparison
 MOST_PORTIONS = 24  # that visit the faster group first
 TRIED_PORTIONS = (1, 2, 3, 4, MOST_PORTIONS)  # few are better where a chunk costs something
-MOST_CHUNKS = 64  # of a block
+MOST_LAW_CHUNKS = 64  # of a block
 LEAST_GAP = 1e-6  # gap below which no more portions are made
 
 DimensionGroup = tuple[int, ...]  # dimensions
 Stages = list[tuple[int, int]]  # chunks and phases in the order in which a dimension serves them
-StageOrders = dict[int, Stages]  # per dimension
+LawOrders = dict[int, Stages]  # per dimension
 
 
 class LawDimension(NamedTuple):
@@ -56,11 +56,11 @@ class ChunkBlock(NamedTuple):
     """Chunks with an order on each dimension, and whether all dimensions are busy from begin to end."""
 
     chunks: list[Chunk]
-    orders: StageOrders
+    orders: LawOrders
     is_solid: bool
 
 
-NO_BLOCK = ChunkBlock([], {}, is_solid=False)  # where all have more than MOST_CHUNKS
+NO_BLOCK = ChunkBlock([], {}, is_solid=False)  # where all have more than MOST_LAW_CHUNKS
 
 
 class Visit(NamedTuple):
@@ -71,15 +71,17 @@ class Visit(NamedTuple):
 
     share: float
     chunks: list[Chunk]
-    scatters: StageOrders
-    middle: StageOrders
-    gathers: StageOrders
+    scatters: LawOrders
+    middle: LawOrders
+    gathers: LawOrders
     head: float
     foot: float
     is_solid: bool
 
 
-def best_block(network: Sequence[LawDimension], phases: int, size: float, most_chunks: int = MOST_CHUNKS) -> ChunkBlock:
+def best_block(
+    network: Sequence[LawDimension], phases: int, size: float, most_chunks: int = MOST_LAW_CHUNKS
+) -> ChunkBlock:
     """The block of at most so many chunks that takes the least time for a collective of some bytes.
 
     More portions than a solid block needs are not tried, nor are costs that depend on the number of chunks solved for.
@@ -207,7 +209,7 @@ class ChunkLaw:
         whole = total(sizes)
         visits = [self._visit(first, other, size * (1 - share) / whole, phases) for size in sizes]
         counts = [len(visit.chunks) for visit in (*visits, last)]
-        if 0 in counts[:-1] or (share > 0 and counts[-1] == 0) or sum(counts) > MOST_CHUNKS:
+        if 0 in counts[:-1] or (share > 0 and counts[-1] == 0) or sum(counts) > MOST_LAW_CHUNKS:
             return NO_BLOCK
         unit = self.least_time(first)
         served = phases * self.least_time(other) / self._npus(first)
@@ -315,18 +317,18 @@ def _joined(
     parts = [last.scatters, *scatters, last.middle, *middles]
     if phases == 2:
         parts += [*gathers, last.gathers]
-    orders: StageOrders = {}
+    orders: LawOrders = {}
     for part in parts:
         for k, stages in part.items():
             orders.setdefault(k, []).extend(stages)
     return ChunkBlock(chunks, orders, is_solid)
 
 
-def _in_phase(orders: StageOrders, phase: int) -> StageOrders:
+def _in_phase(orders: LawOrders, phase: int) -> LawOrders:
     return {k: [stage for stage in order if stage[1] == phase] for k, order in orders.items()}
 
 
-def _shifted(orders: StageOrders, shift: int) -> StageOrders:
+def _shifted(orders: LawOrders, shift: int) -> LawOrders:
     return {k: [(number + shift, phase) for number, phase in order] for k, order in orders.items()}
 
 
