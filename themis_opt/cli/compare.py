@@ -42,8 +42,9 @@ def solve(
     folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
     problem = options.load_problem(source, changes, network, policies)
     if network.lost == options.EACH:
-        given: dict[str, Any] = {"slow": network.slow, "robust": robust, "compare": beside, "as_json": as_json}
-        ask("plan_losses", problem, problem, policies, search, folder, by=("--lost", network.lost), **given)
+        given: dict[str, Any] = {"slow": network.slow, "robust": robust, "compare": beside}
+        by = ("--lost", network.lost)
+        ask("plan_losses", problem, problem, policies, search, folder, by=by, **given).tell(as_json=as_json)
         return
     given = {"robust": robust, "compare": beside, **network.given()}
     compare_and_write(problem, policies, search, folder=folder, as_json=as_json, usual=True, **given)
@@ -83,7 +84,7 @@ def compare(
     problem = options.load_problem(source, changes, network, policies)
     if measured:
         by, names = ("--measured", str(measured[0])), options.split(policies)
-        ask("compare_measured", problem, problem, measured, names, output, part, by=by, as_json=as_json)
+        ask("compare_measured", problem, problem, measured, names, output, part, by=by).tell(as_json=as_json)
         return
     given: dict[str, Any] = {**network.given()}
     compare_and_write(problem, policies, search, folder=output, as_json=as_json, **given)

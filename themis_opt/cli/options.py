@@ -151,7 +151,7 @@ class NetworkChanges(OptionGroup):
         str | None, Option(help="Links with a part of their bandwidth, such as a-b=0.5, with commas between.")
     ] = None
 
-    def given(self) -> dict[str, str | None]:
+    def given(self) -> dict[str, Any]:
         """Both, by the names of options."""
         return {"lost": self.lost, "slow": self.slow}
 
@@ -166,7 +166,7 @@ class Replanning(OptionGroup):
         Option("--chunk-sizes", help="equal, or free for those that suit its order best, instead of the schedule's."),
     ] = None
 
-    def given(self) -> dict[str, str | None]:
+    def given(self) -> dict[str, Any]:
         """What is not left as it is, by the names of options."""
         return {**self.costs.given(), "chunk_sizes": self.sizes}
 

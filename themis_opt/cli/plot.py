@@ -1,7 +1,7 @@
 """``themis-opt plot``: a schedule as a picture, for a screen or for a paper."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Option
 
@@ -19,5 +19,5 @@ def plot(
 ) -> None:
     """Draw a schedule; in papers, and beside another one, with the best bound as a line."""
     schedule, _ = options.load_solution(path)
-    given = {"beside": beside} | ({} if style == "screen" else {"style": style})
+    given: dict[str, Any] = {"beside": beside} | ({} if style == "screen" else {"style": style})
     ask("plot", schedule.problem, schedule, output, **given).tell(as_json=False)

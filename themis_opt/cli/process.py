@@ -25,10 +25,18 @@ def remaining(time_limit: float) -> float:
     return max(time_limit - (SEARCH_CLOCK.now() - PROCESS_START), 0.0)
 
 
-def leave(reached: float, asked: float | None, *, interrupted: bool = False, left_out: Collection[str] = ()) -> None:
+def leave(
+    reached: float,
+    asked: float | None,
+    *,
+    interrupted: bool = False,
+    left_out: Collection[str] = (),
+    is_met: bool = True,
+) -> None:
     """End with the exit code of an interrupted search or of a request that was not met, unless all went well.
 
     `left_out`: policies without a legal plan that were asked for.
+    `is_met`: whether the answer, which says so itself, is what was hoped for.
     """
     import typer
 
@@ -43,6 +51,8 @@ def leave(reached: float, asked: float | None, *, interrupted: bool = False, lef
         raise typer.Exit(UNMET)
     if left_out:
         tell(f"no legal plan: {', '.join(left_out)}")
+        raise typer.Exit(UNMET)
+    if not is_met:
         raise typer.Exit(UNMET)
 
 

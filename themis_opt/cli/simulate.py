@@ -1,7 +1,7 @@
 """``themis-opt simulate``: exact times of policies, without solver or bounds."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import ask
@@ -19,5 +19,5 @@ def simulate(
 ) -> None:
     """Simulate policies and print makespan and utilisation, or what a training iteration takes."""
     problem = options.load_problem(source, changes, policies=policies)
-    given = {"output": output} | ({} if sizes == "equal" else {"sizes": sizes})
+    given: dict[str, Any] = {"output": output} | ({} if sizes == "equal" else {"sizes": sizes})
     ask("simulate", problem, problem, policies, **given).tell(as_json=as_json)

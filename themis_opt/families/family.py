@@ -91,6 +91,10 @@ class AnyComparison(Protocol):
         """Why other policies have no result, by name."""
 
     @property
+    def left_out(self) -> Sequence[str]:
+        """Policies for which there was no time."""
+
+    @property
     def best(self) -> AnyResult:
         """The result with the least makespan."""
 

@@ -11,7 +11,36 @@ from themis_opt.base.errors import InputError
 
 if TYPE_CHECKING:
     from themis_opt.base.units import Form
-    from themis_opt.families.family import Problem
+    from themis_opt.cli.printing import ShownColumns
+    from themis_opt.families.family import AnyComparison, Problem
+
+HEADINGS: "ShownColumns" = {
+    "makespan_ns": ("makespan", "time"),
+    "bound_ns": ("makespan >=", "time"),
+    "exposed_ns": ("exposed", "time"),
+    "start_ns": ("start", "time"),
+    "busy_ns": ("busy", "time"),
+    "lag_ns": ("lag", "time"),
+    "wait_ns": ("waits", "time"),
+    "measured_ns": ("measured", "time"),
+    "predicted_ns": ("predicted", "time"),
+    "busy": ("busy", "shares"),
+    "gap": ("gap", "share"),
+    "share": ("share", "share"),
+    "error": ("error", "share"),
+    "kept": ("speed kept", "share"),
+    "chunks": ("chunks", "count"),
+    "algorithm_bandwidth": ("bandwidth", "bandwidth"),
+    "busbw_bytes_per_s": ("busbw", "bandwidth"),
+    "speedup_predicted": ("speedup predicted", "ratio"),
+    "speedup_measured": ("speedup measured", "ratio"),
+}
+"""Title and form of columns that are more than texts below their names."""
+
+
+def columns(*names: str, **others: "tuple[str, Form]") -> "ShownColumns":
+    """Columns of a table, in order of their names; `others` have another title or form than usual."""
+    return {name: others.get(name, HEADINGS.get(name, (name.replace("_", " "), "text"))) for name in names}
 
 
 @dataclass(frozen=True)
@@ -20,7 +49,7 @@ class Listing:
 
     title: str
     rows: Sequence[Mapping[str, Any]]
-    shown: "Mapping[str, tuple[str, Form]]"
+    shown: "ShownColumns"
 
     @classmethod
     def of_texts(cls, title: str, rows: Sequence[Mapping[str, Any]]) -> "Listing":
@@ -44,6 +73,8 @@ class Reply:
         Facts beside the answer, on the error stream.
     files
         Files that were written.
+    is_met, interrupted
+        What the exit code says: whether the answer is what was hoped for, and whether Ctrl-C cut it short.
     """
 
     document: Any
@@ -51,10 +82,13 @@ class Reply:
     tables: Sequence[Listing] = ()
     notes: Sequence[str] = ()
     files: Sequence[Path] = ()
+    is_met: bool = True
+    interrupted: bool = False
 
     def tell(self, *, as_json: bool) -> None:
-        """Print the answer."""
+        """Print the answer, and end the command where it is not met, or was interrupted."""
         from themis_opt.cli.printing import print_json, print_rows, say_all, tell_files, tell_note
+        from themis_opt.cli.process import leave
 
         if as_json:
             print_json(self.document)
@@ -65,9 +99,10 @@ class Reply:
         for note in self.notes:
             tell_note(note)
         tell_files(self.files)
+        leave(0.0, None, interrupted=self.interrupted, is_met=self.is_met)
 
 
-def ask(question: str, problem: "Problem", *subjects: Any, by: Any = None, **options: Any) -> Any:
+def ask(question: str, problem: "Problem", *subjects: Any, by: tuple[str, str] | None = None, **options: Any) -> Any:
     """What the family of a problem answers to a command.
 
     Parameters
@@ -102,3 +137,11 @@ def ask(question: str, problem: "Problem", *subjects: Any, by: Any = None, **opt
             shown = None if value is True else str(value) if isinstance(value, Path) else value
             raise InputError(f"is not for {family.name}", field=f"--{name.replace('_', '-')}", value=shown)
     return answer(*subjects, **{name: value for name, value in options.items() if takes_all or name in known})
+
+
+def left_out(compared: "AnyComparison") -> list[str]:
+    """Notes on the policies that a comparison has no result of."""
+    return [
+        *(f"{name} was left out: it would take longer than --time-limit" for name in compared.left_out),
+        *(f"{name} was left out: {reason}" for name, reason in compared.refused.items()),
+    ]

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_duration, format_percent, format_short_size, nanoseconds
+from themis_opt.base.units import format_duration, format_percent, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply
-from themis_opt.cli.process import UNMET, leave, remaining
+from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out
+from themis_opt.cli.answers.measured import compare_measured as compare_measured
+from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
+from themis_opt.cli.answers.operations import simulate as simulate
+from themis_opt.cli.process import remaining
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -94,12 +97,7 @@ def bound(
         }
         for one in graph_bounds(instance).values()
     ]
-    shown: ShownColumns = {
-        "bound": ("bound", "text"),
-        "bound_ns": ("makespan >=", "time"),
-        "scope": ("holds for", "text"),
-        "meaning": ("meaning", "text"),
-    }
+    shown = columns("bound", "bound_ns", "scope", "meaning", scope=("holds for", "text"))
     sentences = [loss_in_words(healthy, loss(healthy, instance.network, change))] if change else []
     return Reply(rows, sentences, [Listing(f"{instance.name or 'graph'}: lower bounds", rows, shown)])
 
@@ -109,17 +107,13 @@ def _every_loss(instance: "GraphInstance", output: Path | None) -> Reply:
     from themis_opt.study.losses import every_loss, loss_in_words
 
     losses = every_loss(instance)
-    shown: ShownColumns = {
-        "lost": ("lost", "text"),
-        "kept": ("speed kept at most", "share"),
-        "meaning": ("what decides then", "text"),
-    }
+    titles: ShownColumns = {"kept": ("speed kept at most", "share"), "meaning": ("what decides then", "text")}
     if output is not None:
         from themis_opt.formats.graph_pictures import draw_losses
 
         draw_losses(instance, [(one.name, one.kept, one.alike) for one in losses], output)
     rows = [one.row() for one in losses]
-    table = Listing(f"{instance.name or 'graph'}: without one link", rows, shown)
+    table = Listing(f"{instance.name or 'graph'}: without one link", rows, columns("lost", *titles, **titles))
     return Reply(rows, [loss_in_words(instance, losses[0])], [table], files=[output] if output else ())
 
 
@@ -130,9 +124,8 @@ def plan_losses(
     folder: Path,
     *,
     slow: str | None = None,
-    as_json: bool = False,
-) -> None:
-    """Print plans for the loss of every link, which are in a folder with an index and a picture."""
+) -> Reply:
+    """Plans for the loss of every link, which are in a folder with an index and a picture."""
     from themis_opt.cli.progress import live
     from themis_opt.formats.graph_pictures import draw_losses
     from themis_opt.study.losses import HEALTHY, INDEX_FILE, losses_in_words
@@ -150,20 +143,12 @@ def plan_losses(
             raise
         interrupted = True
     losses = sorted((entry for entry in entries if entry["lost"] != HEALTHY), key=lambda entry: entry["kept"])
-    shown: ShownColumns = {
-        "lost": ("lost", "text"),
-        "kept": ("speed kept", "share"),
-        "policy": ("policy", "text"),
-        "makespan": ("makespan", "text"),
-        "file": ("file", "text"),
-    }
-    table = Listing(
-        f"{instance.name or 'graph'}: plans without one link", [row | _in_words(row) for row in losses], shown
-    )
+    rows, shown = [row | _in_words(row) for row in losses], columns("lost", "kept", "policy", "makespan", "file")
+    table = Listing(f"{instance.name or 'graph'}: plans without one link", rows, shown)
     draw_losses(instance, [(entry["lost"], entry["kept"], 0) for entry in losses], folder / "losses.svg")
     files = [folder / INDEX_FILE, folder / "losses.svg"]
-    Reply(losses, [losses_in_words(instance, entries)], [table], _not_heard(search), files).tell(as_json=as_json)
-    leave(0.0, None, interrupted=interrupted)
+    verdict = [losses_in_words(instance, entries)]
+    return Reply(losses, verdict, [table], _not_heard(search), files, interrupted=interrupted)
 
 
 def _not_heard(search: options.SearchOptions) -> list[str]:
@@ -209,57 +194,14 @@ def compare(
     return replace(compared, beside=kept)
 
 
-def compare_measured(
-    instance: "GraphInstance",
-    files: list[Path],
-    policies: tuple[str, ...] | None,
-    folder: Path | None,
-    part: str | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Print the times of logs beside the best plans and the bound of any algorithm; ends with exit code 1 below it."""
-    from typer import Exit
-
-    from themis_opt.cli.measured_times import MEASURED_COLUMNS
-    from themis_opt.cli.printing import tell_note
-    from themis_opt.formats.measured_times import read_times
-    from themis_opt.study.measured import beside_graph
-
-    for option, value in (("--part", part), ("--output", folder)):
-        if value is not None:
-            raise InputError("is for networks of dimensions", field=option, value=str(value))
-    times = [time for file in files for time in read_times(file, tell_note)]
-    rows, sentences = beside_graph(instance, times, policies)
-    shown = [
-        row | {"size": format_short_size(row["size_bytes"]), "over": f"{row['above_bound'] + 1:.3f}x"} for row in rows
-    ]
-    columns = {name: how for name, how in MEASURED_COLUMNS.items() if name in shown[0]}
-    title = f"{instance.name or 'graph'}: measured beside proven"
-    Reply({"verdict": sentences, "rows": rows}, sentences, [Listing(title, shown, columns)]).tell(as_json=as_json)
-    if any(row["above_bound"] < 0 for row in rows):
-        raise Exit(UNMET)
-
-
 def tell(compared: "GraphComparison", search: options.SearchOptions) -> Reply:
     """The verdict and the table of a comparison."""
     instance, rows = compared.instance, [result.row() for result in compared.results]
-    shown: ShownColumns = {
-        "policy": ("policy", "text"),
-        "makespan_ns": ("makespan", "time"),
-        "gap": ("gap", "share"),
-        "algorithm_bandwidth": ("bandwidth", "bandwidth"),
-        "pieces": ("pieces", "count"),
-        "chunks": ("chunks of each", "count"),
-        "status": ("status", "text"),
-    }
+    counts: ShownColumns = {"pieces": ("pieces", "count"), "chunks": ("chunks of each", "count")}
+    shown = columns("policy", "makespan_ns", "gap", "algorithm_bandwidth", *counts, "status", **counts)
     proof = f"bound of any algorithm: {compared.best.proof.name}"
     title = f"{instance.name or 'graph'}: {instance.network.num_npus} NPUs, {proof}"
-    notes = [
-        *_not_heard(search),
-        *(f"{name} was left out: it would take longer than --time-limit" for name in compared.left_out),
-        *(f"{name} was left out: {rule}" for name, rule in compared.refused.items()),
-    ]
+    notes = [*_not_heard(search), *left_out(compared)]
     return Reply(rows, compared.verdict, [Listing(title, rows, shown)], notes)
 
 
@@ -273,13 +215,6 @@ def write(folder: Path, compared: "GraphComparison", answer: Reply, search: opti
     best = compared.best.schedule
     write_atomically(folder / "schedule.json", schedule_text(best))
     return [folder / "schedule.json", *write_operations(folder, compared, partial(draw_schedule, best))]
-
-
-def simulate(instance: "GraphInstance", policies: str | None) -> Reply:
-    """Makespan and busy links of policies."""
-    from themis_opt.cli.answers.operations import simulate_operations
-
-    return simulate_operations(instance, policies)
 
 
 def validate(schedule: "GraphSchedule", *, data: bool = False) -> Reply:
@@ -311,7 +246,6 @@ def validate(schedule: "GraphSchedule", *, data: bool = False) -> Reply:
 
 def explain(schedule: "GraphSchedule", summary: object, *, steps: int) -> Reply:
     """How busy links are, the critical path, and the bounds."""
-    from themis_opt.cli.answers.explaining import bound_table, parts, path_table, resource_table
     from themis_opt.graphs.bounds import best_bound, graph_bounds
 
     explanation, instance = schedule.timed.explain(), schedule.plan.instance
@@ -370,13 +304,8 @@ def sweep(
     rows = [
         row | {figure: str(row[figure])} for row in family_of(instance).sweep(instance, varied, options.split(policies))
     ]
-    shown: ShownColumns = {
-        figure: (figure, "text"),
-        "policy": ("policy", "text"),
-        "makespan_ns": ("makespan", "time"),
-        "gap": ("gap", "share"),
-        "algorithm_bandwidth": ("bandwidth", "bandwidth"),
-    }
+    varying: ShownColumns = {figure: (figure, "text")}
+    shown = {**varying, **columns("policy", "makespan_ns", "gap", "algorithm_bandwidth")}
     return Reply(rows, tables=[Listing(f"{instance.name or 'graph'}: {len(rows)} runs", rows, shown)])
 
 
@@ -404,11 +333,8 @@ def run(
 
 
 def _run_table(rows: Sequence[Mapping[str, Any]], repeat: int) -> Listing:
-    shown: ShownColumns = {
-        "policy": ("policy", "text"), "chunks": ("chunks", "count"), "predicted_ns": ("predicted", "time"),
-        "measured_ns": ("measured", "time"), "error": ("error", "share"),
-        "speedup_predicted": ("speedup predicted", "ratio"), "speedup_measured": ("speedup measured", "ratio"),
-    }  # fmt: skip
+    times_and_speedups = ("predicted_ns", "measured_ns", "error", "speedup_predicted", "speedup_measured")
+    shown = columns("policy", "chunks", *times_and_speedups)
     times = [{f"{name}_ns": row[f"{name}_s"] * 1e9 for name in ("predicted", "measured")} for row in rows]
     return Listing(f"median of {repeat} runs", [{**row, **time} for row, time in zip(rows, times, strict=True)], shown)
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_duration, format_percent, format_short_size, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply
+from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out
+from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
+from themis_opt.cli.answers.operations import simulate as simulate
 from themis_opt.cli.process import remaining
 
 if TYPE_CHECKING:
@@ -19,13 +21,10 @@ if TYPE_CHECKING:
 TORCH = "torch-pipeline"
 """The format that pipelines are exported to."""
 
-SHOWN: "ShownColumns" = {
-    "policy": ("policy", "text"),
+TITLES: "ShownColumns" = {
     "makespan_ns": ("iteration", "time"),
     "bubble": ("waiting", "share"),
     "kept": ("kept", "text"),
-    "gap": ("gap", "share"),
-    "status": ("status", "text"),
 }
 
 
@@ -83,12 +82,9 @@ def _chosen(policies: str | None) -> tuple[str, ...]:
 def tell(compared: "PipelineComparison", search: options.SearchOptions) -> Reply:
     """The verdict and the table of a comparison."""
     rows = [result.row() for result in compared.results]
-    table = Listing(compared.problem.name or "pipeline", _shown(rows), SHOWN)
-    notes = [
-        *(f"{name} was left out: it would take longer than --time-limit" for name in compared.left_out),
-        *(f"{name} was left out: {rule}" for name, rule in compared.refused.items()),
-    ]
-    return Reply(rows, compared.verdict, [table], notes)
+    shown = columns("policy", *TITLES, "gap", "status", **TITLES)
+    table = Listing(compared.problem.name or "pipeline", _shown(rows), shown)
+    return Reply(rows, compared.verdict, [table], left_out(compared))
 
 
 def _shown(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -111,13 +107,6 @@ def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: o
     return [*paths, *write_operations(folder, compared, lambda path: draw(path, best.schedule, title))]
 
 
-def simulate(pipeline: "Pipeline", policies: str | None) -> Reply:
-    """Iterations of policies, and how busy stages and links are."""
-    from themis_opt.cli.answers.operations import simulate_operations
-
-    return simulate_operations(pipeline, policies)
-
-
 def validate(schedule: "PipelineSchedule") -> Reply:
     """The time of a schedule that obeys all rules, and the memory that it needs."""
     kept = max(schedule.peaks())
@@ -128,7 +117,6 @@ def validate(schedule: "PipelineSchedule") -> Reply:
 
 def explain(schedule: "PipelineSchedule", summary: object, *, steps: int) -> Reply:
     """How busy stages and links are, the critical path, and the bound."""
-    from themis_opt.cli.answers.explaining import bound_table, parts, path_table, resource_table
     from themis_opt.families.door import bounds
 
     explanation, proven = schedule.timed.explain(), bounds(schedule.pipeline)
@@ -177,6 +165,4 @@ def sweep(pipeline: "Pipeline", over: Sequence[str] | None) -> Reply:
         raise InputError("must be memory=SIZE,SIZE,.. for a pipeline", field="--over", value=text)
     results = curve(pipeline, [parse_size(value) for value in values.split(",")])
     rows = [{"memory": limit, **result.row()} for limit, result in results]
-    shown: ShownColumns = {"memory": ("memory", "text")}
-    shown = {**shown, **{name: SHOWN[name] for name in ("makespan_ns", "bubble", "kept", "gap")}}
-    return Reply(rows, tables=[Listing("what memory buys", _shown(rows), shown)])
+    return Reply(rows, tables=[Listing("what memory buys", _shown(rows), columns("memory", *TITLES, "gap", **TITLES))])

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_duration, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply
+from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out
+from themis_opt.cli.answers.measured import compare_measured as compare_measured
 from themis_opt.cli.answers.runs import run as run
 from themis_opt.cli.answers.sweeps import sweep as sweep
 from themis_opt.cli.process import remaining
@@ -76,14 +77,13 @@ def bound(instance: "Instance", *, chunk_sizes: str | None = None) -> Reply:
         exposed = {"exposed_ns": nanoseconds(max(value - instance.compute, 0.0))} if has_launches(instance) else {}
         meaning = {"equal_sizes_only": kind.equal_sizes_only, "scope": kind.scope, "meaning": kind.meaning}
         rows.append({"bound": name, "bound_ns": nanoseconds(value), **exposed, **meaning})
-    shown: ShownColumns = {
-        "bound": ("bound", "text"),
+    titles: ShownColumns = {
         "bound_ns": (f"{objective(instance).title} >=", "time"),
         "exposed_ns": ("exposed >=", "time"),
         "sizes": ("chunk sizes", "text"),
         "scope": ("holds", "text"),
-        "meaning": ("meaning", "text"),
     }
+    shown = columns("bound", *titles, "meaning", **titles)
     in_words = [row | {"sizes": "equal" if row["equal_sizes_only"] else "any"} for row in rows]
     return Reply(rows, tables=[Listing(f"{instance.name or 'instance'}: lower bounds", in_words, shown)])
 
@@ -108,7 +108,7 @@ def explain(
     written: "Schedule", summary: "Summary", *, steps: int, chunk_sizes: str | None = None, **costs: str | None
 ) -> Reply:
     """Where time goes, the critical path, what compute waits for, and the bounds."""
-    from themis_opt.cli.answers.explaining import bound_table, parts, path_table, resource_table
+    from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
     from themis_opt.cli.printing import sizes_in_words, times_in_words
     from themis_opt.schedules.explanation import explain as analyse
     from themis_opt.solving.bounds import bounds
@@ -146,12 +146,7 @@ def _with_bounds_of(summary: "Summary", proven: dict[str, float]) -> dict[str, f
 def _rail_tables(rails: Sequence[dict[str, Any]]) -> list[Listing]:
     from themis_opt.base.units import format_megabytes
 
-    shown: ShownColumns = {
-        "dimension": ("dimension", "text"),
-        "rail": ("rail", "text"),
-        "bytes": ("bytes per NPU", "text"),
-        "share": ("share", "share"),
-    }
+    shown = columns("dimension", "rail", "bytes", "share", bytes=("bytes per NPU", "text"))
     rows = [rail | {"bytes": format_megabytes(rail["bytes"])} for rail in rails]
     return [Listing("rails: what each carries", rows, shown)] if rows else []
 
@@ -161,18 +156,12 @@ def _wait_tables(waits: Sequence[dict[str, Any]], makespan: int, limit: int) -> 
     longest = sorted(sorted(waits, key=lambda wait: -wait["wait_ns"])[:limit], key=lambda wait: wait["start_ns"])
     rows = [
         wait
-        | {"of step": wait["wait_ns"] / nanoseconds(makespan), "launch": wait["launch"] or "-"}
+        | {"of_step": wait["wait_ns"] / nanoseconds(makespan), "launch": wait["launch"] or "-"}
         | {"parallelism": wait["parallelism"] or "-"}
         for wait in longest
     ]
-    shown: ShownColumns = {
-        "task": ("task", "text"),
-        "start_ns": ("from", "time"),
-        "wait_ns": ("waits", "time"),
-        "of step": ("of step", "share"),
-        "launch": ("for", "text"),
-        "parallelism": ("parallelism", "text"),
-    }
+    titles: ShownColumns = {"start_ns": ("from", "time"), "of_step": ("of step", "share"), "launch": ("for", "text")}
+    shown = columns("task", "start_ns", "wait_ns", "of_step", "launch", "parallelism", **titles)
     some = "" if len(longest) == len(waits) else f", the longest {len(longest)} of them"
     return [Listing(f"waits: {len(waits)}{some}", rows, shown)] if waits else []
 
@@ -252,14 +241,7 @@ def _plan_table(plans: Sequence[Any]) -> Listing:
         | {"chunks": plan.num_chunks, "makespan_ns": nanoseconds(plan.schedule.makespan), "above": plan.excess}
         for plan in plans
     ]
-    shown: ShownColumns = {
-        "from": ("from", "text"),
-        "to": ("to", "text"),
-        "policy": ("policy", "text"),
-        "chunks": ("chunks", "count"),
-        "makespan_ns": ("makespan", "time"),
-        "above": ("above best", "share"),
-    }
+    shown = columns("from", "to", "policy", "chunks", "makespan_ns", "above", above=("above best", "share"))
     return Listing("plans by message size", rows, shown)
 
 
@@ -361,21 +343,6 @@ def _with_robust_choice(compared: "Comparison", seed: int, allowance: "Allowance
     return replace(compared, choice=choice)
 
 
-def compare_measured(
-    instance: "Instance",
-    files: list[Path],
-    policies: tuple[str, ...] | None,
-    folder: Path | None,
-    part: str | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Print the times of logs beside the best schedules and the bound of any algorithm."""
-    from themis_opt.cli.measured_times import compare as compare_times
-
-    compare_times(instance, files, policies, folder, part, as_json=as_json)
-
-
 def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
     """The verdict and the table of a comparison."""
     from themis_opt.cli.printing import assumptions, free_cuts_in_words
@@ -385,11 +352,7 @@ def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
     rows, schedules = [result.row() for result in compared.results], [one.schedule for one in compared.results]
     title = f"{assumptions(compared.instance, search.sizes)}: {_bounds_in_words(compared)}"
     tables = [_result_table(title, rows, schedules), *_choice_tables(compared)]
-    notes = [
-        *free_cuts_in_words([compared.best.schedule]),
-        *(f"{name} was left out: it would take longer than --time-limit" for name in compared.left_out),
-        *(f"{name} was left out: {error}" for name, error in compared.refused.items()),
-    ]
+    notes = [*free_cuts_in_words([compared.best.schedule]), *left_out(compared)]
     return Reply(rows, (*compared.verdict, *([known] if known else ())), tables, notes)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from themis_opt.cli import options, ranks
-from themis_opt.cli.answers.answer import Listing, Reply
+from themis_opt.cli.answers.answer import Listing, Reply, columns
 
 if TYPE_CHECKING:
     from themis_opt.base.units import Form
@@ -89,15 +89,11 @@ def _times_table(done: "ExecutionResult") -> Listing:
     for row in done.rows():
         times = {name.removesuffix("_s"): value * 1e9 for name, value in row.items() if name in RUN_TIMES}
         rows.append({**row, **times, "memory": f"{row['memory_bytes'] / 2**20:.0f} MiB"})
-    shown: dict[str, tuple[str, Form]] = {"policy": ("policy", "text")}
-    shown |= {name.removesuffix("_s"): (name.removesuffix("_s").replace("_", " "), "time") for name in RUN_TIMES}
-    shown |= {
-        "error": ("error", "share"),
-        "speedup_predicted": ("speedup predicted", "ratio"),
-        "speedup_measured": ("speedup measured", "ratio"),
-        "processors": ("processors", "text"),
-        "memory": ("memory", "text"),
-    }
+    names = [name.removesuffix("_s") for name in RUN_TIMES]
+    titles: dict[str, tuple[str, Form]] = {name: (name.replace("_", " "), "time") for name in names}
+    shown = columns(
+        "policy", *names, "error", "speedup_predicted", "speedup_measured", "processors", "memory", **titles
+    )
     rows = [row | {"processors": f"{row['processors_busy']:.2f}"} for row in rows]
     return Listing(f"median of {rows[0]['runs']} runs", rows, shown)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply
+from themis_opt.cli.answers.answer import Listing, Reply, columns
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -14,17 +14,10 @@ if TYPE_CHECKING:
 
 USUAL_SIZES = "size=64KiB..1GiB:4"
 
-SWEEP_COLUMNS: "ShownColumns" = {
-    "policy": ("policy", "text"),
-    "makespan_ns": ("makespan", "time"),
-    "algbw_bytes_per_s": ("algbw", "bandwidth"),
-    "busbw_bytes_per_s": ("busbw", "bandwidth"),
-    "busy": ("busy", "shares"),
-    "exposed_ns": ("exposed", "time"),
+SCALING: "ShownColumns" = {
     "scaling_factor": ("scaling factor", "share"),
     "amdahl": ("Amdahl", "share"),
     "parameter_servers": ("parameter servers", "count"),
-    "gap": ("gap", "share"),
 }
 
 NEEDED: "ShownColumns" = {
@@ -56,8 +49,13 @@ def sweep(
     rows = run(instance, varied, options.split(policies), sizes=checked_sizes(sizes), overhead=overhead)
     name = instance.name or "instance"
     files = [] if output is None else _write(output, rows, list(varied), name)
-    time: ShownColumns = {"makespan_ns": (objective(instance).title, "time")}
-    shown: ShownColumns = {**{figure: (figure, "text") for figure in varied}, **SWEEP_COLUMNS, **time}
+    titles: ShownColumns = {
+        **{figure: (figure, "text") for figure in varied},
+        "policy": ("policy", "text"),
+        "makespan_ns": (objective(instance).title, "time"),
+        "algbw_bytes_per_s": ("algbw", "bandwidth"),
+    }
+    shown = {**titles, **columns("busbw_bytes_per_s", "busy", "exposed_ns"), **SCALING, **columns("gap")}
     title = f"{name}: {len(rows)} runs, chunk sizes {sizes}"
     table = Listing(title, _folded(_readable(rows, list(varied))), shown)
     sentences = on_sweep(instance, rows, next(iter(varied)))
