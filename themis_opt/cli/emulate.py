@@ -23,7 +23,8 @@ def emulate(
 
     Needs Linux with ip and tc, and root or unprivileged user namespaces. Namespaces end with the command.
     """
-    from themis_opt.cli.printing import print_json, print_table, tell
+    from themis_opt.cli.answers.answer import Listing, Reply
+    from themis_opt.cli.printing import tell
     from themis_opt.emulation.network import emulate as run
 
     parts = sizes.lower().split("x")
@@ -31,12 +32,12 @@ def emulate(
         raise InputError("must be sizes of at least 2 with x between them, such as 4x2", field="SIZES", value=sizes)
     speeds, delays = _speeds(rates, len(parts)), None if delay is None else _delays(delay, len(parts))
     done = run([int(part) for part in parts], speeds, command, seconds, delays)
-    if as_json:
-        print_json({"code": done.code, "sent_bytes": done.sent})
-    else:
-        columns = ["NPU", *(f"dim{k}" for k in range(1, len(parts) + 1))]
-        rows = [[str(rank), *map(str, sent)] for rank, sent in enumerate(done.sent)]
-        print_table("bytes sent, with headers", columns, rows)
+    rows = [
+        {"NPU": str(rank), **{f"dim{k}": str(number) for k, number in enumerate(sent, 1)}}
+        for rank, sent in enumerate(done.sent)
+    ]
+    document = {"code": done.code, "sent_bytes": done.sent}
+    Reply(document, tables=[Listing.of_texts("bytes sent, with headers", rows)]).tell(as_json=as_json)
     if done.code:
         tell(f"stopped: {done.reason}")
         raise typer.Exit(done.code)

@@ -10,6 +10,7 @@ from typer import Argument
 from themis_opt.base.docstrings import docstring
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.cli import completion, options
+from themis_opt.cli.answers.answer import Listing, Reply
 
 LISTED: Mapping[str, str] = {
     "policies": "themis_opt.policies.registry:POLICIES",
@@ -46,17 +47,12 @@ def list_names(
     as_json: options.Json = False,
 ) -> None:
     """List policies, reports and what else has a name, with the package that each comes from."""
-    from themis_opt.cli.printing import print_json, print_rows
-
     if kind is not None and kind not in LISTED:
         raise InputError(f"must be one of {', '.join(LISTED)}{suggestion(kind, LISTED)}", field="KIND", value=kind)
     kinds = [kind] if kind is not None else [name for name in LISTED if name not in DETAILED]
     tables = {name: _rows(name, described=kind is not None and not as_json) for name in kinds}
-    if as_json:
-        print_json([{"kind": kind} | row for kind, rows in tables.items() for row in rows])
-        return
-    for title, rows in tables.items():
-        print_rows(title, rows, {name: (name, "text") for name in rows[0]})
+    document = [{"kind": kind} | row for kind, rows in tables.items() for row in rows]
+    Reply(document, tables=[Listing.of_texts(title, rows) for title, rows in tables.items()]).tell(as_json=as_json)
 
 
 def _rows(kind: str, *, described: bool) -> list[dict[str, str]]:

@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import completion, options
+from themis_opt.cli.answers.answer import Listing, Reply, columns
 from themis_opt.cli.options import OptionGroup
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def _print_template(model: str, training: options.Training, *, weights_only: boo
 
 def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | None, as_json: bool) -> None:
     from themis_opt.base.units import format_short_time
-    from themis_opt.cli.printing import print_json, print_table, say, say_all
+    from themis_opt.cli.printing import say
     from themis_opt.families.door import save
     from themis_opt.study.verdict import on_step
     from themis_opt.workloads.summary import workload_summary
@@ -187,38 +188,32 @@ def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | No
     if output is not None:
         save(instance, output)
     summary = workload_summary(instance, layers)
-    if as_json:
-        print_json(summary)
-        return
-    say_all(on_step(instance))
-    facts = [
-        ("parameters", f"{summary['parameters']:,}"),
-        ("NPUs", str(summary["npus"])),
-        ("steps", str(summary["steps"])),
-        ("tasks", str(summary["tasks"])),
-        ("compute", format_short_time(instance.compute)),
-        ("start-up latency", "occupies its dimension" if instance.latency == "occupy" else "lags"),
-        ("parameters of one NPU", f"{instance.parameter_bytes:,} B"),
-        ("tensors", str(summary["tensors"])),
+    facts = {
+        "parameters": f"{summary['parameters']:,}",
+        **{name: str(summary[name.lower()]) for name in ("NPUs", "steps", "tasks")},
+        "compute": format_short_time(instance.compute),
+        "start-up latency": "occupies its dimension" if instance.latency == "occupy" else "lags",
+        "parameters of one NPU": f"{instance.parameter_bytes:,} B",
+        "tensors": str(summary["tensors"]),
+    }
+    exchanges = [row | {"bytes": f"{row['bytes']:,}"} for row in summary["exchanges"]]
+    tables = [
+        Listing.of_texts(instance.name, [{"quantity": name, "value": value} for name, value in facts.items()]),
+        Listing("exchanges", exchanges, columns("kind", "parallelism", "tensors", "bytes")),
     ]
-    print_table(instance.name, ("quantity", "value"), facts)
-    rows = [(e["kind"], e["parallelism"], str(e["tensors"]), f"{e['bytes']:,}") for e in summary["exchanges"]]
-    print_table("exchanges", ("kind", "parallelism", "tensors", "bytes"), rows)
-    if output is not None:
+    Reply(summary, on_step(instance), tables).tell(as_json=as_json)
+    if output is not None and not as_json:
         say(f"wrote {output}")
 
 
 def _print_models(as_json: bool) -> None:
-    from themis_opt.cli.printing import print_json, print_rows
     from themis_opt.workloads.summary import model_rows
 
     rows = model_rows()
-    if as_json:
-        print_json(rows)
-        return
     words = [
         row | {"parameters": f"{row['parameters']:,}", "gmacs": f"{row['gmacs']:.3f}", "tokens": row["tokens"] or "-"}
         for row in rows
     ]
-    shown = ("model", "layers", "parameters", "gmacs", "tokens", "source")
-    print_rows("models", words, {name: ("GMAC/sample" if name == "gmacs" else name, "text") for name in shown})
+    names = ("model", "layers", "parameters", "gmacs", "tokens", "source")
+    table = Listing("models", words, columns(*names, gmacs=("GMAC/sample", "text")))
+    Reply(rows, tables=[table]).tell(as_json=as_json)

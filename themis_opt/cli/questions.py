@@ -1,0 +1,118 @@
+"""Commands that ask the family of a problem or a schedule one question."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from typer import Option
+
+from themis_opt.base.errors import InputError
+from themis_opt.cli import options
+from themis_opt.cli.answers.answer import ask
+
+
+@options.grouped
+def bound(
+    source: options.InstanceArgument,
+    *,
+    changes: options.InstanceChanges,
+    network: options.NetworkChanges,
+    sizes: Annotated[
+        str | None, Option("--chunk-sizes", help="equal or free: only the bounds that hold for them.")
+    ] = None,
+    output: Annotated[Path | None, options.output("With --lost each: a picture of what hurts most.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print every proven lower bound on the makespan, or on the time of a training iteration."""
+    problem = options.load_problem(source, changes, network)
+    ask("bound", problem, problem, chunk_sizes=sizes, output=output, **network.given()).tell(as_json=as_json)
+
+
+@options.grouped
+def simulate(
+    source: options.InstanceArgument,
+    *,
+    changes: options.InstanceChanges,
+    policies: options.Policies = None,
+    sizes: options.ChunkSizes = "equal",
+    output: Annotated[Path | None, options.output("Folder for one schedule and its pictures per policy.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Simulate policies and print makespan and utilisation, or what a training iteration takes."""
+    problem = options.load_problem(source, changes, policies=policies)
+    given: dict[str, Any] = {"output": output} | ({} if sizes == "equal" else {"sizes": sizes})
+    ask("simulate", problem, problem, policies, **given).tell(as_json=as_json)
+
+
+def validate(
+    path: options.ScheduleFile,
+    instance: Annotated[str | None, Option(help="Instance it must belong to, a file or a shipped name.")] = None,
+    data: Annotated[bool, Option("--data", help="Also move real data on virtual NPUs.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Check a schedule against every rule of the model."""
+    schedule, _ = options.load_solution(path, instance)
+    ask("validate", schedule.problem, schedule, data=data).tell(as_json=as_json)
+
+
+@options.grouped
+def explain(
+    path: options.ScheduleFile,
+    *,
+    replanning: options.Replanning,
+    steps: Annotated[int, Option(help="Stages of the critical path, and waits, to list.", min=0)] = 12,
+    as_json: options.Json = False,
+) -> None:
+    """Show where the time of each resource goes, the critical path, what compute waits for, and the closest bound.
+
+    With other costs or chunk sizes, of what the same plan takes then.
+    """
+    schedule, summary = options.load_solution(path)
+    given = replanning.given()
+    ask("explain", schedule.problem, schedule, summary, steps=steps, **given).tell(as_json=as_json)
+
+
+def plot(
+    path: options.ScheduleFile,
+    output: Annotated[Path, options.output("The picture: PNG, SVG, PDF or (with LaTeX) PGF by its suffix.")],
+    beside: Annotated[str | None, Option(help="Policy whose schedule is drawn below on the same axis of time.")] = None,
+    style: Annotated[
+        Literal["screen", "paper"], Option(help="paper: 3.3 inches wide, small letters, no legend.")
+    ] = "screen",
+) -> None:
+    """Draw a schedule; in papers, and beside another one, with the best bound as a line."""
+    schedule, _ = options.load_solution(path)
+    given: dict[str, Any] = {"beside": beside} | ({} if style == "screen" else {"style": style})
+    ask("plot", schedule.problem, schedule, output, **given).tell(as_json=False)
+
+
+def export(
+    path: options.ScheduleFile,
+    to: Annotated[str | None, Option(help="Format, with knobs behind colons, such as msccl:dialect=rccl.")] = None,
+    model: Annotated[
+        bool, Option("--model", help="The same as --to model: for a separate solver (CP-SAT, LP, MPS).")
+    ] = False,
+    output: Annotated[Path | None, options.output("Folder for the files; FORMAT.export by default.")] = None,
+    check: Annotated[
+        bool, Option("--check", help="Read the files again, and run them by the rules of their format.")
+    ] = False,
+    sizes: Annotated[
+        str | None,
+        Option(
+            help="Message sizes, such as 64KiB..1GiB:4: one plan for each range of them, the best there. For runtimes "
+            "that choose among plans by size (msccl, mscclpp)."
+        ),
+    ] = None,
+    chunks: Annotated[str | None, Option(help="With --sizes: chunk counts to choose from, such as 1,4,16.")] = None,
+    policies: options.Policies = None,
+) -> None:
+    """Write a schedule in the format of another tool.
+
+    The command "themis-opt list exports" names the formats.
+    """
+    if (to is None) == (not model):
+        raise InputError("name one format, with --to or --model", field="--to", value=to)
+    to = to or "model"
+    schedule, _ = options.load_solution(path)
+    folder = output or Path(f"{to.partition(':')[0]}.export")
+    given: dict[str, Any] = {"check": check, "sizes": sizes, "chunks": chunks, "policies": policies}
+    ask("export", schedule.problem, schedule, to, folder, **given).tell(as_json=False)
