@@ -78,22 +78,21 @@ def batch(
 def _say_status(experiment: Path, as_json: bool, **settings: Any) -> None:
     from themis_opt.base.units import format_clock
     from themis_opt.batches.experiment_run import status_of
-    from themis_opt.cli.printing import print_json, say
+    from themis_opt.cli.answers.answer import Reply
 
     status = status_of(experiment, **settings)
     remaining = status.total - status.done - status.running
-    if as_json:
-        print_json(asdict(status) | {"remaining": remaining})
-        return
     at_work = "a batch is at work" if status.is_running else "no batch is at work"
-    say(
+    sentences = [
         f"{status.done} of {status.total} runs done, {status.failed} of them failed; {status.running} running, "
         f"{remaining} remaining; {at_work}"
-    )
+    ]
     if status.done < status.total and status.seconds_left is None:
-        say("no run like these is done yet: the time left is not known")
+        sentences.append("no run like these is done yet: the time left is not known")
     elif status.done < status.total:
-        say(f"about {format_clock(status.seconds_left or 0.0)} left{'' if status.is_running else ', once it goes on'}")
+        once = "" if status.is_running else ", once it goes on"
+        sentences.append(f"about {format_clock(status.seconds_left or 0.0)} left{once}")
+    Reply(asdict(status) | {"remaining": remaining}, sentences).tell(as_json=as_json)
 
 
 def _check_report(experiment: Path) -> None:

@@ -69,24 +69,22 @@ def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> No
 
 def _print(rows: "list[BestKnown]", *, whole: bool, as_json: bool) -> None:
     from themis_opt.base.units import format_duration, format_percent
-    from themis_opt.cli.printing import print_json, print_rows, say
+    from themis_opt.cli.answers.answer import Listing, Reply, columns
     from themis_opt.study.best_known import shares
 
     documents = [row.model_dump(mode="json") | {"gap": row.gap} for row in rows]
-    if as_json:
-        print_json(documents)
+    if not whole:
+        shown = columns("name", "sizes", "status", "proven_in", "makespan_ns", "gap")
+        times = [row | {"makespan_ns": row["makespan_ps"] / 1000} for row in documents]
+        Reply(documents, tables=[Listing("; ".join(shares(rows)), times, shown)]).tell(as_json=as_json)
         return
-    if whole:
-        for row in rows:
-            gap, proven = format_percent(row.gap), format_percent(row.makespan_ps / row.proven_ps - 1)
-            say(f"{row.name}, chunk sizes {row.sizes}: {row.status}, proven in: {row.proven_in}")
-            say(f"makespan {format_duration(row.makespan_ps)} by {row.solver}, {row.seconds} s, {row.date}")
-            say(f"bound {format_duration(row.bound_ps)} ({row.bound}), gap {gap}, {proven} certified")
-            say(f"files {row.file}, {row.solution}, {row.certificate}")
-        return
-    shown = {name: (name.replace("_", " "), "text") for name in ("name", "sizes", "status", "proven_in")}
-    print_rows(
-        "; ".join(shares(rows)),
-        [row | {"makespan_ns": row["makespan_ps"] / 1000} for row in documents],
-        shown | {"makespan_ns": ("makespan", "time"), "gap": ("gap", "share")},  # type: ignore[arg-type]
-    )
+    sentences = []
+    for row in rows:
+        gap, proven = format_percent(row.gap), format_percent(row.makespan_ps / row.proven_ps - 1)
+        sentences += [
+            f"{row.name}, chunk sizes {row.sizes}: {row.status}, proven in: {row.proven_in}",
+            f"makespan {format_duration(row.makespan_ps)} by {row.solver}, {row.seconds} s, {row.date}",
+            f"bound {format_duration(row.bound_ps)} ({row.bound}), gap {gap}, {proven} certified",
+            f"files {row.file}, {row.solution}, {row.certificate}",
+        ]
+    Reply(documents, sentences).tell(as_json=as_json)

@@ -30,7 +30,7 @@ def calibrate(
     """
     instance = options.load_instance(source, changes)
 
-    from themis_opt.cli.printing import print_json, print_table, tell_files
+    from themis_opt.cli.answers.answer import Listing, Reply
     from themis_opt.families.door import save
     from themis_opt.formats.calibration_picture import picture_fits
     from themis_opt.formats.gantt import save_figure
@@ -46,20 +46,22 @@ def calibrate(
     save(done.instance, output)
     picture = output.with_suffix(".svg")
     save_figure(picture_fits(done.panels()), picture)
-    tell_files([output, picture])
-    if as_json:
-        print_json(done.rows())
-    else:
-        print_table("measured", *_table(done))
+    table = Listing.of_texts("measured", _in_words(done))
+    Reply(done.rows(), tables=[table], files=[output, picture]).tell(as_json=as_json)
 
 
-def _table(done: "NetworkCalibration") -> tuple[list[str], list[list[str]]]:
+def _in_words(done: "NetworkCalibration") -> list[dict[str, str]]:
     from themis_opt.base.units import format_percent, format_rate, format_short_time
 
-    rows = []
-    for row in done.rows():
-        sums = "-" if row["reduction"] is None else format_rate(row["reduction"])
-        times = (format_short_time(row[name] * 1000) for name in ("launch_overhead_ns", "latency_ns"))
-        off = (format_percent(row[name]) for name in ("median_residual", "largest_residual"))
-        rows.append([row["dimension"], format_rate(row["bandwidth"], ".4g"), *times, sums, *off])
-    return ["dimension", "bandwidth", "launch", "latency", "sums at", "median residual", "largest"], rows
+    return [
+        {
+            "dimension": row["dimension"],
+            "bandwidth": format_rate(row["bandwidth"], ".4g"),
+            "launch": format_short_time(row["launch_overhead_ns"] * 1000),
+            "latency": format_short_time(row["latency_ns"] * 1000),
+            "sums at": "-" if row["reduction"] is None else format_rate(row["reduction"]),
+            "median residual": format_percent(row["median_residual"]),
+            "largest": format_percent(row["largest_residual"]),
+        }
+        for row in done.rows()
+    ]
