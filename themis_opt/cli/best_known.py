@@ -45,16 +45,15 @@ def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> No
     from themis_opt.base.documents import read_json
     from themis_opt.base.units import format_duration, format_percent
     from themis_opt.cli.printing import print_json, say
-    from themis_opt.formats.order_table import ORDER_FORMAT
-    from themis_opt.graphs.certificates import GRAPH_ORDER_FORMAT
     from themis_opt.solving.certificates import CERTIFICATE_FORMAT
+    from themis_opt.study.best_known import TABLE_FORMATS
 
     before = {row.key: row for row in library.rows}
     form = read_json(path).get("format") if path.suffix == ".json" else None
     is_proof = form == CERTIFICATE_FORMAT
     if is_proof:
         rows = library.certify(read_json(path))
-    elif form in (ORDER_FORMAT, GRAPH_ORDER_FORMAT):
+    elif form in TABLE_FORMATS:
         rows = library.submit_table(read_json(path), solver)
     else:
         rows = library.submit(options.load_solution(path)[0], solver)

@@ -24,8 +24,8 @@ from formulations.limits import PROVEN_GAP
 from themis_opt.base.documents import read_json, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_duration, format_percent
-from themis_opt.formats.order_table import order_table
-from themis_opt.graphs.certificates import graph_certificate, graph_fingerprint, graph_order
+from themis_opt.formats.order_table import ORDER_FORMAT, order_table
+from themis_opt.graphs.certificates import GRAPH_ORDER_FORMAT, graph_certificate, graph_fingerprint, graph_order
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule
 from themis_opt.problem.catalog import LIBRARY
@@ -36,6 +36,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.solving.certificates import certificate
 
 INDEX_FORMAT = "themis-opt/library/1"
+TABLE_FORMATS = (ORDER_FORMAT, GRAPH_ORDER_FORMAT)  # of order tables, on dimensions and on graphs
 CORE = ("all_reduce", "equal", "kinds", "costs", "several", "iteration", "graph")  # families of the first 200 instances
 SizesOfRow = Literal["equal", "free"]
 ProofClass = Literal["rule", "10 s", "10 min", "open"]
