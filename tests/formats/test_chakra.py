@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 
+from themis_opt.base.documents import read_unpacked
 from themis_opt.base.errors import InputError
 from themis_opt.formats.chakra import Node, NodeType, read_trace, write_trace
 
@@ -86,7 +87,8 @@ def test_every_kind_of_value_of_the_protobuf_library_is_read(tmp_path, schema, n
     assert node.attributes == {"some": value}
 
 
-def test_a_small_file_cannot_claim_much_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("themis_opt.base.sources.MAX_FILE_BYTES", 1000)
-    with pytest.raises(InputError, match="must be at most"):
-        read_trace(save(tmp_path / "t.0.et", gzip.compress(bytes(5000))))
+def test_a_small_file_cannot_claim_much_memory(tmp_path):
+    path = save(tmp_path / "t.0.et", gzip.compress(bytes(5000)))
+    assert read_unpacked(path, "regular", 5000) == bytes(5000)
+    with pytest.raises(InputError, match=r"must be at most .*, unpacked"):
+        read_unpacked(path, "regular", 4999)
