@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from themis_opt.graphs.problem import GraphInstance
     from themis_opt.study.measured import Beside
 
-TITLES: "ShownColumns" = {
+MEASURED_TITLES: "ShownColumns" = {
     "collective": ("", "text"),
     "measured_ns": ("takes", "time"),
     "best_ns": ("best schedule", "time"),
@@ -22,7 +22,7 @@ TITLES: "ShownColumns" = {
     "over": ("over it", "text"),
     "won_by_order": ("won by order", "share"),
 }
-COLUMNS = (
+MEASURED_COLUMNS = (
     "size", "collective", "part", "measured", "measured_ns", "busbw_bytes_per_s", "best_ns", "policy", "bound_ns",
     "over", "won_by_order",
 )  # fmt: skip
@@ -95,8 +95,8 @@ def _reply(
     written: Sequence[Path],
     is_met: bool,
 ) -> Reply:
-    names = [name for name in COLUMNS if any(row.get(name, "") != "" for row in shown)]
-    table = Listing(f"{name}: measured beside proven", shown, columns(*names, **TITLES))
+    names = [name for name in MEASURED_COLUMNS if any(row.get(name, "") != "" for row in shown)]
+    table = Listing(f"{name}: measured beside proven", shown, columns(*names, **MEASURED_TITLES))
     return Reply({"verdict": sentences, "rows": rows}, sentences, [table], files=written, is_met=is_met)
 
 

@@ -17,7 +17,7 @@ from themis_opt.formats.readers.parts import Part, Reader, only
 
 XGMI = GpuLinks("xgmi", "XGMI link", 48.0)
 MEGABYTES_PER_GIGABYTE = 1000
-TITLES = {"links": r"link type", "hops": r"hops", "rates": r"numa bw|min-max bandwidth"}
+AMD_TITLES = {"links": r"link type", "hops": r"hops", "rates": r"numa bw|min-max bandwidth"}
 FIELDS = {"link_type": "links", "num_hops": "hops", "bandwidth": "rates"}
 DIAGONAL = ("SELF", "0", "X", "N/A")
 LINKS = ("XGMI", "PCIE")
@@ -64,7 +64,7 @@ def _links(kind: str, hops: str, rate: str) -> float:
 def _tables(source: Source) -> Mapping[str, GpuTable]:
     tables: dict[str, GpuTable] = {}
     for table in read_tables(source):
-        for kind, title in TITLES.items():
+        for kind, title in AMD_TITLES.items():
             if re.match(title, table.title, re.IGNORECASE):
                 if kind in tables:
                     rule = "must hold one matrix: import the one of each host alone"
