@@ -139,7 +139,7 @@ static int hg_push(hg_block *to, const hg_visit *v, int group, int part, int pha
     return 1;
 }
 
-/* Add the chunks of a portion that visits `first` before `other`; with a begin and a tail of its own. */
+/* Add the chunks of a portion that visits `first` before `other`, and its begin and tail. */
 static int hg_add(hg_workspace *w, hg_block *to, hg_visit *v, int first, int other, int phases, double before,
                   double after) {
     int alone = hg_count(first) == 1;

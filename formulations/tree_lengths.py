@@ -26,8 +26,8 @@ Bound
 Method
     Cutting planes: GLOP solves the programme with the trees so far; the shortest tree is that of J. Kruskal (1956) on
     the distances between terminals (K. Mehlhorn, 1988, https://doi.org/10.1016/0020-0190(88)90066-X): each node belongs
-    to its nearest terminal, and a link joins the terminals of its ends.  As nodes of a class are as far from terminals,
-    links of a class are equally long there.  In the end lengths are whole numbers, and the bound is exact for them.
+    to its nearest terminal, and a link joins the terminals of its ends.  Lengths are rounded to whole numbers, and the
+    bound is exact for them.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ from formulations.flow_network import CapacityGraph, spread
 Whole = npt.NDArray[np.int64]
 
 MOST_CLASSES = 64
-"""Classes of links up to which lengths are found in a few rounds; others are for the programme of shared roots."""
+"""Classes of links up to which few rounds determine the lengths; others are for the programme of shared roots."""
 
 MAX_TREE_ROUNDS = 200
 """Most programmes that are solved; clusters take 2 to 20."""
@@ -51,7 +51,7 @@ LENGTH_UNITS = 2**30
 """Whole units of the largest length: sums over a million links stay within 64 bits."""
 
 SHORTER = 1e-9
-"""Share by which a tree must be shorter than 1 to be a row of its own."""
+"""Share by which a tree must be shorter than 1 to be a new row."""
 
 
 def has_few_classes(graph: CapacityGraph, classes: Sequence[int]) -> bool:

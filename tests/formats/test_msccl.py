@@ -88,7 +88,7 @@ def test_half_a_percent_is_said_first(took, differs):
 
 
 def test_a_threadblock_that_waits_before_it_sends_takes_longer(tmp_path):
-    """Each GPU gets a message before it sends its own: the last of a ring of 4 gets it after three others."""
+    """Each GPU gets a message before it sends one: the last of a ring of 4 gets it after three others."""
     made = schedule([("ring", 4)], "all_gather", 1, "baseline")
     (path,) = export(made, "mscclpp", tmp_path)
     plan = json.loads(path.read_text())

@@ -137,6 +137,10 @@ def test_tables_of_iterations_are_followed_to_the_length_of_a_period(tmp_path, s
         ('"name": "gradients"', '"name": "others"', "collectives = 'others, shards.*: must be gradients, shards"),
         ('"chunk": 0', '"chunk": "zero"', "should be a valid integer"),
         ('["node", "pod"]', '["node", "moon"]', "the network has node, rail, pod"),
+        ('"chunks": [{', '"chunks": [null, {', "should be a valid dictionary"),
+        ('"chunks": [{', '"chunks": 7, "pieces": [{', "should be a valid list"),
+        ('_order": ["node", "pod"]', '_order": 7', "must have lists of dimensions"),
+        ('"index": 0, "bytes": ', '"index": 0, "bytes": null, "size": ', "a valid integer"),
     ],
 )
 def test_what_is_no_table_of_the_instance_is_refused(tmp_path, schedule, old, new, rule):

@@ -93,16 +93,22 @@ def read_text(path: Path, form: str, most: int = MAX_FILE_BYTES) -> str:
 
 def read_unpacked(path: Path, form: str, most: int = MAX_FILE_BYTES) -> bytes:
     """The bytes of a file, unpacked where gzip packed them, as :func:`read_text` says."""
-    raw = read_bytes(path, form, most)
-    if not raw.startswith(GZIP):
-        return raw
+    data = read_bytes(path, form, most)
+    return unpack(data, str(path), most) if data.startswith(GZIP) else data
+
+
+def unpack(packed: bytes, source: str, most: int) -> bytes:
+    """The bytes that gzip packed; no more than `most` are unpacked, since a few bytes can stand for any number.
+
+    Raises InputError if gzip did not pack them, if they are damaged, or if there are more.
+    """
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             data = file.read(most + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise InputError("cannot be unpacked: it is damaged", source=str(path)) from None
+        raise InputError("is damaged, or not packed with gzip", source=source) from None
     if len(data) > most:
-        raise InputError(f"must be at most {format_size(most)}, unpacked", source=str(path))
+        raise InputError(f"must be at most {format_size(most)}, unpacked", source=source)
     return data
 
 

@@ -3,15 +3,13 @@
 import csv
 import gzip
 import io
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from themis_opt.base.documents import harmless, read_bytes, write_atomically
+from themis_opt.base.documents import harmless, read_bytes, unpack, write_atomically
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_size
 
 ROWS, PACKED, PROVENANCE = "rows.csv", ".gz", "provenance.json"
 """Names of files in the folder of an experiment, and the ending of what is packed."""
@@ -45,21 +43,10 @@ def read_csv_text(path: Path) -> str:
     """
     data = read_bytes(path, "CSV", MAX_ROWS_BYTES)
     try:
-        return (_unpack(data, path) if path.suffix == PACKED else data).decode().removeprefix("\ufeff")
+        text = unpack(data, str(path), MAX_ROWS_BYTES) if path.suffix == PACKED else data
+        return text.decode().removeprefix("\ufeff")
     except UnicodeDecodeError:
         raise InputError("not CSV: the file is not UTF-8 text", source=str(path)) from None
-
-
-def _unpack(data: bytes, path: Path) -> bytes:
-    """Unpack no more than may be read, since a few bytes can stand for any number."""
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            unpacked = file.read(MAX_ROWS_BYTES + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise InputError("is damaged, or not packed with gzip", source=str(path)) from None
-    if len(unpacked) > MAX_ROWS_BYTES:
-        raise InputError(f"must be at most {format_size(MAX_ROWS_BYTES)}, unpacked", source=str(path))
-    return unpacked
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:

@@ -47,7 +47,7 @@ class AnyDesign:
     @property
     def gap(self) -> float:
         """How far the time may be from the best possible, as a fraction of that."""
-        return max(self.time / self.bound - 1, 0.0)
+        return self.time / self.bound - 1
 
     @property
     def money(self) -> float:

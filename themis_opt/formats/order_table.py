@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
@@ -175,13 +175,33 @@ class OrderOfDimension(BaseModel):
     issue_order: list[Issue]
 
 
+class OrderOfCollective(BaseModel):
+    """A collective with its chunks, and where there is compute the fields of a launch."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    kind: CollectiveKind
+    chunks: list[dict[str, Any]]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """As schedule files have them: the bytes of chunks, and the dimensions along paths, those of all phases."""
+        keys = [f"{phase.rule.label.lower()}_order" for phase in self.kind.rule.phases]
+        orders = [[chunk.get(key, ()) for key in keys] for chunk in self.chunks]
+        if not all(isinstance(order, list | tuple) for of_chunk in orders for order in of_chunk):
+            raise InputError("must have lists of dimensions", field=f"collectives.{self.name}.chunks")
+        paths = [[name for order in of_chunk for name in order] for of_chunk in orders]
+        return self.model_dump() | {"sizes": [chunk.get("bytes") for chunk in self.chunks], "paths": paths}
+
+
 class OrderTable(BaseModel):
     """The document, as far as it is needed to follow it."""
 
     format: Literal["themis-opt/order-table/1"]
     name: str
     fingerprint: str
-    collectives: list[dict[str, Any]]
+    collectives: list[OrderOfCollective]
     dimensions: list[OrderOfDimension]
 
 
@@ -215,13 +235,13 @@ def _shipped(table: OrderTable) -> Instance:
 
 def _plan(table: OrderTable, instance: Instance) -> Plan:
     """The paths of the table, and its orders as sequences of stages."""
-    written = [{"sizes": _sizes(one), "paths": _paths(one)} | one for one in table.collectives]
+    written = [one.fields for one in table.collectives]
     if has_launches(instance):
         fields = LaunchPart.model_fields
         parts = [LaunchPart(**{name: v for name, v in one.items() if name in fields}) for one in written]
         plan = Plan(chunks_of(instance, "collectives", parts), launches=launches_of(instance, parts))
     else:
-        named = {str(one.get("name")): one for one in written}
+        named = {one["name"]: one for one in written}
         missing = [exchange.name for exchange in instance.exchanges if exchange.name not in named]
         if missing or len(named) > len(instance.exchanges):
             names = ", ".join(exchange.name for exchange in instance.exchanges)
@@ -231,17 +251,6 @@ def _plan(table: OrderTable, instance: Instance) -> Plan:
         plan = Plan(chunks_of(instance, "collectives", chunks))
     check_plan(instance, plan)
     return _in_order(table, instance, plan)
-
-
-def _sizes(collective: Mapping[str, Any]) -> list[Any]:
-    return [chunk.get("bytes") for chunk in collective.get("chunks", ())]
-
-
-def _paths(collective: Mapping[str, Any]) -> list[Any]:
-    """The dimensions along each path, those of all phases in turn."""
-    kind = {kind.value: kind for kind in CollectiveKind}.get(str(collective.get("kind")))
-    keys = [f"{phase.rule.label.lower()}_order" for phase in kind.rule.phases] if kind else []
-    return [[name for key in keys for name in chunk.get(key, ())] for chunk in collective.get("chunks", ())]
 
 
 def _in_order(table: OrderTable, instance: Instance, plan: Plan) -> Plan:

@@ -4,7 +4,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import networkx as nx
 
@@ -109,16 +109,20 @@ class _Rails:
     """Trees of two steps: from a root to an NPU of each other box, and from these to the others of their boxes."""
 
     def __init__(self, network: GraphNetwork, boxes: Sequence[Sequence[int]]) -> None:
-        self._network, self._boxes = network, boxes
+        self._network, self._boxes, self._arcs = network, boxes, network.arcs
         self._place = {npu: (number, k) for number, box in enumerate(boxes) for k, npu in enumerate(box)}
+        self._switches: dict[int, list[int]] = defaultdict(list)
+        for tail, head in network.arcs:
+            if head not in self._place:
+                self._switches[tail].append(head)
 
     def out(self, root: int) -> Routes:
         """Routes from a root, those to boxes first, each root beginning with the next box."""
-        return [_short_route(self._network, tail, head) for tail, head in self._pairs(root)]
+        return [self._route(tail, head) for tail, head in self._pairs(root)]
 
     def into(self, root: int) -> Routes:
         """Routes to a root, turned around."""
-        return [_short_route(self._network, head, tail)[::-1] for tail, head in self._pairs(root)]
+        return [self._route(head, tail)[::-1] for tail, head in self._pairs(root)]
 
     def _pairs(self, root: int) -> Iterator[tuple[int, int]]:
         number, place = self._place[root]
@@ -129,27 +133,20 @@ class _Rails:
             shift = box.index(head) + 1
             yield from ((head, npu) for npu in (*box[shift:], *box[: shift - 1]))
 
+    def _route(self, tail: int, head: int) -> Route:
+        """The fastest route over one link or switch, if there is one, else over any nodes."""
+        arcs = self._arcs
+        ways: list[tuple[Fraction, Route]] = [(arcs[tail, head], (tail, head))] if (tail, head) in arcs else []
+        ways += [
+            (min(arcs[tail, switch], arcs[switch, head]), (tail, switch, head))
+            for switch in self._switches[tail]
+            if (switch, head) in arcs
+        ]
+        return max(ways)[1] if ways else self._any_routes[tail][head]
 
-def _short_route(network: GraphNetwork, tail: int, head: int) -> Route:
-    """The fastest route over one link or switch, if there is one, else over any nodes."""
-    near, arcs = _neighbours(network), network.arcs
-    ways: list[tuple[Fraction, Route]] = [(arcs[tail, head], (tail, head))] if (tail, head) in arcs else []
-    ways += [
-        (min(arcs[tail, switch], arcs[switch, head]), (tail, switch, head))
-        for switch in near[tail]
-        if (switch, head) in arcs
-    ]
-    return max(ways)[1] if ways else _fastest_routes(network)[tail][head]
-
-
-@lru_cache(maxsize=8)
-def _neighbours(network: GraphNetwork) -> dict[int, list[int]]:
-    """The switches to which each node has a link."""
-    near: dict[int, list[int]] = defaultdict(list)
-    for tail, head in network.arcs:
-        if network.nodes[head].kind != "npu":
-            near[tail].append(head)
-    return near
+    @cached_property
+    def _any_routes(self) -> dict[int, dict[int, Route]]:
+        return _fastest_routes(self._network)
 
 
 class _Ring:

@@ -1,11 +1,11 @@
 """The part of a network that a log measured: from the hosts and ranks that it names."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.calibration import Measurement
-from themis_opt.formats.readers.parts import dimensions_by_size
+from themis_opt.formats.readers.parts import dimensions_by_size, extents
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
@@ -43,7 +43,8 @@ def part_of(network: Network, measurement: Measurement) -> NetworkPart:
         If the group fits nowhere, or in several places.
     """
     if measurement.ranks:
-        parts = list(_by_ranks(network, measurement.ranks))
+        along = extents(network, measurement.ranks)
+        parts: list[NetworkPart] = [along] if along and _can_be_cut(network, along) else []
     elif measurement.hosts:
         parts = _by_hosts(network, measurement.num_npus // measurement.hosts, measurement.hosts)
     elif measurement.num_npus == network.num_npus:
@@ -57,20 +58,6 @@ def part_of(network: Network, measurement: Measurement) -> NetworkPart:
         rule = f"NPUs{hosts} fill no part of the network of {shape}, or several: state it by --part"
         raise InputError(rule, field="--measured", value=measurement.num_npus)
     return parts[0]
-
-
-def _by_ranks(network: Network, ranks: Sequence[int]) -> Iterator[NetworkPart]:
-    """The part that holds all NPUs that differ from each other along its dimensions alone."""
-    members = sorted(set(ranks))
-    if members[-1] >= network.num_npus or members[0] < 0:
-        return
-    part = {}
-    for k, name in enumerate(network.dimension_names):
-        places = {rank // math.prod(network.sizes[:k]) % network.sizes[k] for rank in members}
-        if len(places) > 1:
-            part[name] = len(places)
-    if part and math.prod(part.values()) == len(members) and _can_be_cut(network, part):
-        yield part
 
 
 def _by_hosts(network: Network, gpus: int, hosts: int) -> list[NetworkPart]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FIRST_OVERTIME = 0.5  # seconds of processor past the limit for what users do today, so that there is a result
 SECONDS_AFTER, SECONDS_PER_PIECE = 0.5, 1e-4
 """What bounds, files and pictures take after a search, and for each piece into which the data are cut."""
-MOST_AFTER = 0.8  # of the time for trials; so short ones try a second choice, and files of 32,000 pieces have 4 s of 5
+MOST_AFTER = 0.8  # largest part of the time for trials that files take, so that a second choice is tried
 
 TrialProgress = Callable[[int, int, Trial], None]
 """Called with the number of trials run, the number to run, and the latest."""
@@ -225,7 +225,7 @@ class Search:
     def _each(self) -> Iterator[tuple[str, dict[str, ParameterValue]]]:
         """One choice of every canonical form, with its key; the one nearest to what users do today comes first.
 
-        Each form is found once, since that of a large iteration takes long; if time is up, it is found the next time.
+        Each form is computed once, since that of a large iteration takes long; the next call goes on where time is up.
         """
         yield from list(self._listed.items())
         while self._candidates:

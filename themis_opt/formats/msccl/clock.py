@@ -56,7 +56,7 @@ def replayed(
 
     Raises InvalidSchedule if the threadblocks send other messages than the program.
 
-    `by_chunk`: whether chunks have flows of their own; else all messages between two GPUs are one.
+    `by_chunk`: whether each chunk is a flow; else all messages between two GPUs are one.
     """
     first = schedule.plan.offsets[launch]
     stages = slice(first, first + schedule.plan.chunks[launch].paths.size)

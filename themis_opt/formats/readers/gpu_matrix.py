@@ -1,7 +1,7 @@
 """Tables of what lies between every two GPUs of a node, as the tools of NVIDIA and AMD print them.
 
 Where the links of a GPU to all others add up to more than a GPU has, the others are behind a switch, and each GPU has
-the most links of its row; else every pair has cables of its own.  GPUs or pairs that differ are a graph, with PCI
+the most links of its row; else every pair has separate cables.  GPUs or pairs that differ are a graph, with PCI
 switches where links do not join all.
 """
 

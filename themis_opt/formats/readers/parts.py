@@ -196,24 +196,24 @@ def _requested(machine: Machine | None, request: Request | None, parts: Sequence
     )
 
 
-def dimensions_of(network: Network, ranks: Sequence[int]) -> tuple[str, ...] | None:
-    """Names of the dimensions that a group of NPUs fills; None where it fills none.
+def extents(network: Network, ranks: Sequence[int]) -> dict[str, int]:
+    """NPUs of a group along each dimension in which some differ; none where it lacks NPUs with coordinates of others.
 
-    NPU a0 + a1 P0 + a2 P0 P1 has coordinate a0 in the innermost dimension, and so on.  The group fills dimensions if
-    it holds all NPUs that differ from its first one only there.
+    NPU a0 + a1 P0 + a2 P0 P1 has coordinate a0 in the innermost dimension, and so on.
     """
-    strides = [math.prod(network.sizes[:k]) for k in range(len(network.sizes))]
     members = sorted(set(ranks))
     if not members or members[-1] >= network.num_npus or members[0] < 0:
-        return None
-    coordinates = [
-        {rank // stride % size for rank in members} for stride, size in zip(strides, network.sizes, strict=True)
-    ]
-    filled = [k for k, along in enumerate(coordinates) if len(along) > 1]
-    whole = all(len(coordinates[k]) == network.sizes[k] for k in filled)
-    if not filled or not whole or math.prod(network.sizes[k] for k in filled) != len(members):
-        return None
-    return tuple(network.dimension_names[k] for k in filled)
+        return {}
+    sizes = network.sizes
+    counts = [len({rank // math.prod(sizes[:k]) % size for rank in members}) for k, size in enumerate(sizes)]
+    along = {name: count for name, count in zip(network.dimension_names, counts, strict=True) if count > 1}
+    return along if math.prod(counts) == len(members) else {}
+
+
+def dimensions_of(network: Network, ranks: Sequence[int]) -> tuple[str, ...] | None:
+    """Names of the dimensions that a group of NPUs fills; None where it fills none, or one in part."""
+    along, sizes = extents(network, ranks), dict(zip(network.dimension_names, network.sizes, strict=True))
+    return tuple(along) if along and all(count == sizes[name] for name, count in along.items()) else None
 
 
 def dimensions_by_size(npus: int, network: Network) -> tuple[str, ...] | None:
