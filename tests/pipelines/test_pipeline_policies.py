@@ -46,10 +46,15 @@ def test_twice_the_memory_leaves_no_bubble(stages, microbatches):
     assert max(schedule.peaks()) <= 2 * stages - 1
 
 
-def test_two_parts_in_a_v_need_the_memory_of_1f1b():
-    schedule = made("zbv", pipeline(8, 32, parts=2, placement="v"))
-    assert max(schedule.peaks()) <= 2 * 8
-    assert schedule.bubble() < made("interleaved", pipeline(8, 32, parts=2)).bubble()
+@pytest.mark.parametrize(("stages", "microbatches"), [(4, 8), (4, 16), (8, 16), (8, 32)])
+def test_two_parts_in_a_v_need_the_memory_of_1f1b_and_leave_no_bubble(stages, microbatches):
+    schedule = made("zbv", pipeline(stages, microbatches, parts=2, placement="v"))
+    assert schedule.period == 6 * microbatches
+    assert max(schedule.peaks()) <= 2 * stages
+
+
+def test_a_v_with_fewer_microbatches_than_fill_it_runs_each_once():
+    assert made("zbv", pipeline(4, 2, parts=2, placement="v")).period < made("gpipe", pipeline(4, 2)).period * 2
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -8,7 +8,7 @@ prefers gradients of inputs, then forward passes while microbatches are few, the
 also tries that with the microbatch first that has the longest way to go, less some patience for each one before it.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 
@@ -108,9 +108,39 @@ def zb2p(pipeline: Pipeline) -> StageOrders:
 
 
 def zbv(pipeline: Pipeline) -> StageOrders:
-    """Two parts of each stage in a V: the memory of 1F1B and hardly a bubble."""
+    """Two parts of each stage in a V: the memory of 1F1B and no bubble where passes take equally long.
+
+    The order is that of the paper.  Microbatches that it needs to fill a short pipeline are left out at the end.
+    """
     _expect(pipeline, pipeline.placement == "v" and pipeline.parts == 2, "zbv", "two parts on each stage in a v")
-    return greedy(pipeline, pipeline.stages)
+    return tuple(tuple(_numbered(pipeline, stage, _zbv_steps(pipeline, stage))) for stage in range(pipeline.stages))
+
+
+def _zbv_steps(pipeline: Pipeline, stage: int) -> Iterator[tuple[ActionKind, int]]:
+    """Kinds and rounds (0 down the V, 1 up) of a stage in the order of the paper, counts of microbatches apart."""
+    forward, back, *weights = pipeline.kinds
+    behind, whole = pipeline.stages - stage, (back, *weights)
+    down, up = (tuple((kind, turn) for kind in whole) for turn in (0, 1))
+    microbatches = max(pipeline.microbatches, 2 * pipeline.stages - 1)
+    yield from [(forward, 0)] * (2 * behind - 1)
+    yield from [(forward, 1), (forward, 0)] * stage
+    yield from [(forward, 1), *up] * behind
+    for number in range(pipeline.stages, microbatches):
+        if number + behind <= microbatches:
+            yield forward, 0
+        yield from (*down, (forward, 1), *up)
+    yield from [(back, 0), (back, 1)] * stage
+    yield from down * behind
+    yield from [(kind, turn) for turn in (1, 0) for kind in weights] * stage
+
+
+def _numbered(pipeline: Pipeline, stage: int, steps: Iterable[tuple[ActionKind, int]]) -> Iterator[Action]:
+    """The i-th of equal steps is that of microbatch i, as far as there are microbatches."""
+    numbers = Counter[tuple[ActionKind, int]]()
+    for kind, turn in steps:
+        if numbers[kind, turn] < pipeline.microbatches:
+            yield Action(kind, pipeline.parts_of[stage][turn], numbers[kind, turn])
+        numbers[kind, turn] += 1
 
 
 Urgency = Callable[[Action], tuple[float, ...]]
