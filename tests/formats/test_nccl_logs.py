@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from reader_samples import LINEAR, NCCL_JSON, inspector_line, nccl_table
+from reader_samples import LINEAR, NCCL_JSON, NCCOM, RCCL_CSV, RCCL_LINES, RCCL_ROWS, inspector_line, nccl_table
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
@@ -191,17 +191,7 @@ def by_kind(log):
     return {(one.kind.value, one.num_npus, one.size, round(one.time / US), one.place) for one in log.measurements}
 
 
-RCCL_ROWS = [
-    {"#wrong": "0", "algBw": 8.0, "busBw": 14.0, "gpus": 8, "inPlace": place, "name": "AllReduce", "size": size,
-     "time": time, "type": "float"}
-    for size, out, within in LINEAR for place, time in ((0, out), (1, within))
-]  # fmt: skip
-RCCL_CSV = "\n".join([",".join(RCCL_ROWS[0]), *(",".join(map(str, row.values())) for row in RCCL_ROWS)])
-
-
-@pytest.mark.parametrize(
-    "text", ["\n".join(map(json.dumps, RCCL_ROWS)), json.dumps(RCCL_ROWS), RCCL_CSV], ids=["lines", "list", "csv"]
-)
+@pytest.mark.parametrize("text", [RCCL_LINES, json.dumps(RCCL_ROWS), RCCL_CSV], ids=["lines", "list", "csv"])
 def test_rows_of_rccl_tests_are_those_of_the_table(write, text):
     assert by_kind(log_of(write, text)) == by_kind(log_of(write, WHOLE))
     wrong = text.replace('"#wrong": "0"', '"#wrong": "3"').replace("\n0,", "\n3,")
@@ -228,7 +218,7 @@ def test_two_gpus_on_each_of_two_hosts_become_one_ring(write):
 
 
 def test_a_cut_off_row_of_rccl_tests_is_left_out(write):
-    log = log_of(write, "\n".join(map(json.dumps, RCCL_ROWS))[:-20])
+    log = log_of(write, RCCL_LINES[:-20])
     assert len(log.measurements) == len(RCCL_ROWS) - 1
     assert any("1 row is not whole" in note for note in log.notes)
 
@@ -243,12 +233,6 @@ def test_bandwidths_tell_the_ranks_that_a_log_does_not_list(write, ranks, progra
         text += f"{2**k} 1 float sum -1 {2**k / algorithm / 1000:.2f} {algorithm:.2f} "
         text += f"{algorithm * kind * (ranks - 1) / ranks:.2f} 0\n"
     assert {one.num_npus for one in log_of(write, text).measurements} == {ranks}
-
-
-NCCOM = (
-    "     size(B)    count(elems)     type    time(us)    algbw(GB/s)    busbw(GB/s)\n"
-    "    33554432        33554432    uint8         768          40.69          40.69\nAvg bus bandwidth: 40.7GB/s\n"
-)
 
 
 def test_names_of_files_say_what_logs_of_neuron_do_not(write):

@@ -8,7 +8,7 @@ from reader_samples import SAMPLES
 
 from themis_opt.formats.readers.registry import READERS
 
-TRIALS = 60
+TRIALS = 30
 
 
 @pytest.mark.filterwarnings("error")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from reader_samples import TOPOLOGY_OF_AMD
+from reader_samples import JSON_OF_AMD, TOPOLOGY_OF_AMD
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.readers.registry import import_files
@@ -58,13 +58,7 @@ def test_bandwidths_say_the_links_of_a_pair(write):
 
 
 def test_json_says_the_same(write):
-    def link(i, j):
-        rate = "50000-100000" if i + j == 2 else "50000-50000"
-        words = ("SELF", 0, "N/A") if i == j else ("XGMI", 1, rate)
-        return dict(zip(("link_type", "num_hops", "bandwidth"), words, strict=True))
-
-    rows = [{"gpu": i, "bdf": f"0000:0{i}:00.0", "links": [link(i, j) for j in range(3)]} for i in range(3)]
-    assert cables(import_files(write(t__json=json.dumps(rows)))) == {
+    assert cables(import_files(write(t__json=json.dumps(JSON_OF_AMD)))) == {
         "gpu0-gpu1": 50, "gpu0-gpu2": 100, "gpu1-gpu2": 50,
     }  # fmt: skip
 

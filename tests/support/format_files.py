@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import iteration_schedules
+from reader_samples import NCCOM, OVERLAPPED, RCCL_LINES, pytorch_trace
 from report_rows import bound, row
 
 import themis_opt
@@ -16,15 +17,35 @@ from themis_opt.base.documents import read_json
 from themis_opt.base.errors import ThemisError
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.store import RunStore
+from themis_opt.designing.devices import DEVICES_FORMAT, read_devices
+from themis_opt.designing.problem import load_problem as load_design
+from themis_opt.designing.problem import shipped_problems
+from themis_opt.formats.exports import make_exporter
+from themis_opt.formats.job_shop import job_shop, read_starts
+from themis_opt.formats.measured_times import read_times as read_measured_times
+from themis_opt.formats.msccl.exporter import Msccl
+from themis_opt.formats.msccl.plus import MscclPlus
+from themis_opt.formats.nccl_tuner import TUNER_DIALECTS, read_rules
+from themis_opt.formats.order_table import order_json, read_order_table
+from themis_opt.graphs.policies import ring_plan
+from themis_opt.graphs.problem import GraphInstance, graph_text, load_graph
+from themis_opt.graphs.schedule import simulate_graph
+from themis_opt.graphs.schedule_file import read_graph_schedule
+from themis_opt.graphs.schedule_file import schedule_text as graph_schedule_text
 from themis_opt.pipelines import files as pipelines
 from themis_opt.pipelines.bounds import bound as lower_bound
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.schedule import simulate as simulate_pipeline
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, shipped, shipped_pipelines
+from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.network import Dimension, Network
 from themis_opt.reports import experiment as head_of_experiment
 from themis_opt.reports.rows import read_rows
 from themis_opt.reports.table import table
+from themis_opt.runtime.worlds import read_hosts
+from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
@@ -90,7 +111,95 @@ def format_files() -> dict[str, FormatFile]:
         "times": FormatFile("times.json", _json(times), lambda path: read_times(path, layers[:3])),
         "index of the library": FormatFile("index.json", _index(), lambda path: Library(path.parent).rows),
         "store": FormatFile("runs.sqlite", _store(), _read_store),
+        **_measured_files(),
+        **_problem_files(),
+        **_exported_files(),
     }
+
+
+def _measured_files() -> dict[str, FormatFile]:
+    """Measured times, as ``compare --measured`` reads them."""
+    entry = {
+        "pg_id": 0, "profiling_name": "nccl:all_reduce", "duration_ms": 2.5, "input_sizes": [[1000, 2000]],
+        "input_dtypes": ["Float"], "output_sizes": [[1000, 2000]], "output_dtypes": ["Float"], "state": "completed",
+    }  # fmt: skip
+    recorder = {"version": "2.4", "pg_config": {"0": {"name": "0", "ranks": "[0, 1, 2, 3]"}}, "entries": [entry]}
+    run = {
+        "verdict": "exact",
+        "collective": {"kind": "all_reduce", "bytes": 8_000_000, "npus": 8},
+        "rows": [{"policy": "themis+scf", "measured_s": 0.0025}],
+    }
+    logs = {
+        "recorder.json": _json(recorder),
+        "run.json": _json(run),
+        "trace.json": pytorch_trace(OVERLAPPED).encode(),
+        "lines.json": RCCL_LINES.encode(),
+        "all_gather.32ranks.log": NCCOM.encode(),
+    }
+    return {f"measured {name}": FormatFile(name, content, read_measured_times) for name, content in logs.items()}
+
+
+def _problem_files() -> dict[str, FormatFile]:
+    """Graphs, problems of a designer, and hosts."""
+    graph = small_graph()
+    designs = shipped_problems()
+    small = designs["libra.resnet-50_4d.sum500"].read_bytes()
+    device = {"name": "a", "count": 4, "speed": "2 MB/s", "channel": 0.5, "memory": "9 MB"}
+    devices = {"format": DEVICES_FORMAT, "parameters": "8 MB", "bandwidth": "50 MB/s", "devices": [device]}
+    return {
+        "graph": FormatFile("graph.json", graph_text(graph).encode(), load_graph),
+        "graph schedule": FormatFile(
+            "g.json", graph_schedule_text(simulate_graph(ring_plan(graph), 2)).encode(), read_graph_schedule
+        ),
+        "design": FormatFile("h.json", small, load_design),
+        "design of a graph": FormatFile("i.json", designs["leaf_spine.mixed"].read_bytes(), load_design),
+        "devices": FormatFile("devices.json", _json(devices), read_devices),
+        "hosts": FormatFile("hosts.txt", b"10.0.0.1 2\n10.0.0.2 2  # the other\n", lambda path: read_hosts(path, 4)),
+    }
+
+
+def _exported_files() -> dict[str, FormatFile]:
+    """Exports that are read again: order tables, tuner files, algorithms, starts."""
+    product, iteration = themis_opt.load(SMALL), iteration_schedules.layers()
+    schedule = simulate(product, make_policy("baseline")(product))
+    repeated = iteration_schedules.scheduled(instance=iteration)
+    tuner = "allreduce,0,4096,tree,ll,2,-1,-1,-1,-1\nallgather,0,4294967295,ring,simple,-1,2,8,-1,-1\n"
+    per_rank = "allreduce,[0,4096),tree,ll,2,-1,-1\n"
+    shop = job_shop(schedule)
+    starts = "\n".join(
+        " ".join(str(10**9 * (job + 9 * n)) for n in range(len(row))) for job, row in enumerate(shop.jobs)
+    )
+    square = Network(dimensions=(Dimension(kind="switch", size=4, bandwidth="100 GB/s", latency="1 us"),))
+    flat = Instance(network=square, collectives=(Collective(kind="all_gather", size="4 MB", chunks=2),))
+    planned = simulate(flat, make_policy("baseline")(flat))
+    texts = {to: dict(make_exporter(to).files(planned)) for to in ("msccl", "mscclpp")}
+    (xml, *_), (plus, *_) = texts["msccl"].items(), texts["mscclpp"].items()
+    return {
+        "order table": FormatFile("j.json", _order(schedule), lambda path: read_order_table(path, product)),
+        "order of steps": FormatFile("k.json", _order(repeated), lambda path: read_order_table(path, iteration)),
+        "NCCL tuner": FormatFile("l.csv", tuner.encode(), lambda path: read_rules(path, TUNER_DIALECTS["nccl"])),
+        "RCCL tuner": FormatFile("m.csv", tuner.encode(), lambda path: read_rules(path, TUNER_DIALECTS["rccl"])),
+        "NCCLX tuner": FormatFile("n.csv", per_rank.encode(), lambda path: read_rules(path, TUNER_DIALECTS["ncclx"])),
+        "starts": FormatFile("starts.txt", starts.encode(), lambda path: read_starts(path, shop)),
+        "MSCCL": FormatFile("o.xml", xml[1].encode(), lambda path: list(Msccl().check_files([path.name], path.parent))),
+        "MSCCL++": FormatFile(
+            "p.json", plus[1].encode(), lambda path: list(MscclPlus().check_file(path.name, path.parent))
+        ),
+    }
+
+
+def _order(schedule: Schedule) -> bytes:
+    return order_json(schedule).encode()
+
+
+def small_graph() -> GraphInstance:
+    """Three NPUs in a ring, and a switch that two of them share."""
+    ends = (("a", "b"), ("b", "c"), ("c", "a"), ("a", "s"), ("b", "s"))
+    nodes = [{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "s", "kind": "switch"}]
+    links = [{"ends": pair, "bandwidth": f"{10 + n} GB/s", "latency": "1 us"} for n, pair in enumerate(ends)]
+    collective = {"kind": "all_gather", "size": "3 MB", "chunks": 2}
+    network = {"name": "small", "nodes": nodes, "links": links}
+    return GraphInstance.model_validate({"network": network, "collectives": [collective]})
 
 
 def _index() -> bytes:

@@ -128,6 +128,22 @@ NUMA BW TABLE:
 0000:38:00.0 50000-100000 50000-50000  N/A
 """
 
+LINKS_OF_AMD = """\
+========================== Link Type between two GPUs ==========================
+       GPU0         GPU1         GPU2
+GPU0   0            XGMI         PCIE
+GPU1   XGMI         0            XGMI
+GPU2   PCIE         XGMI         0
+"""
+JSON_OF_AMD = [
+    {"gpu": i, "bdf": f"0000:0{i}:00.0", "links": [
+        {"link_type": "SELF" if i == j else "XGMI", "num_hops": int(i != j),
+         "bandwidth": "N/A" if i == j else "50000-100000" if i + j == 2 else "50000-50000"}
+        for j in range(3)
+    ]}
+    for i in range(3)
+]  # fmt: skip
+
 INFRAGRAPH = """name: two hosts
 devices:
 - name: host
@@ -239,6 +255,20 @@ NCCL_JSON = {
 }
 
 
+RCCL_ROWS = [
+    {"#wrong": "0", "algBw": 8.0, "busBw": 14.0, "gpus": 8, "inPlace": place, "name": "AllReduce", "size": size,
+     "time": time, "type": "float"}
+    for size, out, within in LINEAR for place, time in ((0, out), (1, within))
+]  # fmt: skip
+RCCL_CSV = "\n".join([",".join(RCCL_ROWS[0]), *(",".join(map(str, row.values())) for row in RCCL_ROWS)])
+RCCL_LINES = "\n".join(map(json.dumps, RCCL_ROWS))
+
+NCCOM_HEAD = "     size(B)    count(elems)     type    time(us)    algbw(GB/s)    busbw(GB/s)\n"
+NCCOM = NCCOM_HEAD + (
+    "    33554432        33554432    uint8         768          40.69          40.69\nAvg bus bandwidth: 40.7GB/s\n"
+)
+
+
 def inspector_line(coll: str, size: int, microseconds: float, ranks: int = 8, nodes: int = 1, blocks: int = 1) -> str:
     """A line of the NCCL Inspector."""
     perf = {"coll": coll, "coll_sn": 1, "coll_msg_size_bytes": size, "coll_exec_time_us": microseconds}
@@ -296,8 +326,18 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
     "libra-workload": {"layers.txt": LIBRA_WORKLOAD},
     "aicb": {"step.csv": AICB},
     "astra-sim-groups": {"groups.json": '{"0": [0, 1, 2, 3], "1": [0, 4]}'},
-    "nccl-tests": {"all_reduce.txt": nccl_table(LINEAR[::4]), "gather.json": json.dumps(NCCL_JSON)},
-    "nccl-inspector": {"log.json": "".join(inspector_line("AllReduce", size, out) for size, out, _ in LINEAR[::3])},
+    "nccl-tests": {
+        "all_reduce.txt": nccl_table(LINEAR[::4]),
+        "gather.json": json.dumps(NCCL_JSON),
+        "lines.json": RCCL_LINES,
+        "rows.csv": RCCL_CSV,
+        "all_gather.32ranks.log": NCCOM,
+        "list.json": json.dumps(RCCL_ROWS[::4]),
+    },
+    "nccl-inspector": {
+        "log.json": "".join(inspector_line("AllReduce", size, out) for size, out, _ in LINEAR[::3]),
+        "metrics.prom": 'nccl_bus_bandwidth_gbs{version="v5.1",message_size="4-5GB"} 678.263\n',
+    },
     "pytorch-ddp": {"ddp.txt": str(DDP), "ddp.json": json.dumps(DDP), "lines.log": DDP_LINES},
     "pytorch-shapes": {"shapes.txt": SHAPES},
     "hugging-face": {"config.json": json.dumps(CONFIG)},
@@ -307,7 +347,7 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
     "graphml": {"ring.graphml": GRAPHML},
     "node-link": {"triangle.json": json.dumps(NODE_LINK)},
     "nvidia-smi": {"topo.txt": MATRIX},
-    "rocm-smi": {"topo.txt": TOPOLOGY_OF_AMD},
+    "rocm-smi": {"topo.txt": TOPOLOGY_OF_AMD, "links.txt": LINKS_OF_AMD, "topo.json": json.dumps(JSON_OF_AMD)},
     "chakra": {"trace.0.et": chakra_trace()},
     "fjsp": {"shop.fjs": "2 3 1.5\n2 2 1 5 3 4 1 2 6\n1 1 1 7\n"},
 }
