@@ -139,7 +139,7 @@ def lines_of(table: Sequence[Step], name: str, label: str, families: Sequence[st
     """Each line of a table of steps, by its number and the type of its step."""
     return {
         f"{label} {number + 1} {type(step).__name__}": Mechanism(
-            replaced(f"exact.{name}", (*table[:number], *table[number + 1 :])), families, step=step
+            replaced(f"table.{name}", (*table[:number], *table[number + 1 :])), families, step=step
         )
         for number, step in enumerate(table)
     }

@@ -26,7 +26,7 @@ from formulations.chunk_order import ChunkOrder
 from formulations.cp_sat import SolverProgress
 from formulations.job_plans import PlanOutcome
 from formulations.limits import Limits
-from formulations.sequencing import JobPaths, Sequencing, stages_along
+from formulations.sequencing import JobPaths, stages_along
 from themis_opt.batches.rows_file import write_csv
 from themis_opt.formats.tables import to_csv
 from themis_opt.policies.registry import make_policy
@@ -101,15 +101,12 @@ class Competitors:
         """The model of the reference policy alone, with the horizon that the paths of a known schedule give."""
         return self.run("chunk_order", ANY_PATHS, lambda: ChunkOrder(self.data.jobs, self.horizon(known)))
 
-    def on_paths(self, known: Schedule, owner: str) -> tuple[Run, Run]:
-        """The models that need paths, with those of a known schedule."""
+    def on_paths(self, known: Schedule, owner: str) -> Run:
+        """The model that needs paths, with those of a known schedule."""
         from pyjobshop_model import JobShop
 
         given = self.data.jobs, self.paths(known), self.horizon(known)
-        return (
-            self.run(f"sequencing, paths {owner}", owner, lambda: Sequencing(*given)),
-            self.run(f"PyJobShop, paths {owner}", owner, lambda: JobShop(*given)),
-        )
+        return self.run(f"PyJobShop, paths {owner}", owner, lambda: JobShop(*given))
 
     def paths(self, schedule: Schedule) -> JobPaths:
         """The paths of a schedule."""
@@ -135,8 +132,8 @@ def held(instance: Instance) -> Contest:
     runs = (
         reference,
         competitors.choosing_paths(themis),
-        *competitors.on_paths(themis, OF_THEMIS),
-        *competitors.on_paths(schedule, OF_REFERENCE),
+        competitors.on_paths(themis, OF_THEMIS),
+        competitors.on_paths(schedule, OF_REFERENCE),
         Run("themis+scf", themis, 0.0, ANY_PATHS, (Point(0.0, themis.makespan, 0.0),), 0.0),
     )
     return Contest(instance.name, collective.chunks, SECONDS, proven, runs)

@@ -34,19 +34,13 @@ class JobVariables:
     handover: cp_model.IntVar
 
 
-def hint_job(
-    model: cp_model.CpModel, job: JobClass, variables: JobVariables, times: JobTimes, mirrors: bool = False
-) -> int:
-    """Suggest a plan for the variables of one job; returns when it has all results.
-
-    With `mirrors` the path of the first phase is left to the job that it reverses.
-    """
+def hint_job(model: cp_model.CpModel, job: JobClass, variables: JobVariables, times: JobTimes) -> int:
+    """Suggest a plan for the variables of one job; returns when it has all results."""
     ready = 0
     for number, (phase, path, starts) in enumerate(zip(variables.phases, times.paths, times.starts, strict=True)):
         if number == 1:
             model.add_hint(variables.handover, ready)
         visited, ready = 0, 0
-        mirrored = job.mirrored if number == 1 else mirrors
         for machine, start in zip(path, starts, strict=True):
             arc = (visited, machine)
             duration = int(job.phases[number].duration[arc])
@@ -55,7 +49,7 @@ def hint_job(
             model.add_hint(phase.end[machine], start + duration)
             ready = max(ready, start + duration + int(job.phases[number].lag[machine]))
             visited |= 1 << machine
-        if not mirrored:
+        if not (job.mirrored and number):
             _hint_path(model, phase, path)
     if len(variables.phases) == 1:
         model.add_hint(variables.handover, ready)
@@ -102,18 +96,11 @@ def begin_in_turn(model: cp_model.CpModel, jobs: Sequence[JobVariables], machine
         model.add(one.phases[0].start[machine] <= following.phases[0].start[machine])
 
 
-def add_job(
-    model: cp_model.CpModel, job: JobClass, latest: int, name: str, mirrored: PhaseVariables | None = None
-) -> JobVariables:
-    """Add one job to a model.
-
-    `latest`: no stage ends later.
-    `name`: prefix of the names of its variables.
-    `mirrored`: a phase of another job whose path the first phase of this one reverses.
-    """
+def add_job(model: cp_model.CpModel, job: JobClass, latest: int, name: str) -> JobVariables:
+    """Add one job to a model, of which no stage ends later than `latest`; its variables have names that begin alike."""
     phases: list[PhaseVariables] = []
     for number in range(len(job.phases)):
-        mirror = phases[0] if job.mirrored and number == 1 else mirrored if number == 0 else None
+        mirror = phases[0] if job.mirrored and number else None
         phases.append(_phase(model, job, number, latest, f"{name}_phase{number}", mirror))
     handover = model.new_int_var(int(job.release), latest, f"{name}_handover")
     for k in job.machines:  # (5)
@@ -136,7 +123,7 @@ def _phase(
 def _path(
     model: cp_model.CpModel, job: JobClass, name: str, mirror: PhaseVariables | None
 ) -> tuple[Mapping[Arc, cp_model.IntVar], Mapping[tuple[int, int], cp_model.LiteralT]]:
-    """(1) and (2): x and b of one phase, or those of another one, reversed."""
+    """(1) and (2): x and b of one phase, or those of the first one, reversed."""
     if mirror is not None:
         taken = {job.mirror(arc): variable for arc, variable in mirror.taken.items()}
         return taken, {(m, k): literal for (k, m), literal in mirror.before.items()}

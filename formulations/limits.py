@@ -17,7 +17,7 @@ CONFLICTS_PER_SECOND = 30_000
 """Conflicts of CP-SAT that count as a second of work: more than usual, but some bounds creep up and count as none."""
 
 MAX_SECONDS, MAX_GAP, MAX_MEMORY = 1e9, 1e9, 1e6  # no user means more, and NaN and infinity are none of them
-SECONDS_PER_WORK: Mapping[str, float] = {"chunk_order": 5.0, "period": 3.0, "sequencing": 15.0}
+SECONDS_PER_WORK: Mapping[str, float] = {"chunk_order": 5.0}
 """What a core takes for a unit of CP-SAT's deterministic time, by model: that of propagation is counted too low."""
 
 Relaxation = Literal["usual", "mixed", "none"]

@@ -29,27 +29,15 @@ def test_a_makespan_within_the_gap_above_the_bound_is_enough(start: Schedule) ->
     known = Incumbent(DETERMINISTIC, start, start.makespan / 1.2)
     assert known.enough == pytest.approx(start.makespan * 1.1 / 1.2)
     assert not known.done
-    assert not known.is_best_of_launches
     known.raise_bound(start.makespan / 1.3)
     assert known.bound == start.makespan / 1.2
     known.raise_bound(start.makespan / 1.05)
     assert known.done
-    assert known.is_best_of_launches
 
 
 def test_a_makespan_at_the_bound_is_enough_without_a_gap(start: Schedule) -> None:
     known = Incumbent(Limits(seconds=10.0, workers=1, gap=0.0, deterministic=True), start, start.makespan)
     assert known.done
-    assert known.is_best_of_launches
-
-
-def test_a_bound_of_launches_alone_proves_nothing_about_others(start: Schedule) -> None:
-    known = Incumbent(DETERMINISTIC, start, start.makespan / 2)
-    known.launch_bound = start.makespan / 1.05
-    assert known.is_best_of_launches
-    assert not known.done
-    known.raise_bound(start.makespan / 1.5)
-    assert known.launch_bound == start.makespan / 1.05
 
 
 def test_equal_schedules_are_not_kept(start: Schedule) -> None:

@@ -127,14 +127,6 @@ def test_a_step_offers_valid_schedules_and_bounds_and_repeats_itself(name: str, 
             assert one.best.makespan == makespan
 
 
-@pytest.mark.parametrize("name", ["3 equal", "iteration"])
-def test_what_no_schedule_beats_none_with_the_launches_of_the_best_beats(name: str) -> None:
-    incumbent = incumbent_of(name)
-    incumbent.raise_bound(incumbent.best.makespan - 1)
-    assert incumbent.launch_bound == incumbent.bound == incumbent.best.makespan - 1
-    assert incumbent.is_best_of_launches
-
-
 @pytest.mark.parametrize(("name", "step"), CASES)
 def test_a_step_of_no_time_leaves_everything_as_it_is(name: str, step: Step) -> None:
     incumbent = incumbent_of(name)

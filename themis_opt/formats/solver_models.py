@@ -1,8 +1,8 @@
 """Schedules as models for other solvers: CP-SAT protocol buffers, and a linear programme with integers.
 
 What is written is what the reference gives to CP-SAT: paths and sequences of the chunks of a schedule
-(:mod:`formulations.chunk_order`), or one period of a training iteration (:mod:`formulations.period`), with the schedule
-as hint; for collectives also the sequences along its paths alone (:mod:`formulations.sequencing_milp`).
+(:mod:`formulations.chunk_order`), with the schedule as hint, and the sequences along its paths alone
+(:mod:`formulations.sequencing`).
 """
 
 from collections.abc import Iterator
@@ -12,13 +12,11 @@ from typing import ClassVar, Literal
 
 from formulations.chunk_order import ChunkOrder
 from formulations.cp_sat import hinted_objective, model_file
-from formulations.period import PeriodModel
-from formulations.sequencing_milp import as_text, num_order_variables, sequencing_milp
+from formulations.sequencing import as_text, num_order_variables, sequencing_milp
 from themis_opt.base.documents import read_bytes
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.solving.lowering import RESOLUTION, in_ticks, job_plans
-from themis_opt.solving.period_lowering import period_data, period_times
 
 LINEAR_RESOLUTION = 2**18  # ticks into which the linear programme divides the makespan: its writer keeps six digits
 MAX_MODEL_STAGES = 20_000  # stages of a model that is written: CP-SAT loads as many
@@ -37,8 +35,10 @@ class SolverModel:
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
         """One file per form.
 
-        Raises InputError if the schedule is too large, or has compute and a linear programme is asked for.
+        Raises InputError if the schedule is too large, or has compute.
         """
+        if schedule.has_period:
+            raise InputError("models are for schedules without compute", field="--to", value="model")
         if schedule.plan.num_stages > MAX_MODEL_STAGES:
             rule = (
                 f"models have at most {MAX_MODEL_STAGES} stages, this has {schedule.plan.num_stages}; use fewer chunks"
@@ -63,7 +63,7 @@ class SolverModel:
 
     def _linear(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         if not _fits(schedule):
-            rule = f"a linear programme needs a schedule without compute, and at most {MAX_ORDERS} pairs of stages"
+            rule = f"a linear programme has at most {MAX_ORDERS} pairs of stages; use fewer chunks"
             raise InputError(rule, field="--to", value=f"model:form={self.form}")
         data = in_ticks(schedule, LINEAR_RESOLUTION)
         paths = [[times.paths for times in plans] for plans in job_plans(data, schedule)]
@@ -101,26 +101,16 @@ def _tick(schedule: Schedule) -> int:
     return max(1, schedule.makespan // RESOLUTION)
 
 
-def _model(schedule: Schedule) -> ChunkOrder | PeriodModel:
+def _model(schedule: Schedule) -> ChunkOrder:
     """The model with the schedule as hint."""
-    horizon = -(-schedule.makespan // _tick(schedule))
-    if schedule.has_period:
-        if not schedule.period.is_steady:
-            raise InputError("iterations must repeat each other", field="--to", value="model")
-        period = period_data(schedule.instance, schedule.plan, _tick(schedule))
-        repeated = PeriodModel(period.period, horizon)
-        repeated.hint(period_times(period, schedule))
-        return repeated
     data = in_ticks(schedule)
-    model = ChunkOrder(data.jobs, horizon)
+    model = ChunkOrder(data.jobs, -(-schedule.makespan // data.tick))
     model.hint(job_plans(data, schedule))
     return model
 
 
 def _fits(schedule: Schedule) -> bool:
-    """Whether the schedule has a linear programme, and of a size that solvers read."""
-    if schedule.has_period:
-        return False
+    """Whether the linear programme of the schedule has a size that solvers read."""
     data = in_ticks(schedule)
     paths = [[times.paths for times in plans] for plans in job_plans(data, schedule)]
     return num_order_variables(data.jobs, paths) <= MAX_ORDERS

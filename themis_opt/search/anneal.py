@@ -62,7 +62,7 @@ class Anneal:
 
     def run(self, incumbent: Incumbent) -> None:
         """Run waves until the turn is over, or some in a row gain nothing."""
-        if incumbent.is_best_of_launches or not is_ready(None):
+        if not is_ready(None):
             return
         waves = _free_waves(incumbent) if incumbent.free_sizes else self._waves(incumbent)
         idle, rate, work_left = 0, float(WORK_PER_SECOND), self.most_work
@@ -124,12 +124,11 @@ def run_wave(incumbent: Incumbent, tasks: list[Task], most_work: float) -> float
                 allowance.interrupt()
             except TimeUp:  # which the tasks see for themselves
                 continue
-    proven = incumbent.launch_bound
     for schedule, _ in (future.result() for future in running):
         if schedule.instance is not incumbent.instance:  # but one of fewer chunks
             incumbent.offer_plan(schedule.enforced_plan())
-        elif incumbent.offer(schedule) and schedule.has_period:
-            incumbent.launch_bound = proven  # launches and sizes are the same
+        else:
+            incumbent.offer(schedule)
     return max(future.result()[1] for future in running)
 
 

@@ -84,7 +84,7 @@ class Exact(Limits):
         with suppress(TimeUp), cut_off(allowance, OVERTIME):
             take_turns(incumbent, steps or (PERIOD_STEPS if is_period else STEPS))
         status = "interrupted" if allowance.interrupted else "finished"
-        return Reference(incumbent.best, incumbent.bound, status, incumbent.launch_bound)
+        return Reference(incumbent.best, incumbent.bound, status)
 
     def _start(self, instance: Instance, allowance: Allowance, given: Schedule | None, lower_bound: float) -> Schedule:
         """The best of the schedule that is given and those of the fast policies, if there is time for these."""

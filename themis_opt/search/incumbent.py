@@ -21,22 +21,18 @@ class Reference:
     """A schedule and what is proven about it.
 
     `bound` is in picoseconds; for ``sizes="equal"`` it may hold for chunks of these sizes only.  `status` is
-    ``finished``, ``interrupted``, or ``recalled`` if it was known before.  With compute, `launch_bound`, never less
-    than `bound`, holds for schedules that have the same launches and chunk sizes and repeat themselves from one
-    iteration to the next.
+    ``finished``, ``interrupted``, or ``recalled`` if it was known before.
     """
 
     schedule: Schedule
     bound: float
     status: str
-    launch_bound: float = 0.0
 
 
 class Incumbent(AnyIncumbent[Schedule]):
     """The incumbent of a search for a schedule on dimensions; nothing else holds what its steps share.
 
     `free_sizes`: whether chunks may be of any sizes.
-    `launch_bound`: with compute, what is proven for the launches and chunk sizes of `best`, never less than `bound`.
     """
 
     def __init__(
@@ -50,7 +46,7 @@ class Incumbent(AnyIncumbent[Schedule]):
         engines: Set[str] = ENGINES,
         allowance: Allowance | None = None,
     ) -> None:
-        self.free_sizes, self.launch_bound = free_sizes, bound
+        self.free_sizes = free_sizes
         super().__init__(limits, best, bound, report, engines=engines, allowance=allowance)
 
     def value_of(self, schedule: Schedule) -> float:
@@ -62,29 +58,12 @@ class Incumbent(AnyIncumbent[Schedule]):
         """The instance of all schedules."""
         return self.best.instance
 
-    @property
-    def is_best_of_launches(self) -> bool:
-        """Whether the best schedule is within the asked gap of those with its launches and chunk sizes."""
-        return self.best.makespan <= self.launch_bound * (1 + self.limits.gap)
-
-    def offer(self, schedule: Schedule) -> bool:
-        """Keep a schedule of the instance if it is the best of those that fit in memory; whether it is."""
-        is_best = super().offer(schedule)
-        if is_best:
-            self.launch_bound = self.bound
-        return is_best
-
     def offer_plan(self, plan: Plan) -> bool:
         """Simulate a plan of a solver and keep it if it is the best; one that waits for itself is left out."""
         try:
             return self.offer(simulate(self.instance, plan))
         except CyclicPlan:
             return False
-
-    def raise_bound(self, bound: float) -> None:
-        """Keep a proven bound if it is higher than the one so far."""
-        super().raise_bound(bound)
-        self.launch_bound = max(self.launch_bound, self.bound)
 
     def beside(self, best: Schedule, bound: float = 0.0, *, free_sizes: bool | None = None) -> "Incumbent":
         """The incumbent of another problem that is searched on the way, out of the same allowance."""

@@ -1,4 +1,4 @@
-"""A step of a search for training iterations: what is fused, and which launch goes first."""
+"""Steps of a search for training iterations: what is fused, which launch goes first, and how chunks are cut."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +18,11 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.solving.lowering import chunk_overhead
+from themis_opt.solving.sizing import resized
 
 SIMULATED_PER_SECOND = 40_000  # stages that a core simulates in a second, roughly; it fuses as many tensors
 PLANNING = 10  # planning a stage takes so many times as long as simulating it
+MAX_SIZED = 1_500  # tasks and stages in two periods of which a linear programme chooses the sizes in a second or two
 # Tensors that are fused; together all fusible ones, those of one kind and span in the order they become ready
 Buckets = tuple[Bucket, ...]
 
@@ -43,6 +45,23 @@ class Launches:
                 trials.judge(candidate)
         for start in sorted(trials.starts, key=lambda start: start.makespan):
             trials.improve(start)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A linear programme on the sizes of chunks, from the fastest schedule, and again while that pays."""
+
+    engine: ClassVar[str] = ""
+
+    def applies(self, incumbent: Incumbent) -> bool:
+        """Whether iterations repeat each other, and have few tasks and stages."""
+        num_intervals = len(incumbent.instance.tasks) + 2 * incumbent.best.plan.num_stages
+        return incumbent.best.period.is_steady and num_intervals <= MAX_SIZED
+
+    def run(self, incumbent: Incumbent) -> None:
+        """Cut chunks anew."""
+        while not incumbent.done and incumbent.offer(resized(incumbent.best)):
+            continue
 
 
 class Candidate(NamedTuple):

@@ -1,4 +1,4 @@
-"""Steps of a search that ask CP-SAT: for paths and sequences, moves of elements, and periods."""
+"""Steps of a search that ask CP-SAT: for paths and sequences, and moves of elements."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,19 +6,16 @@ from typing import ClassVar
 
 from formulations.chunk_order import ChunkOrder
 from formulations.job_plans import PlanOutcome
-from formulations.period import PeriodModel
 from themis_opt.base.arrays import IntArray
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.incumbent import MIN_GAIN, Incumbent
-from themis_opt.solving import period_lowering
-from themis_opt.solving.lowering import RESOLUTION, ChunkOrderData, enforced_plan, in_ticks, job_plans, num_arcs
+from themis_opt.solving.lowering import ChunkOrderData, enforced_plan, in_ticks, job_plans, num_arcs
 from themis_opt.solving.sizing import granule, resized, with_sizes
 
-# Largest plans whose paths and sequences CP-SAT improves before time is up, and most intervals of a period
-MAX_ORDERED_STAGES, MAX_PERIOD_INTERVALS = 300, 1_500
+MAX_ORDERED_STAGES = 300  # of the largest plans whose paths and sequences CP-SAT improves before time is up
 # Lattice arcs that the model takes in per second; it is not built where that would take half of the time
 ARCS_PER_SECOND = 20_000
 
@@ -130,49 +127,3 @@ def moves_of_elements(schedule: Schedule) -> Iterator[list[IntArray]]:
                     moved = sizes[number].copy()
                     moved[[origin, target]] += (-exchange.element_bytes, exchange.element_bytes)
                     yield [*sizes[:number], moved, *sizes[number + 1 :]]
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """Rounds of CP-SAT on orders and of a linear programme on sizes, which start from the fastest schedule."""
-
-    engine: ClassVar[str] = "cp_sat"
-
-    def applies(self, incumbent: Incumbent) -> bool:
-        """Whether iterations repeat each other and have few tasks and stages, which may count in two of them."""
-        num_intervals = len(incumbent.instance.tasks) + 2 * incumbent.best.plan.num_stages
-        return incumbent.best.period.is_steady and num_intervals <= MAX_PERIOD_INTERVALS
-
-    def run(self, incumbent: Incumbent) -> None:
-        """Search while time is left, and the period is not proven optimal for the best sizes."""
-        if has_time(incumbent):
-            incumbent.offer(resized(incumbent.best))
-        while has_time(incumbent):
-            proves = improve_orders(incumbent)
-            # What was proven for sizes no longer holds for other ones.
-            if not incumbent.offer(resized(incumbent.best)) and proves:
-                return
-
-
-def has_time(incumbent: Incumbent) -> bool:
-    """Whether the model of the fastest schedule can be built in good time."""
-    is_soon = num_arcs(incumbent.best) <= ARCS_PER_SECOND * incumbent.left / 2
-    return is_soon and incumbent.best.period.is_steady and not incumbent.done
-
-
-def improve_orders(incumbent: Incumbent) -> bool:
-    """Search the orders of the fastest schedule with CP-SAT; whether no better ones are possible, or needed."""
-    instance, plan, makespan = incumbent.instance, incumbent.best.plan, incumbent.best.makespan
-    tick = max(1, makespan // RESOLUTION)
-    data, proven = period_lowering.period_data(instance, plan, tick), incumbent.launch_bound
-    model = PeriodModel(data.period, -(-makespan // tick), int(proven) // tick)
-    model.hint(period_lowering.period_times(data, incumbent.best))
-    outcome = model.solve(incumbent.solver_limits(), lambda period, bound: None)
-    incumbent.allowance.charge(outcome.work)
-    if outcome.status == "interrupted":
-        incumbent.allowance.interrupt()
-    if outcome.times is not None:
-        incumbent.offer_plan(period_lowering.enforced_plan(instance, plan, data, outcome.times))
-    # What is proven is proven for all orders of these launches and sizes, so that it holds for a better schedule too.
-    incumbent.launch_bound = max(proven, float(data.bound(outcome.bound)))
-    return outcome.status == "optimal" or incumbent.is_best_of_launches

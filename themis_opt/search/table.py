@@ -2,8 +2,8 @@
 
 from themis_opt.schedules.steps import Step
 from themis_opt.search.anneal import Anneal, Coarse
-from themis_opt.search.launches import Launches
-from themis_opt.search.orders import MoveElements, Orders, Rounds
+from themis_opt.search.launches import Launches, Sizes
+from themis_opt.search.orders import MoveElements, Orders
 from themis_opt.search.refute_counts import RefuteCounts
 from themis_opt.search.refute_ends import RefuteEnds
 
@@ -19,4 +19,4 @@ STEPS: tuple[Step, ...] = (
 # Colder than for collectives: an iteration is mostly compute, and only a little of it is at stake
 PERIOD_ANNEAL = Anneal(hot=1e-7)
 # The search for schedules of training iterations
-PERIOD_STEPS: tuple[Step, ...] = (Launches(), PERIOD_ANNEAL, Rounds())
+PERIOD_STEPS: tuple[Step, ...] = (Launches(), PERIOD_ANNEAL, Sizes())
