@@ -15,7 +15,7 @@ from themis_opt.families.door import FAMILIES
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-LONG = {"lost_nic", "network", "policy", "running", "training"}  # tutorials that take ten seconds and more
+LONG = {"health", "lost_nic", "network", "policy", "running", "training"}  # tutorials that take ten seconds and more
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', flags=re.MULTILINE | re.DOTALL)
 
 

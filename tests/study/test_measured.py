@@ -12,11 +12,15 @@ from themis_opt.base.errors import InputError
 from themis_opt.formats.measured_times import read_steps, read_times
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.solving.cut import cut
-from themis_opt.study.measured import beside_steps, beside_times, verdict
+from themis_opt.study.measured import Measured, beside_steps, beside_times, measured
 from themis_opt.study.parts import parse_part
 from themis_opt.study.verdict import on_step
 
 MB = 10**6
+
+
+def beside(*arguments, **options):
+    return list(beside_times(*arguments, **options))
 
 
 def cluster(node="100 GB/s", rail="10 GB/s"):
@@ -49,16 +53,21 @@ def judge(write):
 
     def judge(ratio, instance):
         log = write(nccl_table([(8 * MB, *[ratio * cut(instance) / MB] * 2)], ranks=instance.network.num_npus))
-        return beside_times(instance, read_times(log))
+        return beside(instance, read_times(log))
 
     return judge
 
 
 def test_what_a_library_loses_is_told_in_a_sentence(judge):
     row, _ = judge(1.5, cluster())
-    (sentence,) = verdict([row])
+    sentence, ceiling = Measured((row,)).verdict
     assert sentence.startswith("At 8 MB NCCL takes ")
     assert ", 50.00 % above what any algorithm needs; " in sentence
+    assert ceiling.startswith(
+        "It reaches 77.78 % of the ceiling of flat rings (20.00 GB/s busbw) and 66.67 % of that of"
+    )
+    assert not Measured((row,), gap=0.49).is_met
+    assert Measured((row,), gap=0.51).is_met
     assert row.too_slow() == ""
     assert row.bus_bandwidth(row.time) == pytest.approx(8 * MB * 1.75 / row.time * 1e12)
 
@@ -84,16 +93,16 @@ def test_small_messages_stand_beside_the_best_schedule(judge):
 
 @pytest.mark.parametrize(("instance", "name"), [(cluster(), "rail"), (cluster(node="1 GB/s", rail="90 GB/s"), "node")])
 def test_a_time_below_the_bound_says_that_the_network_is_described_too_slow(judge, instance, name):
-    (sentence,) = verdict(judge(0.5, instance))
+    (sentence,) = Measured(tuple(judge(0.5, instance))).verdict
     assert sentence.endswith(f": the description of the network is too slow by at least 2.00x: check {name}.bandwidth.")
 
 
 def test_groups_of_fewer_npus_span_the_dimension_that_they_fill(write):
-    row, _ = beside_times(cluster(), read_times(write(nccl_table([(8 * MB, 900, 900)], ranks=2))))
+    row, _ = beside(cluster(), read_times(write(nccl_table([(8 * MB, 900, 900)], ranks=2))))
     assert row.instance.exchanges[0].span == (0,)
     rule = "= 6: NPUs on 1 host fill no part of the network of 2 node x 4 rail, or several: state it by --part"
     with pytest.raises(InputError, match=rule):
-        beside_times(cluster(), read_times(write(nccl_table([(8 * MB, 900, 900)], ranks=6))))
+        beside(cluster(), read_times(write(nccl_table([(8 * MB, 900, 900)], ranks=6))))
 
 
 def on_hosts(gpus, hosts, groups=1, times=(900, 900), **options):
@@ -133,57 +142,57 @@ def network(*sizes, kind="switch"):
 def test_hosts_of_a_log_tell_the_part_of_the_network(write, sizes, log, part):
     if part is None:
         with pytest.raises(InputError, match="state it by --part"):
-            beside_times(network(*sizes), read_times(write(log)))
+            beside(network(*sizes), read_times(write(log)))
     else:
-        row, _ = beside_times(network(*sizes), read_times(write(log)))
+        row, _ = beside(network(*sizes), read_times(write(log)))
         assert row.part == part
 
 
 def test_a_part_of_all_pairs_has_the_links_between_its_npus(write):
-    row, _ = beside_times(network(8, kind="fully_connected"), read_times(write(on_hosts(4, 1))))
+    row, _ = beside(network(8, kind="fully_connected"), read_times(write(on_hosts(4, 1))))
     assert row.instance.network.dimensions[0].bandwidth == pytest.approx(90e9 * 3 / 7)
     with pytest.raises(InputError, match="state it by --part"):
-        beside_times(network(8, kind="ring"), read_times(write(on_hosts(4, 1))))
+        beside(network(8, kind="ring"), read_times(write(on_hosts(4, 1))))
 
 
 def test_a_part_can_be_stated(write):
     times, whole = read_times(write(on_hosts(4, 2))), network(4, 4, 4)
-    row, _ = beside_times(whole, times, part=parse_part("d1=1,d2=2", whole.network))
+    row, _ = beside(whole, times, part=parse_part("d1=1,d2=2", whole.network))
     assert row.part == "4 d0 x 2 of 4 d2"
     assert row.sentence().startswith("At 8 MB NCCL on 4 d0 x 2 of 4 d2 takes ")
     with pytest.raises(InputError, match="4 d0 x 4 d1 x 4 d2 are not the 8 NPUs of the log"):
-        beside_times(whole, times, part=parse_part("d1=4", whole.network))
+        beside(whole, times, part=parse_part("d1=4", whole.network))
     with pytest.raises(InputError, match=r"d3=2.*must name dimensions with NPUs: d0=1\.\.4, d1=1\.\.4"):
         parse_part("d3=2", whole.network)
 
 
 def test_sends_across_hosts_are_refused(write):
-    row, _ = beside_times(network(8), read_times(write(on_hosts(8, 1, program="sendrecv_perf"))))
+    row, _ = beside(network(8), read_times(write(on_hosts(8, 1, program="sendrecv_perf"))))
     assert row.instance.exchanges[0].kind is CollectiveKind.SEND
     with pytest.raises(InputError, match="'send': sends between hosts use one NPU of each"):
-        beside_times(network(4, 2), read_times(write(on_hosts(4, 2, program="sendrecv_perf"))))
+        beside(network(4, 2), read_times(write(on_hosts(4, 2, program="sendrecv_perf"))))
 
 
 def test_files_places_and_groups_have_rows_of_times_that_were_measured(write):
     times = {"a.log": (900, 2700), "b.log": (500, 501)}
     logs = [write(on_hosts(8, 1, times=pair), name) for name, pair in times.items()]
-    rows = beside_times(network(8), [time for log in logs for time in read_times(log)])
+    rows = measured(network(8), *logs).rows
     assert {(row.by, round(row.time / 1e6)) for row in rows} == {
         ("NCCL (a.log)", 900), ("NCCL in place (a.log)", 2700), ("NCCL (b.log)", 500), ("NCCL in place (b.log)", 501),
     }  # fmt: skip
-    assert [sentence.split(" takes")[0] for sentence in verdict(rows)] == [
+    assert [sentence.split(" takes")[0] for sentence in Measured(tuple(rows)).verdict if "reaches" not in sentence] == [
         "At 8 MB NCCL (a.log)", "At 8 MB NCCL (b.log)", "At 8 MB NCCL in place (a.log)",
     ]  # fmt: skip
     (time, *_) = read_times(logs[0])
     repeated = [time._replace(measurement=time.measurement._replace(time=taken)) for taken in (4e9, 2e9)]
-    assert [row.time for row in beside_times(network(8), repeated)] == [2e9]
+    assert [row.time for row in beside(network(8), repeated)] == [2e9]
 
 
 def test_groups_of_a_recorder_fill_the_dimensions_of_their_ranks(write):
     groups = {"0": {"ranks": "[0, 1, 2, 3]"}, "1": {"ranks": [0, 4]}, "2": {"ranks": "[0, 3]"}}
     entries = [RECORDER["entries"][0] | {"pg_id": int(name)} for name in groups]
     log = write({"version": "2.4", "pg_config": groups, "entries": entries})
-    rows = beside_times(network(4, 2), read_times(log))
+    rows = beside(network(4, 2), read_times(log))
     assert sorted(row.part for row in rows) == ["2 d1", "2 of 4 d0", "4 d0"]
     with pytest.raises(InputError, match=r"pg_config\.ranks = 'a': must list ranks"):
         read_times(write({"version": "2.4", "pg_config": {"0": {"ranks": "a"}}, "entries": entries}))
@@ -191,24 +200,42 @@ def test_groups_of_a_recorder_fill_the_dimensions_of_their_ranks(write):
 
 def test_a_time_that_needs_sums_in_the_switch_says_so(write):
     sizes = [(8 * MB, *[0.9 * cut(network(8)) / MB] * 2)]
-    row, _ = beside_times(network(8), read_times(write(nccl_table(sizes))))
+    row, _ = beside(network(8), read_times(write(nccl_table(sizes))))
     assert row.too_slow() == ""
     needs = "with NVLS it needs 88.89 us; in_network of d0 says that its switch sums."
     assert row.sentence().endswith(f"if switches do not sum: {needs}")
     sizes = [(8 * MB, *[0.5 * cut(network(8)) / MB] * 2)]
-    row, _ = beside_times(network(8), read_times(write(nccl_table(sizes))))
+    row, _ = beside(network(8), read_times(write(nccl_table(sizes))))
     assert "too slow by at least 2.00x" in row.too_slow()
 
 
 def test_a_library_that_is_faster_than_all_schedules_is_said_so(write):
     instance = network(2, 2)
-    row, _ = beside_times(instance, read_times(write(on_hosts(2, 2, program="broadcast_perf"))))
+    row, _ = beside(instance, read_times(write(on_hosts(2, 2, program="broadcast_perf"))))
     fast = replace(row, time=row.best * 0.95)
     assert row.policy == "trees"
     assert fast.won < 0
     assert ", 5.00 % less than trees, the best schedule known here, and " in fast.sentence()
     assert "can be won" not in fast.sentence()
     assert "nothing of it can be won" in replace(row, time=row.best * (1 - 1e-9)).sentence()
+
+
+def test_a_bandwidth_stands_beside_the_ceilings_of_libraries():
+    """Four boxes of eight: rings send 31/32 of the bytes twice over the NICs, trees all of them twice."""
+    nodes = network(8, 4).replace(network=network(8, 4).network.varied(dimensions=(
+        network(8, 4).network.dimensions[0].replace(bandwidth="450 GB/s"),
+        network(8, 4).network.dimensions[1].replace(bandwidth="50 GB/s"),
+    )))  # fmt: skip
+    answer = measured(nodes, "310 GB/s")
+    rates = {row["ceiling"]: row["busbw_bytes_per_s"] / 1e9 for row in answer.at_largest}
+    expected = {"double trees": 387.5, "flat rings": 400, "hierarchical": 400 * 31 / 24, "any algorithm": 400 * 31 / 24}
+    assert rates == pytest.approx({name: min(rate, 500) for name, rate in expected.items()}, rel=0.04)
+    assert answer.at_largest[1]["your 310 GB/s"] == pytest.approx(310 / 400)
+    assert "77.50 % of the ceiling of flat rings" in answer.verdict[1]
+    assert "check NICs, channels and protocol" in answer.verdict[1]
+    assert "only another algorithm is faster, hierarchical" in measured(nodes, "390 GB/s").verdict[1]
+    with pytest.raises(InputError, match="was not measured, but 8 MB"):
+        measured(nodes, "310 GB/s", size="1 GiB")
 
 
 RECORDER = {

@@ -1,6 +1,7 @@
 """Files of other tools: read up to a limit, unpacked, and parsed without executing or expanding anything."""
 
 import io
+import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from themis_opt.base.documents import parse_json, read_unpacked
+from themis_opt.base.documents import GZIP, MAX_FILE_BYTES, parse_json, read_unpacked, unpack
 from themis_opt.base.errors import InputError, suggestion
 
 MAX_DOCUMENT_BYTES = 16 * 2**20
@@ -64,7 +65,13 @@ class Source:
 
     @cached_property
     def data(self) -> bytes:
-        """The bytes, unpacked where gzip packed them. Raises InputError if the file cannot be read, or is too large."""
+        """The bytes, unpacked where gzip packed them. Raises InputError if the file cannot be read, or is too large.
+
+        A path of ``-`` is the standard input.
+        """
+        if str(self.path) == "-":
+            data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+            return unpack(data, "standard input", MAX_FILE_BYTES) if data.startswith(GZIP) else data
         return read_unpacked(self.path, self.ending or "regular")
 
     @property

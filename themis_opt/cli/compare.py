@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Option
+from typer import Argument, Option
 
+from themis_opt.base.errors import InputError
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import ask
 from themis_opt.cli.process import leave, undisturbed
@@ -58,12 +59,13 @@ def compare(
     network: options.NetworkChanges,
     policies: options.Policies = None,
     measured: Annotated[
-        list[Path] | None,
+        list[str] | None,
         Option(
-            help="Log of nccl-tests, rccl-tests, the NCCL Inspector, PyTorch or 'run', or the trace of a step: "
-            "say how far what was measured is from what is proven."
+            help="A bus bandwidth such as '310 GB/s', or a log of nccl-tests, rccl-tests, the NCCL Inspector, PyTorch "
+            "or 'run' (- is the standard input), or the trace of a step: say how far it is from what is proven."
         ),
     ] = None,
+    more: Annotated[list[str] | None, Argument(help="More logs, after --measured LOG.", metavar="LOG")] = None,
     part: Annotated[
         str | None,
         Option(
@@ -78,15 +80,19 @@ def compare(
 ) -> None:
     """Run all policies on one instance, each against the best proven bound.
 
-    With --measured, put the times of a log beside the best schedule of the usual policies and the bound of any
-    algorithm; exit code 1 where they are below it, for then the network is faster than it is described.
+    With --measured, put a bandwidth or the times of logs beside the best schedule of the usual policies, the ceilings
+    of what libraries run, and the bound of any algorithm.  The exit code is 1 for times more than --gap above it, and
+    for times below it: then the network is faster than it is described.
     """
     problem = options.load_problem(source, changes, network, policies)
+    if more and not measured:
+        raise InputError("is for --measured LOG LOG...", field="LOG", value=more[0])
     if measured:
-        by, names = ("--measured", str(measured[0])), options.split(policies)
-        ask("compare_measured", problem, problem, measured, names, output, part, by=by).tell(as_json=as_json)
+        by, names, logs = ("--measured", measured[0]), options.split(policies), [*measured, *(more or ())]
+        given: dict[str, Any] = {"part": part, "gap": search.gap, "size": changes.size, **network.given()}
+        ask("compare_measured", problem, problem, logs, names, output, by=by, **given).tell(as_json=as_json)
         return
-    given: dict[str, Any] = {**network.given()}
+    given = {**network.given()}
     compare_and_write(problem, policies, search, folder=output, as_json=as_json, **given)
 
 

@@ -1,6 +1,6 @@
 """The door: every question takes every problem, and the family of the problem answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -125,12 +125,44 @@ def read_solution(path: Path, problem: Problem | None = None) -> tuple[AnySchedu
     return family_named(next(names, "product")).read_solution(path, problem)
 
 
-def solve(problem: Problem, **options: Any) -> AnyComparison:
-    """Compare the usual policies with the reference.
+AnyProblem = Problem | str | Path
+"""A problem, its file, or the name of a shipped one."""
+
+Lost = str | Iterable[str] | None
+Slow = str | Mapping[str, float] | None
+
+
+def problem_for(source: AnyProblem, lost: Lost = None, slow: Slow = None) -> Problem:
+    """A problem, read if it is none yet, on a network without what is lost and with what is slow.
+
+    Raises InputError if there is no such problem, or it has no graph to lose links of.
+    """
+    problem: Problem = load(source) if isinstance(source, str | Path) else source
+    if lost is None and slow is None:
+        return problem
+    from themis_opt.graphs.degraded import degraded
+    from themis_opt.graphs.problem import GraphInstance
+
+    family = family_of(problem)
+    graph = family.on_graph(problem, (), needed=True)
+    if not isinstance(graph, GraphInstance):
+        raise InputError(f"is not for {family.name}", field="lost", value=str(lost or slow))
+    return degraded(graph, lost, slow)
+
+
+def solve(
+    problem: AnyProblem, policies: Sequence[Any] | None = None, *, lost: Lost = None, slow: Slow = None, **options: Any
+) -> AnyComparison:
+    """Compare the usual policies, or those that are named, with the reference.
 
     Parameters
     ----------
-    problem : Instance, GraphInstance or Pipeline
+    problem : Instance, GraphInstance, Pipeline, str or path
+    policies : sequence of str or functions, optional
+        As of :func:`compare`.
+    lost, slow
+        Links and nodes that are lost, or keep a part of their bandwidth, as
+        :func:`themis_opt.graphs.degraded.degraded` says.
     **options
         ``time_limit`` in seconds and the other fields of :class:`formulations.limits.Limits`; those of
         :func:`themis_opt.study.comparison.solve` for instances on dimensions.
@@ -139,18 +171,62 @@ def solve(problem: Problem, **options: Any) -> AnyComparison:
     -------
     Comparison
         With ``results`` of ``policy``, ``schedule``, ``makespan``, ``bound``, ``gap`` and ``status``.
+
+    Examples
+    --------
+    >>> comparison = solve("boxes_5_3.all_reduce.1GB", ["trees", "ring"], lost="nic1")
+    >>> [(result.policy, f"{result.gap:.1%}") for result in comparison.results]
+    [('trees', '0.2%'), ('ring', '162.5%')]
     """
-    return family_of(problem).solve(problem, **options)
+    changed = problem_for(problem, lost, slow)
+    family = family_of(changed)
+    return family.solve(changed, **options) if policies is None else family.compare(changed, policies, **options)
 
 
-def compare(problem: Problem, policies: Sequence[Any], **options: Any) -> AnyComparison:
-    """Run policies, specifications or functions from a problem to a plan; options as of :func:`solve`."""
-    return family_of(problem).compare(problem, policies, **options)
+def compare(
+    problem: AnyProblem, policies: Sequence[Any], *, lost: Lost = None, slow: Slow = None, **options: Any
+) -> AnyComparison:
+    """Run policies, specifications or functions from a problem to a plan; options as of :func:`solve`.
+
+    Examples
+    --------
+    >>> compare("fig5.all_reduce.256MB", ["baseline", "themis+scf"]).best.policy
+    'themis+scf'
+    """
+    changed = problem_for(problem, lost, slow)
+    return family_of(changed).compare(changed, policies, **options)
 
 
-def bounds(problem: Problem, **options: Any) -> Mapping[str, float]:
-    """Lower bounds on the value of the objective in picoseconds, by name."""
-    return family_of(problem).bounds(problem, **options)
+def bounds(problem: AnyProblem, *, lost: Lost = None, slow: Slow = None, **options: Any) -> Mapping[str, float]:
+    """Lower bounds on the value of the objective in picoseconds, by name.
+
+    Examples
+    --------
+    >>> {name: f"{bound / 1e6:.0f} us" for name, bound in bounds("dgx1.all_gather.1GB").items()}
+    {'cut': '5833 us', 'latency': '0 us'}
+    """
+    changed = problem_for(problem, lost, slow)
+    return family_of(changed).bounds(changed, **options)
+
+
+def measured(problem: AnyProblem, *sources: str | Path, lost: Lost = None, slow: Slow = None, **options: Any) -> Any:
+    """Put measured times beside what is proven, and beside what libraries can reach.
+
+    Sources, options and the result are those of :func:`themis_opt.study.measured.measured`.
+
+    Examples
+    --------
+    >>> print(measured("dgx_h100_superpod.all_reduce.1GiB", "395 GB/s").rows[0].sentence())
+    At 1 GiB your 395 GB/s takes 5.415 ms, 4.12 % above what any algorithm needs; nothing of it can be won by order.
+    """
+    from themis_opt.graphs.problem import GraphInstance
+    from themis_opt.problem.instance import Instance
+    from themis_opt.study.measured import measured
+
+    changed = problem_for(problem, lost, slow)
+    if not isinstance(changed, Instance | GraphInstance):
+        raise InputError(f"is not for {family_of(changed).name}", field="measured")
+    return measured(changed, *sources, **options)
 
 
 def make_policy(specification: str, family: str = "product", **knobs: Any) -> Any:

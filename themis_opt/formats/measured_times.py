@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from themis_opt.base.documents import read_json
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.formats.calibration import Measurement
@@ -147,7 +146,7 @@ def _is_run(source: Source) -> bool:
 
 def _from_run(source: Source) -> Iterator[MeasuredTime]:
     """The medians of a run of one collective."""
-    what = read_json(source.path).get("collective")
+    what = source.json_object().get("collective")
     if not isinstance(what, dict):
         raise source.error("must be of one collective", "collective")
     kind = source.choice(what.get("kind"), {kind.value: kind for kind in CollectiveKind}, "collective.kind")

@@ -89,10 +89,10 @@ def measured_curves(rows: Sequence["Beside"]) -> Chart:
         places = [(series(row), row.size, row.bus_bandwidth(time(row)) / 1e9) for row in rows]
         return pd.DataFrame(places, columns=["series", "size", "busbw"]).drop_duplicates()
 
-    kinds = len({row.instance.exchanges[0].kind for row in rows})
+    kinds = len({row.kind for row in rows})
 
     def named(text: str, row: "Beside") -> str:
-        return f"{text}, {row.instance.exchanges[0].kind.value}" if kinds > 1 else text
+        return f"{text}, {row.kind.value}" if kinds > 1 else text
 
     best = frame(lambda row: named("best schedule", row), lambda row: row.best)
     bound = frame(lambda row: named("bound of any algorithm", row), lambda row: row.needed)

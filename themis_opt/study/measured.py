@@ -1,34 +1,53 @@
 """Measured beside proven: what a library takes, what the best known schedule would, and what any algorithm needs."""
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import median_low
-from typing import Any
+from typing import TYPE_CHECKING
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent, format_short_size, format_short_time
+from themis_opt.base.units import (
+    PICOSECONDS_PER_SECOND,
+    format_percent,
+    format_rate,
+    format_short_size,
+    format_short_time,
+    parse_bandwidth,
+    parse_size,
+)
 from themis_opt.formats.calibration import Measurement
-from themis_opt.formats.measured_times import MeasuredStep, MeasuredTime
-from themis_opt.graphs.comparison import GraphResult, compare_graph
+from themis_opt.formats.measured_times import MeasuredStep, MeasuredTime, read_steps, read_times
+from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.policies.registry import make_policy, specify, usual_policies
-from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension
+from themis_opt.problem.phases import CollectiveKind
 from themis_opt.problem.wiring import Algorithm
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.solving.narrowest import too_slow
+from themis_opt.study.ceilings import HIERARCHICAL, ceilings
 from themis_opt.study.columns import Value
-from themis_opt.study.parts import NetworkPart, part_in_words, part_of, problem_of
+from themis_opt.study.parts import NetworkPart, parse_part, part_in_words, part_of, problem_of
 from themis_opt.study.rival_trees import trees_beside
 from themis_opt.study.step_plan import with_gathers
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 TELLING = 10  # times the bound below which the best schedule is worth comparing with it
-LEAST_WON = 0.001  # share of a time below which nothing is said to be won or lost
+LEAST_WON = 0.005  # share of a time below which nothing is said to be won or lost
 SAME_TIME = 0.01  # by how much times in place and out of place differ for both to be told
+SAME_CEILING = 0.005  # by how much a time may be below a ceiling that it still counts as reached
+NEAR_CEILING = 0.9  # share of a ceiling from which on what is missing is the algorithm
+RATE = re.compile(r"[\d.,_ ]+(?:[kKMGTP]i?)?(?:B/s|bit/s|b/s|bps)", re.ASCII)  # a bandwidth, and no name of a file
+GRAPH_WAYS = {"ring": "flat rings", "double_tree": "double trees", "hierarchical": HIERARCHICAL}  # by policies
 SAME_SIZE = 0.01  # by how much bytes of a step and an iteration may differ to be the same
 IN_PLACE = "in place"
 
@@ -43,17 +62,19 @@ class Beside:
     `today`: what the usual order takes in the model, that of NCCL where it would run.
     `needed`: what no algorithm can beat.
     `moved`: bytes of the step that was measured, 0 where they are those of the instance.
+    `ceilings`: what ways of libraries take at least, by name, the slowest first.
     """
 
     by: str
-    instance: Instance
+    instance: Instance | GraphInstance
     time: float
     policy: str
     best: int
-    today: int
+    today: float
     needed: float
     part: str = ""
     moved: int = 0
+    ceilings: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def won(self) -> float:
@@ -69,19 +90,55 @@ class Beside:
         return self.best < TELLING * self.needed
 
     @property
+    def is_step(self) -> bool:
+        """Whether a training step was measured, and no collective."""
+        return isinstance(self.instance, Instance) and bool(self.instance.tasks)
+
+    @property
+    def kind(self) -> CollectiveKind:
+        """The collective; of a step that of its first tensor."""
+        return self._exchanges[0].kind
+
+    @property
     def size(self) -> int:
         """Bytes of the collective; of a step those of all tensors."""
-        return sum(exchange.size for exchange in self.instance.exchanges)
+        return sum(exchange.size for exchange in self._exchanges)
+
+    @property
+    def _exchanges(self) -> Sequence[Exchange | Collective]:
+        return self.instance.exchanges if isinstance(self.instance, Instance) else self.instance.collectives
 
     def bus_bandwidth(self, time: float) -> float:
         """*busbw* of nccl-tests, in bytes per second, if it took some picoseconds."""
-        (exchange,) = self.instance.exchanges
-        npus = math.prod(self.instance.fabric.sizes[k] for k in exchange.span)
-        return float(exchange.size * exchange.kind.rule.bus_share(npus)) * PICOSECONDS_PER_SECOND / time
+        if isinstance(self.instance, Instance):
+            npus = math.prod(self.instance.fabric.sizes[k] for k in self.instance.exchanges[0].span)
+        else:
+            npus = self.instance.network.num_npus
+        return float(self.size * self.kind.rule.bus_share(npus)) * PICOSECONDS_PER_SECOND / time
+
+    def reached(self) -> str:
+        """The sentence about the best ceiling of rings, trees and NVLS, or if that was broken about the next one.
+
+        It is empty where no ceiling is known or above.
+        """
+        above = {name: time for name, time in self.ceilings.items() if time <= self.time * (1 + SAME_CEILING)}
+        if not above or self.time < self.needed:
+            return ""
+        name, time = min(above.items(), key=lambda row: (row[0] == HIERARCHICAL, row[1]))
+        rates = [format_rate(self.bus_bandwidth(each)) for each in (time, self.needed)]
+        words = f"It reaches {format_percent(time / self.time)} of the ceiling of {name} ({rates[0]} busbw)"
+        if self.is_telling:
+            words += f" and {format_percent(self.needed / self.time)} of that of any algorithm ({rates[1]})"
+        faster, least = min(self.ceilings.items(), key=lambda row: row[1])
+        if time < NEAR_CEILING * self.time:
+            return f"{words}{': check NICs, channels and protocol' if self.is_telling else ''}."
+        if least >= time:
+            return f"{words}."
+        return f"{words}: only another algorithm is faster, {faster} up to {format_rate(self.bus_bandwidth(least))}."
 
     def sentence(self) -> str:
         """What is lost, and what of it could be won."""
-        if self.instance.tasks:
+        if isinstance(self.instance, Instance) and self.instance.tasks:
             if self.moved and abs(self.moved / self.size - 1) > SAME_SIZE:
                 return self._of_another_step()
             place = f"{self.by[:1].upper()}{self.by[1:]} takes"
@@ -123,7 +180,7 @@ class Beside:
 
     def summing(self) -> Instance | None:
         """The problem with switches that sum, if it explains a time below the bound: of the inner ones, else of all."""
-        if self.instance.tasks or self.time >= self.needed:
+        if not isinstance(self.instance, Instance) or self.is_step or self.time >= self.needed:
             return None
         for count in range(1, len(self.instance.network.dimensions) + 1):
             problem = _with_sums(self.instance, count)
@@ -133,16 +190,18 @@ class Beside:
 
     def too_slow(self) -> str:
         """What is wrong with the description of the network; empty if nothing is."""
-        if self.summing():
+        if self.summing() or self.time >= self.needed:
             return ""
+        if not isinstance(self.instance, Instance):
+            return f"the links are described too slow by {self.needed / self.time:.2f}x"
         (wide, *_) = (kind for kind in bounds_of(self.instance).values() if kind.any_algorithm)
         return too_slow(self.instance, wide.compute, self.time)
 
     def row(self) -> dict[str, Value]:
         """Plain values: times in ns, bandwidths in bytes per second, fractions 0..1."""
         values: dict[str, Value] = {"measured": self.by, "size_bytes": self.size, "measured_ns": self.time / 1000}
-        if not self.instance.tasks:
-            values |= {"part": self.part, "collective": self.instance.exchanges[0].kind.value}
+        if not self.is_step:
+            values |= {"part": self.part, "collective": self.kind.value}
             values |= {"busbw_bytes_per_s": self.bus_bandwidth(self.time)}
         values |= {"policy": self.policy, "best_ns": self.best / 1000, "bound_ns": self.needed / 1000}
         return values | {"above_bound": self.time / self.needed - 1, "won_by_order": self.won}
@@ -156,79 +215,56 @@ def medians(times: Sequence[MeasuredTime]) -> Iterator[tuple[str, Measurement]]:
     several = len({time.file for time in times}) > 1
     for (by, measurement, file), taken in groups.items():
         where = f" {measurement.place}" if measurement.place == IN_PLACE else ""
-        yield f"{by}{where}{f' ({file})' if several else ''}", measurement._replace(time=median_low(taken))
+        yield f"{by}{where}{f' ({file})' if several and file else ''}", measurement._replace(time=median_low(taken))
 
 
 def beside_times(
-    instance: Instance,
+    instance: Instance | GraphInstance,
     times: Sequence[MeasuredTime],
     policies: Sequence[str] | None = None,
     part: NetworkPart | None = None,
-) -> list[Beside]:
+) -> Iterator[Beside]:
     """One row for each file, group, place and size that was measured, of the median time.
 
-    Raises InputError if a group of NPUs fills no part of the network.
+    Raises InputError if a group of NPUs fills no part of the network; on a graph if it is not of all NPUs.
 
     `instance`: its network and rules; what it exchanges does not matter but for the number of chunks.
     `policies`: specifications of those that are tried; the usual ones if not given.
     `part`: the part of the network; else that which the ranks and hosts of a log tell.
     """
-    known: dict[Instance, Beside] = {}
-    rows = []
+    known: dict[Instance | GraphInstance, Beside] = {}
+    problem: Instance | GraphInstance
     for label, measurement in medians(times):
-        taken_part = part if part is not None else part_of(instance.network, measurement)
-        problem = problem_of(instance, measurement, taken_part)
+        if isinstance(instance, Instance):
+            taken_part = part if part is not None else part_of(instance.network, measurement)
+            problem, words = problem_of(instance, measurement, taken_part), part_in_words(instance.network, taken_part)
+        else:
+            problem, words = _on_graph(instance, measurement, label), ""
         if problem not in known:
-            known[problem] = _beside(problem, policies)
-        words = part_in_words(instance.network, taken_part)
-        rows.append(replace(known[problem], by=label, time=measurement.time, part=words))
-    return sorted(rows, key=lambda row: (row.instance.exchanges[0].kind.value, row.part, row.by, row.size))
+            known[problem] = _known(problem, policies)
+        yield replace(known[problem], by=label, time=measurement.time, part=words)
 
 
-def beside_graph(
-    instance: GraphInstance, times: Sequence[MeasuredTime], policies: Sequence[str] | None = None
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows of medians beside the best plan on a graph and its bound, and a sentence for each library, faults first.
-
-    Raises InputError if a log is of other NPUs than those of the graph.
-    """
-    known: dict[Collective, GraphResult] = {}
-    rows: list[dict[str, Any]] = []
-    told: dict[object, tuple[float, int, str]] = {}
-    for by, measured in sorted(medians(times), key=lambda pair: (pair[1].kind.value, pair[0], pair[1].size)):
-        if measured.num_npus != instance.network.num_npus:
-            rule = f"is of {measured.num_npus} NPUs, the graph has {instance.network.num_npus}: give the graph of those"
-            raise InputError(rule, field="--measured", value=by)
-        collective = Collective(kind=measured.kind, size=measured.size, element_bytes=1 if measured.size % 2 else 2)
-        if collective not in known:
-            known[collective] = compare_graph(instance.replace(collectives=(collective,)), policies).best
-        best = known[collective]
-        bandwidth = float(measured.size * measured.kind.rule.bus_share(measured.num_npus)) * PICOSECONDS_PER_SECOND
-        rows.append({
-            "measured": by, "size_bytes": measured.size, "measured_ns": measured.time / 1000,
-            "collective": measured.kind.value, "busbw_bytes_per_s": bandwidth / measured.time,
-            "policy": best.policy, "best_ns": best.schedule.makespan / 1000, "bound_ns": best.bound / 1000,
-            "above_bound": measured.time / best.bound - 1,
-            "won_by_order": 1 - best.schedule.makespan / measured.time,
-        })  # fmt: skip
-        rank = max(best.bound / measured.time, 1.0), measured.size  # a time below the bound, else the largest size
-        told[by, measured.kind] = max(
-            told.get((by, measured.kind), (0.0, 0, "")), (*rank, _on_graph(by, measured, best))
-        )
-    return rows, [sentence for *_, sentence in sorted(told.values(), key=lambda row: -row[0])]
+def _known(problem: Instance | GraphInstance, policies: Sequence[str] | None) -> Beside:
+    return _beside(problem, policies) if isinstance(problem, Instance) else _best_plan(problem, policies)
 
 
-def _on_graph(by: str, measured: Measurement, best: GraphResult) -> str:
-    taken, needed = format_short_time(measured.time), format_short_time(best.bound)
-    begin = f"At {format_short_size(measured.size)} {by} takes {taken}"
-    if measured.time < best.bound:
-        times = f"{best.bound / measured.time:.2f}x"
-        return f"{begin}, less than the {needed} that any algorithm needs: the links are described too slow by {times}."
-    above = f"{format_percent(measured.time / best.bound - 1)} above what any algorithm needs"
-    faster = 1 - measured.time / best.schedule.makespan
-    if faster > 0:
-        return f"{begin}, {format_percent(faster)} less than {best.policy}, the best plan known here, and {above}."
-    return f"{begin}, {above}; {best.policy} takes {format_short_time(best.schedule.makespan)}."
+def _on_graph(instance: GraphInstance, measured: Measurement, by: str) -> GraphInstance:
+    """The collective that was measured. Raises InputError if the log is of other NPUs than those of the graph."""
+    if measured.num_npus != instance.network.num_npus:
+        rule = f"is of {measured.num_npus} NPUs, the graph has {instance.network.num_npus}: give the graph of those"
+        raise InputError(rule, field="--measured", value=by)
+    collective = Collective(kind=measured.kind, size=measured.size, element_bytes=1 if measured.size % 2 else 2)
+    return instance.replace(collectives=(collective,))
+
+
+def _best_plan(instance: GraphInstance, policies: Sequence[str] | None) -> Beside:
+    """What is known of a problem on a graph, with no time measured."""
+    results = compare_graph(instance, policies).results
+    times = {result.policy: float(result.makespan) for result in results}
+    reached = {way: times[name] for name, way in GRAPH_WAYS.items() if name in times}
+    best = results[0]
+    return Beside("", instance, 0.0, best.policy, best.makespan, math.inf, best.bound, ceilings=reached)
 
 
 def beside_steps(instance: Instance, steps: Sequence[MeasuredStep], policies: Sequence[str] | None) -> list[Beside]:
@@ -237,21 +273,149 @@ def beside_steps(instance: Instance, steps: Sequence[MeasuredStep], policies: Se
     return [replace(known, by=by, time=time, moved=size) for by, time, size in steps]
 
 
-def verdict(rows: Sequence[Beside]) -> tuple[str, ...]:
-    """A sentence for each that was measured, at its largest size; one alone if the network is described too slow.
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured beside what is proven, and beside what libraries can reach.
 
-    Times in place are told where they differ from those out of place.
+    Attributes
+    ----------
+    rows : tuple of Beside
+        One for each file, group, place and size, or for each step; the largest size last.
+    gap : float or None
+        What the measured time may exceed the bound by.
+    interrupted : bool
+        Whether Ctrl-C left rows out.
     """
-    fastest = max(rows, key=lambda row: row.needed / row.time)
-    if fastest.too_slow():
-        return (fastest.sentence(),)
-    largest = {(row.by, row.instance.exchanges[0].kind, row.part): row for row in rows}
-    told = []
-    for (by, kind, part), row in largest.items():
-        other = largest.get((by.replace(f" {IN_PLACE}", ""), kind, part), row)
-        if other is row or row.size != other.size or abs(row.time / other.time - 1) > SAME_TIME:
-            told.append(row.sentence())
-    return tuple(told)
+
+    rows: tuple[Beside, ...]
+    gap: float | None = None
+    interrupted: bool = False
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """Sentences: what is lost, and which ceiling is near; one alone if the network is described too slow."""
+        fastest = max(self.rows, key=lambda row: row.needed / row.time)
+        if fastest.too_slow():
+            return (fastest.sentence(),)
+        return tuple(sentence for row in self._told() for sentence in (row.sentence(), row.reached()) if sentence)
+
+    @property
+    def is_met(self) -> bool:
+        """Whether no time is below the bound, and those at the largest sizes are within the gap."""
+        slow = any(row.too_slow() for row in self.rows)
+        return not slow and (self.gap is None or all(row.time / row.needed - 1 <= self.gap for row in self._told()))
+
+    def _told(self) -> list[Beside]:
+        """The row of the largest size of each that was measured; in place where it differs from that out of place."""
+        largest = {(row.by, row.kind, row.part): row for row in sorted(self.rows, key=lambda row: row.size)}
+        told = []
+        for (by, kind, part), row in largest.items():
+            other = largest.get((by.replace(f" {IN_PLACE}", ""), kind, part), row)
+            if other is row or row.size != other.size or abs(row.time / other.time - 1) > SAME_TIME:
+                told.append(row)
+        return told
+
+    @property
+    def at_largest(self) -> list[dict[str, Value]]:
+        """Rows of the ceilings and of the bound at the largest size of each collective: busbw, and what reaches it."""
+        tables = []
+        for row in {(row.kind, row.part): row for row in self.rows if row.ceilings}.values():
+            same = {
+                one.by: one for one in self.rows if (one.kind, one.part, one.size) == (row.kind, row.part, row.size)
+            }
+            for name, time in (*row.ceilings.items(), ("any algorithm", row.needed)):
+                shares: dict[str, Value] = {by: time / one.time for by, one in same.items()}
+                values: dict[str, Value] = {"collective": row.kind.value, "size_bytes": row.size, "ceiling": name}
+                tables.append(values | {"least_ns": time / 1000, "busbw_bytes_per_s": row.bus_bandwidth(time)} | shares)
+        return tables
+
+    def to_frame(self) -> "pd.DataFrame":
+        """The rows as a data frame."""
+        import pandas as pd
+
+        return pd.DataFrame([row.row() for row in self.rows])
+
+    def __repr__(self) -> str:
+        return "\n".join(self.verdict)
+
+
+def measured(
+    problem: Instance | GraphInstance,
+    *sources: str | Path,
+    policies: Sequence[str] | None = None,
+    part: str | None = None,
+    gap: float | None = None,
+    size: int | str | None = None,
+    note: Callable[[str], None] = lambda line: None,
+) -> Measured:
+    """Put measured times beside the best schedules, the ceilings of libraries and the bound of any algorithm.
+
+    Parameters
+    ----------
+    problem : Instance or GraphInstance
+        The network, and for a bus bandwidth the collective that has it.
+    *sources : str or path
+        Logs, traces of a step if the problem is an iteration, or a bus bandwidth such as ``"310 GB/s"``.
+    policies : sequence of str, optional
+        Specifications of those that are tried; the usual ones if not given.
+    part : str, optional
+        NPUs along dimensions that a log measured, such as ``rail=4``, where it does not tell.
+    gap : float, optional
+        What times may exceed the bound by to be met.
+    size : int or str, optional
+        The only size that counts.
+    note : callable, optional
+        Hears of rows of a log that do not count.
+
+    Raises
+    ------
+    InputError
+        If a source is none that is known, or of NPUs that are no part of the network.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> cluster = themis_opt.load("dgx_h100_superpod.all_reduce.1GiB")
+    >>> themis_opt.measured(cluster, "310 GB/s").verdict[1].partition(" and ")[0]
+    'It reaches 77.50 % of the ceiling of flat rings (400.00 GB/s busbw)'
+    """
+    stated = parse_part(part, problem.network) if part and isinstance(problem, Instance) else None
+    if part and not isinstance(problem, Instance):
+        raise InputError("is for networks of dimensions", field="--part", value=part)
+    if isinstance(problem, Instance) and problem.tasks:
+        steps = [step for source in sources for step in read_steps(Path(source))]
+        return Measured(tuple(beside_steps(problem, steps, policies)), gap)
+    times = [time for source in sources for time in _times_of(problem, source, note)]
+    kept = [time for time in times if size is None or time.measurement.size == parse_size(size)]
+    if not kept:
+        sizes = ", ".join(map(format_short_size, sorted({time.measurement.size for time in times})))
+        raise InputError(f"was not measured, but {sizes}", field="--size", value=size)
+    rows: list[Beside] = []
+    interrupted = False
+    try:
+        rows.extend(beside_times(problem, kept, policies, stated))
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+        interrupted = True
+    rows.sort(key=lambda row: (row.kind.value, row.part, row.by, row.size))
+    return Measured(tuple(rows), gap, interrupted)
+
+
+def _times_of(
+    problem: Instance | GraphInstance, source: str | Path, note: Callable[[str], None]
+) -> Sequence[MeasuredTime]:
+    """The times of a file, or that of a bus bandwidth. Raises InputError if the source is neither."""
+    if not RATE.fullmatch(str(source)) or Path(source).exists():
+        return read_times(Path(source), note)
+    collectives = problem.exchanges if isinstance(problem, Instance) else problem.collectives
+    if len(collectives) > 1:
+        raise InputError("a bandwidth is of one collective", field="--measured", value=str(source))
+    (collective,) = collectives
+    npus = problem.network.num_npus
+    share = float(collective.size * collective.kind.rule.bus_share(npus))
+    time = share * PICOSECONDS_PER_SECOND / parse_bandwidth(str(source))
+    return [MeasuredTime(f"your {source}", Measurement(collective.kind, collective.size, npus, time))]
 
 
 def _beside(instance: Instance, policies: Sequence[str] | None) -> Beside:
@@ -263,7 +427,7 @@ def _beside(instance: Instance, policies: Sequence[str] | None) -> Beside:
     if trees := trees_beside(instance):
         times["trees"] = trees.makespan
     best = min(times, key=times.__getitem__)
-    return Beside("", instance, 0.0, best, times[best], times[today], _needed(instance))
+    return Beside("", instance, 0.0, best, times[best], times[today], _needed(instance), ceilings=ceilings(instance))
 
 
 def _needed(instance: Instance) -> float:

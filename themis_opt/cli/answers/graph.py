@@ -14,6 +14,7 @@ from themis_opt.cli.answers.measured import compare_measured as compare_measured
 from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
 from themis_opt.cli.answers.operations import simulate as simulate
 from themis_opt.cli.process import remaining
+from themis_opt.graphs.degraded import degraded
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -24,22 +25,6 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 5.0
 """Seconds between lines of progress where they are no terminal."""
-
-
-def _changed(instance: "GraphInstance", lost: str | None, slow: str | None) -> "GraphInstance":
-    """The instance with slow links and without lost ones; 'each' loses none."""
-    factors = dict(map(_factor, options.split(slow) or ()))
-    names = () if lost == options.EACH else options.split(lost) or ()
-    network = instance.network.slowed(factors) if factors else instance.network
-    return instance.on(network.without(names) if names else network)
-
-
-def _factor(text: str) -> tuple[str, float]:
-    name, _, factor = text.partition("=")
-    try:
-        return name, float(factor)
-    except ValueError:
-        raise InputError("must be a link and a factor, such as a-b=0.5", field="--slow", value=text) from None
 
 
 def _change_in_words(lost: str | None, slow: str | None) -> str:
@@ -53,7 +38,7 @@ def show(
     """Links and switches, perhaps with a picture."""
     from themis_opt.graphs.description import graph_headline, graph_tables
 
-    instance = _changed(healthy, lost, slow)
+    instance = degraded(healthy, None if lost == options.EACH else lost, slow)
     if output is not None:
         from themis_opt.formats.graph_pictures import draw_network
 
@@ -81,7 +66,7 @@ def bound(
     from themis_opt.graphs.bounds import graph_bounds, throughput
     from themis_opt.study.losses import loss, loss_in_words
 
-    instance = _changed(healthy, lost, slow)
+    instance = degraded(healthy, None if lost == options.EACH else lost, slow)
     if lost == options.EACH:
         return _every_loss(instance, output)
     if output is not None:
@@ -131,7 +116,7 @@ def plan_losses(
     from themis_opt.study.losses import HEALTHY, INDEX_FILE, losses_in_words
     from themis_opt.study.losses import plan_losses as plan
 
-    instance, interrupted = _changed(healthy, None, slow), False
+    instance, interrupted = degraded(healthy, None, slow), False
     entries, total = [], len(instance.network.links) + 1
     try:
         with live(QUIET_SECONDS) as show_progress:
@@ -187,7 +172,7 @@ def compare(
     settings, names = search.settings(), options.split(policies)
     seconds = settings["time_limit"] if search.deterministic else remaining(settings["time_limit"])
     limits = Limits(seconds, **{name: settings[name] for name in options.LIMITS[1:]})
-    compared = compare_graph(_changed(healthy, lost, slow), names, limits)
+    compared = compare_graph(degraded(healthy, lost, slow), names, limits)
     if compare is None:
         return compared
     kept = kept_in_words(compare_graph(healthy, names, limits), compared, _change_in_words(lost, slow) or "Unchanged")
@@ -291,7 +276,7 @@ def sweep(
     from themis_opt.families.door import family_of
     from themis_opt.study.sweep import read_values
 
-    instance, over = _changed(healthy, lost, slow), over or ["size=64KiB,1MiB,16MiB,256MiB"]
+    instance, over = degraded(healthy, lost, slow), over or ["size=64KiB,1MiB,16MiB,256MiB"]
     figure, _, text = (over[0] if len(over) == 1 else "").partition("=")
     what = figure.rpartition(".")[2]
     if figure != "size" and what != "bandwidth":
@@ -365,5 +350,5 @@ def _to_run(
         plan = replace(subject.plan, instance=instance)
         return {plan.name or name: simulate_graph(plan, subject.chunks)}
     names = options.split(policies) or ("ring", "trees")
-    schedules = {one.policy: one.schedule for one in compare_graph(_changed(instance, lost, slow), names).results}
+    schedules = {one.policy: one.schedule for one in compare_graph(degraded(instance, lost, slow), names).results}
     return {name: schedules[name] for name in names}

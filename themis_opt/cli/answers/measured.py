@@ -1,18 +1,18 @@
-"""Measured times of a log, beside the best schedules and the bound of any algorithm."""
+"""Measured times of a log, beside the best schedules, the ceilings of libraries and the bound of any algorithm."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_short_size
+from themis_opt.base.units import format_percent, format_rate, format_short_size
 from themis_opt.cli.answers.answer import Listing, Reply, columns
 from themis_opt.problem.instance import Instance
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.graphs.problem import GraphInstance
-    from themis_opt.study.measured import Beside
+    from themis_opt.study.measured import Beside, Measured
 
 MEASURED_TITLES: "ShownColumns" = {
     "collective": ("", "text"),
@@ -21,6 +21,8 @@ MEASURED_TITLES: "ShownColumns" = {
     "bound_ns": ("any algorithm", "time"),
     "over": ("over it", "text"),
     "won_by_order": ("won by order", "share"),
+    "ceiling": ("at the largest size", "text"),
+    "least_ns": ("takes at least", "time"),
 }
 MEASURED_COLUMNS = (
     "size", "collective", "part", "measured", "measured_ns", "busbw_bytes_per_s", "best_ns", "policy", "bound_ns",
@@ -29,75 +31,69 @@ MEASURED_COLUMNS = (
 
 
 def compare_measured(
-    instance: "Instance | GraphInstance",
-    files: list[Path],
+    healthy: "Instance | GraphInstance",
+    sources: Sequence[str],
     policies: tuple[str, ...] | None,
     folder: Path | None,
-    part: str | None,
+    *,
+    part: str | None = None,
+    gap: float | None = None,
+    size: str | None = None,
+    lost: str | None = None,
+    slow: str | None = None,
 ) -> Reply:
-    """What was measured beside what is proven; not met where it is below the bound."""
-    if isinstance(instance, Instance):
-        return _beside(instance, files, policies, folder, part)
-    return _beside_graph(instance, files, policies, folder, part)
-
-
-def _beside(
-    instance: Instance, files: list[Path], policies: tuple[str, ...] | None, folder: Path | None, part: str | None
-) -> Reply:
+    """What was measured beside what is proven; not met below the bound, or farther above it than the gap."""
     from themis_opt.cli.printing import tell_note
-    from themis_opt.formats.measured_times import read_steps, read_times
-    from themis_opt.study.measured import beside_steps, beside_times, verdict
-    from themis_opt.study.parts import parse_part
+    from themis_opt.study.measured import measured
 
-    if instance.tasks:
-        rows = beside_steps(instance, [step for file in files for step in read_steps(file)], policies)
-    else:
-        times = [time for file in files for time in read_times(file, tell_note)]
-        stated = parse_part(part, instance.network) if part else None
-        rows = beside_times(instance, times, policies, stated)
+    instance = healthy
+    if not isinstance(healthy, Instance):
+        from themis_opt.graphs.degraded import degraded
+
+        instance = degraded(healthy, lost, slow)
+        if folder is not None:
+            raise InputError("is for networks of dimensions", field="--output", value=str(folder))
+    answer = measured(instance, *sources, policies=policies, part=part, gap=gap, size=size, note=tell_note)
+    name = instance.name or instance.family
+    tables = [_by_size(name, answer, len(sources) > 1)]
+    if ceilings := answer.at_largest:
+        tables.append(_ceilings(name, ceilings))
+    rows = [row.row() for row in answer.rows]
+    document = {"verdict": answer.verdict, "rows": rows, "ceilings": ceilings}
+    files = [] if folder is None else _write(folder, answer.rows, name)
+    return Reply(document, answer.verdict, tables, files=files, is_met=answer.is_met, interrupted=answer.interrupted)
+
+
+def _by_size(name: str, answer: "Measured", several: bool) -> Listing:
+    """A row for each time; of several files one for each size, with a column for what each file reached."""
+    if several and not answer.rows[0].is_step:
+        rows: dict[tuple[str, str, int], dict[str, Any]] = {}
+        for row in answer.rows:
+            known = {"size": format_short_size(row.size), "collective": row.kind.value, "part": row.part}
+            known["any algorithm"] = format_rate(row.bus_bandwidth(row.needed))
+            line = rows.setdefault((row.kind.value, row.part, row.size), known)
+            line[row.by] = format_rate(row.bus_bandwidth(row.time))
+        names = dict.fromkeys(one for row in rows.values() for one, text in row.items() if text)
+        texts = [{one: row.get(one, "") for one in names} for _, row in sorted(rows.items())]
+        return Listing.of_texts(f"{name}: busbw measured beside proven", texts)
     shown = [
         row.row()
         | {"size": format_short_size(row.size), "over": f"{row.time / row.needed:.3f}x" if row.is_telling else "-"}
-        for row in rows
+        for row in answer.rows
     ]
-    written = [] if folder is None else _write(folder, rows, instance.name)
-    is_met = not any(row.too_slow() for row in rows)
-    return _reply(instance.name or "instance", verdict(rows), [row.row() for row in rows], shown, written, is_met)
+    names = {one: None for one in MEASURED_COLUMNS if any(row.get(one, "") != "" for row in shown)}
+    return Listing(f"{name}: measured beside proven", shown, columns(*names, **MEASURED_TITLES))
 
 
-def _beside_graph(
-    instance: "GraphInstance",
-    files: list[Path],
-    policies: tuple[str, ...] | None,
-    folder: Path | None,
-    part: str | None,
-) -> Reply:
-    from themis_opt.cli.printing import tell_note
-    from themis_opt.formats.measured_times import read_times
-    from themis_opt.study.measured import beside_graph
-
-    for option, value in (("--part", part), ("--output", folder)):
-        if value is not None:
-            raise InputError("is for networks of dimensions", field=option, value=str(value))
-    rows, sentences = beside_graph(instance, [t for file in files for t in read_times(file, tell_note)], policies)
-    shown = [
-        row | {"size": format_short_size(row["size_bytes"]), "over": f"{row['above_bound'] + 1:.3f}x"} for row in rows
-    ]
-    is_met = not any(row["above_bound"] < 0 for row in rows)
-    return _reply(instance.name or "graph", sentences, rows, shown, (), is_met)
-
-
-def _reply(
-    name: str,
-    sentences: Sequence[str],
-    rows: Sequence[dict[str, Any]],
-    shown: Sequence[dict[str, Any]],
-    written: Sequence[Path],
-    is_met: bool,
-) -> Reply:
-    names = [name for name in MEASURED_COLUMNS if any(row.get(name, "") != "" for row in shown)]
-    table = Listing(f"{name}: measured beside proven", shown, columns(*names, **MEASURED_TITLES))
-    return Reply({"verdict": sentences, "rows": rows}, sentences, [table], files=written, is_met=is_met)
+def _ceilings(name: str, rows: Sequence[dict[str, Any]]) -> Listing:
+    """The ceilings, and what part of each was reached."""
+    known = ("collective", "size_bytes", "ceiling", "least_ns", "busbw_bytes_per_s")
+    series = dict.fromkeys(one for row in rows for one in row if one not in known)
+    shares = [{one: format_percent(row[one]) if one in row else "" for one in series} for row in rows]
+    titles: ShownColumns = {**MEASURED_TITLES, **{one: (one, "text") for one in series}}
+    shown = columns("ceiling", "collective", "least_ns", "busbw_bytes_per_s", *series, **titles)
+    reached = [{**row, **share} for row, share in zip(rows, shares, strict=True)]
+    return Listing(f"{name}: what can be reached", reached, shown)
 
 
 def _write(folder: Path, rows: "Sequence[Beside]", title: str) -> list[Path]:
@@ -108,7 +104,7 @@ def _write(folder: Path, rows: "Sequence[Beside]", title: str) -> list[Path]:
 
     make_folder(folder)
     write_atomically(folder / "measured.csv", to_csv([row.row() for row in rows]))
-    if rows[0].instance.tasks:
+    if rows[0].is_step:
         return [folder / "measured.csv"]
     save(measured_curves(rows), folder / "busbw.svg", title)
     return [folder / "measured.csv", folder / "busbw.svg"]
