@@ -50,6 +50,7 @@ from ortools.linear_solver import pywraplp
 
 from formulations.edge_splitting import Route
 from formulations.flow_network import ArcCapacities, CapacityGraph, reversed_arcs
+from formulations.linear import solve_in_time
 
 Lengths = Mapping[tuple[int, int], int]
 
@@ -137,7 +138,7 @@ class _FlowProgramme:
 
     def solve(self) -> ConcurrentFlow:
         """Solve, and say lengths in whole steps."""
-        if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
+        if not solve_in_time(self._solver):
             raise ArithmeticError("the linear programme of an all-to-all was not solved")
         duals = {kind: max(row.dual_value(), 0.0) for kind, row in self._capacity.items()}
         longest = max(duals.values())

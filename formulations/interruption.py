@@ -19,6 +19,10 @@ METER: ContextVar[Callable[[float], None] | None] = ContextVar("METER", default=
 """Hears of the work of this thread in seconds of any core, and may raise :class:`TimeUp`."""
 
 
+SECONDS_LEFT: ContextVar[Callable[[], float] | None] = ContextVar("SECONDS_LEFT", default=None)
+"""What is left of the time of this thread, for solvers, which hear of no signal."""
+
+
 def count_work(seconds: float) -> None:
     """Tell of so many seconds of work, where somebody counts them."""
     if meter := METER.get():

@@ -5,12 +5,27 @@ from typing import TypeVar
 
 from ortools.linear_solver import pywraplp
 
+from formulations.interruption import SECONDS_LEFT, TimeUp
 from formulations.lattice import Arc, JobClass, arcs
 
 NO_CYCLING = "max_number_of_iterations: 10000"
 """Parameter of GLOP, which may cycle for ever on degenerate data: any weights give a bound, so it may give up."""
 
+LEAST_MILLISECONDS = 10
+"""What a solver is given at least: 0 would be no limit."""
+
 RowKey = TypeVar("RowKey", bound=Hashable)
+
+
+def solve_in_time(solver: pywraplp.Solver) -> bool:
+    """Whether an optimum is there; raises TimeUp where time is over before."""
+    left = SECONDS_LEFT.get()
+    if left is not None:
+        solver.SetTimeLimit(max(int(min(left(), 1e6) * 1000), LEAST_MILLISECONDS))
+    is_solved = bool(solver.Solve() == pywraplp.Solver.OPTIMAL)
+    if not is_solved and left is not None and left() <= 0:
+        raise TimeUp
+    return is_solved
 
 
 def add_unit_flow(solver: pywraplp.Solver, job: JobClass, name: str) -> dict[Arc, pywraplp.Variable]:

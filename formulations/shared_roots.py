@@ -39,6 +39,7 @@ from ortools.linear_solver import pywraplp
 
 from formulations.edge_splitting import balanced
 from formulations.flow_network import CapacityGraph, FlowNetwork, reversed_arcs
+from formulations.linear import solve_in_time
 
 Shares = dict[int, float]
 Loads = dict[tuple[int, int], float]
@@ -147,7 +148,7 @@ class _RootProgramme:
             for terminal in self._graph.terminals:
                 self.cut_row(side, everything - {terminal})
         for _ in range(MAX_CUT_ROUNDS):
-            if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
+            if not solve_in_time(self._solver):
                 raise ArithmeticError("the linear programme of an all-reduce was not solved")
             if not self.add_violated_rows():
                 break

@@ -38,6 +38,7 @@ import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 
 from formulations.flow_network import CapacityGraph, spread
+from formulations.linear import solve_in_time
 
 Whole = npt.NDArray[np.int64]
 
@@ -110,7 +111,7 @@ class _Programme:
         """Add the shortest tree until none is shorter than 1; the least throughput that lengths of a round prove."""
         best: list[Fraction] = []
         for _ in range(MAX_TREE_ROUNDS):
-            if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
+            if not solve_in_time(self._solver):
                 break
             lengths = np.array([max(length.solution_value(), 0.0) for length in self._lengths])
             units = _in_units(lengths)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from formulations.edge_splitting import balanced, merged, split_switches
 from formulations.flow_network import CapacityGraph
+from formulations.interruption import TimeUp
 from formulations.limits import Limits
 from formulations.tree_packing import pack_trees
 from formulations.worst_cut import scaled, worst_cut
@@ -203,7 +204,7 @@ def test_every_policy_is_legal_where_it_is_offered(policy: str, kind: str) -> No
     try:
         plan = GRAPH_POLICIES[policy](instance)
     except InputError:
-        assert policy in ("double_tree", "greedy")
+        assert policy in ("double_tree", "greedy", "shortest")
         return
     schedule = simulate_graph(plan, 1 if plan.ranked else 3)
     validate_graph(schedule)
@@ -364,6 +365,17 @@ def test_trees_leave_out_switches_that_have_nothing_to_sum() -> None:
     what = [{"kind": "all_reduce", "size": "1200 B", "element_bytes": 2}]
     graph = GraphInstance.model_validate({"network": {"nodes": nodes, "links": links}, "collectives": what})
     assert compare_graph(graph, ["trees"]).best.policy == "trees"
+
+
+def test_the_worst_of_single_cuts_stands_for_bounds_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def take_too_long(_: GraphInstance) -> None:
+        raise TimeUp
+
+    instance = shipped("torus_8x8")
+    least = best_bound(instance).picoseconds
+    monkeypatch.setattr(comparison, "each_bound", take_too_long)
+    best = compare_graph(instance, ["shortest"], Limits(seconds=5.0, deterministic=True)).best
+    assert (best.proof.name, best.proof.picoseconds <= least) == ("loads", True)
 
 
 def test_a_policy_with_an_illegal_plan_is_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

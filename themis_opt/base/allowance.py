@@ -9,7 +9,7 @@ from threading import current_thread, main_thread
 from time import process_time
 from types import FrameType
 
-from formulations.interruption import INTERRUPTION, METER, TimeUp
+from formulations.interruption import INTERRUPTION, METER, SECONDS_LEFT, TimeUp
 from themis_opt.base.clock import SEARCH_CLOCK
 
 SLACK = 0.5  # seconds of processor past the limit for policies and bounds, so that small problems have all of them
@@ -108,11 +108,13 @@ def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
 
     numbers = (signal.SIGALRM, signal.SIGPROF)
     before = [signal.signal(number, end) for number in numbers]
+    of_solvers = SECONDS_LEFT.set(lambda: allowance.left + overtime)
     try:
         allowance.is_cut_off = True
         signal.setitimer(signal.ITIMER_REAL, max(allowance.left, LEAST_TIMER), AGAIN_SECONDS)
         yield
     finally:
+        SECONDS_LEFT.reset(of_solvers)
         for number in numbers:
             signal.signal(number, signal.SIG_IGN)
         for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):

@@ -117,11 +117,10 @@ def compare_and_write(
     with options.solver_logged(search.solver_log):
         compared = ask("compare", problem, problem, policies, search, folder, usual, **given)
     with undisturbed():
-        answer, files = ask("tell", problem, compared, search), []
+        answer = ask("tell", problem, compared, search)
+        answer.tell(as_json=as_json)
         if folder is not None:
             make_folder(folder)
-            files = ask("write", problem, folder, compared, answer, search)
-        answer.tell(as_json=as_json)
-        tell_files(files)
+            tell_files(ask("write", problem, folder, compared, answer, search))
     left_out = compared.refused if policies else ()
     leave(compared.best.gap, search.gap, interrupted=compared.interrupted, left_out=left_out)

@@ -53,10 +53,11 @@ def draw_bars(axes: Axes, timeline: Timeline, bars: Bars, scale: int, *, first: 
         (wide & hatched, edged | {"hatch": "////"}),
     ):
         style |= {"facecolors": colours[chosen], "rasterized": len(bars.row) > MOST_SHAPES}
-        _draw_boxes(axes, bars.start[chosen] / scale, bars.end[chosen] / scale, bars.row[chosen] + first, style)
+        draw_boxes(axes, bars.start[chosen] / scale, bars.end[chosen] / scale, bars.row[chosen] + first, style)
 
 
-def _draw_boxes(axes: Axes, left: FloatArray, right: FloatArray, rows: IntArray, style: dict[str, Any]) -> None:
+def draw_boxes(axes: Axes, left: FloatArray, right: FloatArray, rows: IntArray, style: dict[str, Any]) -> None:
+    """Draw bars between times on rows, all in one style; colours may be an array of one for each."""
     top, bottom = rows - BAR_HEIGHT / 2, rows + BAR_HEIGHT / 2
     x, y = np.stack([left, right, right, left], axis=1), np.stack([top, top, bottom, bottom], axis=1)
     corners: Any = np.stack([x, y], axis=2)  # an array is a sequence

@@ -15,11 +15,11 @@ from matplotlib.lines import Line2D
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_link, time_unit
-from themis_opt.formats.drawing import PICTURED_MICRO, format_pictured_time
+from themis_opt.formats.drawing import MOST_SHAPES, PICTURED_MICRO, draw_boxes, format_pictured_time
 from themis_opt.formats.gantt import save_figure
 from themis_opt.formats.palette import INK, LINE, QUIET
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
-from themis_opt.graphs.schedule import GraphSchedule, Hops, arrow, link_loads
+from themis_opt.graphs.schedule import GraphSchedule, Hops
 
 MOST_DRAWN, MOST_NAMED_NODES, MOST_BANDWIDTH_LABELS = 400, 48, 24
 """Nodes of a picture, nodes whose names are written, and links whose bandwidth is."""
@@ -161,33 +161,30 @@ def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
 
     Raises InputError if no picture has that ending.
     """
-    plan, hops = schedule.plan, Hops(schedule.plan)
-    network = plan.instance.network
-    loads = [load for load in link_loads(schedule, hops) if load.busy][:MOST_LINK_LINES]
-    row_of = {load.name: row for row, load in enumerate(sorted(loads, key=lambda load: load.name))}
-    names = [arrow(network.nodes[tail].name, network.nodes[head].name) for _, tail, head in hops.rows]
+    plan, timed = schedule.plan, schedule.timed
+    held = timed.operations.resource
+    busy = np.bincount(held, timed.operations.duration, len(timed.resources))
+    busiest = [link for link in np.argsort(-busy, kind="stable").tolist() if busy[link]][:MOST_LINK_LINES]
+    names = sorted(timed.resources[link] for link in busiest)
+    row = np.array([names.index(name) if number in busiest else -1 for number, name in enumerate(timed.resources)])
+    drawn = np.flatnonzero(row[held] >= 0)
     unit, scale = time_unit(schedule.makespan, micro=PICTURED_MICRO)
-    figure = Figure(figsize=(12.0, 1.4 + 0.24 * len(loads)), layout="constrained")
+    figure = Figure(figsize=(12.0, 1.4 + 0.24 * len(names)), layout="constrained")
     axes = figure.subplots()
-    groups = _groups(schedule)
-    colours = colormaps["turbo"](np.linspace(0.05, 0.95, max(groups) + 1)).tolist()
-    spans: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-    for hop, name in enumerate(names):
-        if name in row_of:
-            starts, lengths = schedule.start[:, hop], schedule.end[:, hop] - schedule.start[:, hop]
-            group = groups[int(hops.piece[hop])]
-            spans[row_of[name], group] += zip((starts / scale).tolist(), (lengths / scale).tolist(), strict=True)
-    for (row, group), bars in spans.items():
-        axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=colours[group], linewidth=0, rasterized=len(bars) > 500)
-    axes.set_yticks(range(len(row_of)), row_of, fontsize=7)
-    axes.invert_yaxis()
+    groups = np.array(_groups(schedule))
+    colours = colormaps["turbo"](np.linspace(0.05, 0.95, int(groups.max()) + 1))
+    shades = colours[groups[Hops(plan).piece[drawn % (len(held) // schedule.chunks)]]]
+    left, right = timed.start[drawn] / scale, timed.end[drawn] / scale
+    draw_boxes(axes, left, right, row[held[drawn]], {"facecolors": shades, "rasterized": len(drawn) > MOST_SHAPES})
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0, schedule.makespan / scale)
     axes.set_xlabel(f"time ({unit})", color=QUIET, fontsize=9)
     axes.grid(axis="x", color=LINE, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    used = sum(load.busy > 0 for load in link_loads(schedule, hops))
-    shown = f"the {len(loads)} busiest of {used} link directions" if used > len(loads) else f"{used} link directions"
+    used = int((busy > 0).sum())
+    shown = f"the {len(names)} busiest of {used} link directions" if used > len(names) else f"{used} link directions"
     title = f"{plan.instance.name or 'graph'}, {plan.name}: {format_pictured_time(schedule.makespan)}; {shown}"
     axes.set_title(title, loc="left", fontsize=11)
     save_figure(figure, path)

@@ -56,15 +56,19 @@ class GraphBound:
 
 def graph_bounds(instance: GraphInstance) -> dict[str, GraphBound]:
     """All bounds of an instance by name, those of any algorithm first."""
+    return {bound.name: bound for bound in each_bound(instance)}
+
+
+def each_bound(instance: GraphInstance) -> Iterator[GraphBound]:
+    """The bounds one after the other, for who has no time for all."""
     if len(instance.collectives) > 1:
-        singles = {
-            f"{bound.name} of collective {number}": bound
-            for number, single in enumerate(instance.singles, start=1)
-            for bound in graph_bounds(single).values()
-        }
-        return {"loads": _load_bound(instance)} | {name: replace(bound, name=name) for name, bound in singles.items()}
-    bounds = (*_volume_bounds(instance), latency_bound(instance), *_arrival_bounds(instance))
-    return {bound.name: bound for bound in bounds}
+        yield load_bound(instance)
+        for number, single in enumerate(instance.singles, start=1):
+            yield from (replace(one, name=f"{one.name} of collective {number}") for one in each_bound(single))
+        return
+    yield from _volume_bounds(instance)
+    yield latency_bound(instance)
+    yield from _arrival_bounds(instance)
 
 
 def best_bound(instance: GraphInstance, *, trees: bool = False) -> GraphBound:
@@ -255,7 +259,7 @@ def _meetings(
             yield {source: num_elements(instance) * element}, sink
 
 
-def _load_bound(instance: GraphInstance) -> GraphBound:
+def load_bound(instance: GraphInstance) -> GraphBound:
     """The worst of some cuts, over which all collectives have to send their data, which nobody can send for two."""
     network, npus = instance.network, set(instance.network.capacities.terminals)
     everything = frozenset(range(len(network.nodes)))

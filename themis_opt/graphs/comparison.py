@@ -1,13 +1,16 @@
 """Plans on a graph side by side."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from formulations.interruption import TimeUp
 from formulations.limits import MAX_SECONDS, Limits
+from themis_opt.base.allowance import SLACK, cut_off
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import format_duration, format_percent, nanoseconds
-from themis_opt.graphs.bounds import GraphBound, graph_bounds
+from themis_opt.graphs.bounds import GraphBound, each_bound, load_bound
 from themis_opt.graphs.plan import merged_plan
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.registry import GRAPH_POLICIES, GRAPH_SEARCHES, is_search
@@ -25,8 +28,11 @@ ENOUGH = 1.002
 NEXT_TIMES = 3
 """Times as long as all numbers of chunks before the next one takes, with its validation."""
 
-FALLBACK = "direct"
-"""The policy whose plan is made soonest."""
+MOST_DIRECT = 64
+"""NPUs up to which the plan of direct sends is made soonest; of more, that of few trees."""
+
+BOUNDS_SHARE = 1 / 2
+"""Share of the time for bounds: where it is over, those that are there stand for all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +137,10 @@ def compare_graph(
         searches = list(GRAPH_SEARCHES)
     limits = limits or Limits(seconds=Limits.seconds if searches else MAX_SECONDS)
     contest = GraphContest(instance, limits, gap=WORTH_SEARCHING if policies is None else 0.0)
-    proofs = graph_bounds(instance)
+    proofs = _prove(contest)
     proof = max((one for one in proofs.values() if one.holds == "any algorithm"), key=lambda one: one.picoseconds)
     contest.raise_bound(float(proof.picoseconds))
-    plans, soonest = [name for name in names if not is_search(name)], FALLBACK if policies is None else None
+    plans, soonest = [name for name in names if not is_search(name)], _soonest(instance) if policies is None else None
     contest.attempt_each(plans, partial(_planned, instance), soonest, ENOUGH * contest.bound, NEXT_TIMES)
     take_turns(contest, [GRAPH_SEARCHES[name] for name in searches])
     contest.expect_schedules("searches take fewer nodes and chunks than this graph has")
@@ -146,6 +152,24 @@ def compare_graph(
     return GraphComparison(
         instance, tuple(results), contest.refused, proofs, contest.allowance.interrupted, left_out=left_out
     )
+
+
+def _prove(contest: GraphContest) -> dict[str, GraphBound]:
+    """The bounds for which there is time, and where that is none, the worst of single cuts."""
+    proofs = dict[str, GraphBound]()
+    with suppress(TimeUp), contest.allowance.turn(BOUNDS_SHARE * contest.left), cut_off(contest.allowance, SLACK / 2):
+        for bound in each_bound(contest.instance):
+            proofs[bound.name] = bound
+    if not proofs:
+        bound = load_bound(contest.instance)
+        proofs[bound.name] = bound
+    return proofs
+
+
+def _soonest(instance: GraphInstance) -> str:
+    """The policy whose plan is made soonest."""
+    is_small = instance.network.num_npus <= MOST_DIRECT or any(one.demand.personal for one in instance.singles)
+    return "direct" if is_small else "shortest"
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -44,6 +44,22 @@ def direct_plan(instance: GraphInstance) -> GraphPlan:
     return _plan_of_trees("direct", instance, [_Star(instance.network)])
 
 
+def shortest_plan(instance: GraphInstance) -> GraphPlan:
+    """Trees of the fastest ways from each NPU that has data, or to it; of sums for all, from few NPUs.
+
+    Raises InputError for what each NPU has for each other one.
+    """
+    if instance.demand.personal:
+        raise InputError("is for data that all NPUs want", field="kind", value=instance.kind.value)
+    npus = instance.network.capacities.terminals
+    roots = npus[:: -(-len(npus) // MOST_ROOTS)] if instance.demand.sums_for_all else npus
+    return _plan_of_trees("shortest", instance, [_Nearest(instance.network)], roots)
+
+
+MOST_ROOTS = 8
+"""Roots of sums for all along fastest ways: more take longer to plan, and chunks fill the pipelines of these."""
+
+
 def double_tree_plan(instance: GraphInstance) -> GraphPlan:
     """Chains within boxes, and between boxes two binary trees in which the leaves of one are inside in the other.
 
@@ -75,17 +91,47 @@ def boxes_of(network: GraphNetwork) -> list[list[int]]:
 
 
 @lru_cache(maxsize=8)
-def _fastest_routes(network: GraphNetwork) -> dict[int, dict[int, Route]]:
-    """The route between each pair of NPUs on which a megabyte takes least."""
+def _times(network: GraphNetwork) -> "nx.DiGraph[int]":
+    """What a megabyte takes on each link."""
     graph: nx.DiGraph[int] = nx.DiGraph()
     for arc, bandwidth in network.arcs.items():
         graph.add_edge(*arc, time=float(10**18 / bandwidth) + network.latencies[arc])
+    return graph
+
+
+@lru_cache(maxsize=8)
+def _fastest_routes(network: GraphNetwork) -> dict[int, dict[int, Route]]:
+    """The route between each pair of NPUs on which a megabyte takes least."""
+    graph = _times(network)
     return {
         npu: {
             target: tuple(route) for target, route in nx.single_source_dijkstra_path(graph, npu, weight="time").items()
         }
         for npu in network.capacities.terminals
     }
+
+
+class _Nearest:
+    """Trees of the fastest ways from a root, which end and begin at NPUs."""
+
+    def __init__(self, network: GraphNetwork) -> None:
+        self._graph, self._npus = _times(network), set(network.capacities.terminals)
+
+    def out(self, root: int) -> Routes:
+        """Routes from a root, those to near NPUs first."""
+        return self._routes(self._graph, root)
+
+    def into(self, root: int) -> Routes:
+        """Routes to a root, turned around."""
+        return self._routes(self._graph.reverse(copy=False), root)
+
+    def _routes(self, graph: "nx.DiGraph[int]", root: int) -> Routes:
+        ways = nx.single_source_dijkstra_path(graph, root, weight="time")
+        return [
+            tuple(way[max(place for place in range(len(way) - 1) if way[place] in self._npus) :])
+            for target, way in ways.items()
+            if target != root and target in self._npus
+        ]
 
 
 class _Star:
@@ -168,8 +214,13 @@ class _Ring:
         return [self._routes[tail][head][::-1] for head, tail in itertools.pairwise(turned)]
 
 
-def _plan_of_trees(name: str, instance: GraphInstance, forests: Sequence[_Star | _Rails | _Ring]) -> GraphPlan:
-    """Trees from every NPU, or into it, or both: each forest carries an equal part of the data."""
+def _plan_of_trees(
+    name: str, instance: GraphInstance, forests: Sequence[_Star | _Rails | _Ring | _Nearest], sums: Sequence[int] = ()
+) -> GraphPlan:
+    """Trees from every NPU, or into it, or both: each forest carries an equal part of the data.
+
+    `sums`: the roots of sums for all, by default every NPU.
+    """
     builder = PlanBuilder(name, instance)
     for (source, target), elements in demands(instance).items():
         if source is not None and target is not None:
@@ -177,13 +228,13 @@ def _plan_of_trees(name: str, instance: GraphInstance, forests: Sequence[_Star |
             builder.send(builder.add_piece(elements, source, target), route)
             continue
         root = target if source is None else source
-        roots = instance.network.capacities.terminals if root is None else (root,)
+        roots = (sums or instance.network.capacities.terminals) if root is None else (root,)
         ways = [(forest, end) for forest in forests for end in roots]
         for (forest, end), part in zip(ways, divide(elements, [1] * len(ways)), strict=True):
             piece = builder.add_piece(part, source, target)
-            sums = builder.collect(piece, forest.into(end)) if source is None else ()
+            arrivals = builder.collect(piece, forest.into(end)) if source is None else ()
             if target is None:
-                builder.spread(piece, forest.out(end), sums)
+                builder.spread(piece, forest.out(end), arrivals)
     return builder.build()
 
 
