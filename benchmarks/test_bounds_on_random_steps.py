@@ -2,16 +2,24 @@
 
 ``python -m pytest -m benchmarks benchmarks/test_bounds_on_random_steps.py -s`` looks at 10,000 steps, or at as
 many as ``THEMIS_OPT_STEPS`` says, and prints how near a bound comes to one.  The reference is compared with all buckets
-and launch points of steps of three layers, of which it should find one as fast or a faster one.
+and launch points of steps of three layers, of which it should find one as fast or a faster one.  On tiny steps it is as
+fast as the best of all ways to fuse tensors and all sequences, with those that wait.
 """
 
 import os
+from itertools import permutations, product
 
 import numpy as np
 import pytest
-from sharded_iterations import fastest_of_all, random_schedule, random_step
+from sharded_iterations import all_buckets, fastest_of_all, random_schedule, random_step
+from small_iterations import iteration, tensor
 
-from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.base.errors import CyclicPlan, InputError, InvalidSchedule
+from themis_opt.policies.baseline import Baseline
+from themis_opt.policies.launching.common import of_runs
+from themis_opt.policies.planning import plan_launches
+from themis_opt.problem.instance import Instance
+from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.exact import Exact
 from themis_opt.solving.bounds import bounds
@@ -67,3 +75,49 @@ def test_the_reference_is_no_slower_than_all_buckets_and_launch_points() -> None
             f"{len(ratios)} steps: {sum(ratio <= 1 for ratio in ratios)} as fast, worst {max(ratios):.4f}", flush=True
         )
     assert sum(ratio <= 1 for ratio in ratios) >= 0.95 * len(ratios)
+
+
+NUM_TINY = 120
+
+
+def tiny_step(seed: int) -> Instance:
+    """Two layers with an all-reduce each on one dimension, in one chunk; most networks have costs."""
+    generator = np.random.default_rng(seed)
+    dimension = {
+        "kind": str(generator.choice(["switch", "ring"])),
+        "size": int(generator.choice([2, 4])),
+        "bandwidth": "10 GB/s",
+        "latency": f"{generator.integers(0, 4)} us",
+        "launch_overhead": f"{generator.choice([0, 2, 4])} us",
+    }
+    tasks = {name: float(generator.integers(2, 16)) for name in ("f0", "f1", "b1", "b0")}
+    sizes = generator.choice([1, 2, 4, 8, 12], 2) * generator.choice([1, 10], 2)
+    tensors = [tensor(f"g{layer}", size, f"b{layer}", f"f{layer}") for layer, size in enumerate(sizes.tolist())]
+    latency = str(generator.choice(["occupy", "lag"]))
+    return iteration(tasks, tensors, network={"dimensions": [dimension]}, latency=latency)
+
+
+def fastest_of_all_sequences(instance: Instance) -> int:
+    """The least picoseconds of a step with any buckets and any sequence, of one iteration or of two."""
+    best = 2**62
+    for buckets in all_buckets(instance):
+        plan = plan_launches(instance, of_runs(instance, buckets), "ready", Baseline())
+        for order, shifts in product(permutations(range(plan.num_stages)), product((0, 1), repeat=plan.num_stages)):
+            try:
+                enforced = plan.enforcing((np.array(order),), np.array(shifts))
+                best = min(best, simulate(instance, enforced).makespan)
+            except CyclicPlan:
+                continue
+    return best
+
+
+def test_the_reference_of_tiny_steps_is_the_optimum() -> None:
+    missed = []
+    for seed in range(NUM_TINY):
+        instance = tiny_step(seed)
+        solved = Exact(seconds=2.0, workers=1).solve(instance)
+        best = fastest_of_all_sequences(instance)
+        assert solved.bound <= best
+        missed += [seed] if solved.schedule.makespan > best else []
+    print(f"{NUM_TINY - len(missed)} of {NUM_TINY} tiny steps at the optimum, missed: {missed}")
+    assert not missed

@@ -32,7 +32,7 @@ def test_under_a_limit_a_plan_stays_below_it() -> None:
 
 
 def test_what_fits_nowhere_is_refused() -> None:
-    with pytest.raises(InputError, match="--memory = '9 kB': no launches fit"):
+    with pytest.raises(InputError, match="--memory = '9 kB': no launches fit beside 8 kB of the largest gather"):
         planned(memory="9 kB")
 
 
@@ -41,8 +41,11 @@ def test_collectives_alone_have_no_step() -> None:
         plan_step(load("2d-sw_sw.all_reduce.100MiB"))
 
 
-def test_the_sentence_says_buckets_and_times(free: StepPlan) -> None:
-    assert "a step, at least" in free.sentence()
+def test_less_than_half_a_percent_is_nothing_to_win() -> None:
+    """Today all gradients, 0.17 us, wait for the last one: that costs 0.42 % of the step."""
+    plan = plan_step(two_layers(0.08, 0.09), time_limit=0.1, workers=1, deterministic=True)
+    assert plan.best.makespan < plan.today.makespan < plan.best.makespan * 1.005
+    assert plan.sentence().startswith("nothing to win, keep today's launches: 40.17 us a step, of which other")
 
 
 def test_every_module_is_in_one_group_and_prefetched_after_it(free: StepPlan) -> None:
@@ -59,6 +62,8 @@ def test_buckets_of_ddp_hold_all_gradients() -> None:
     assert sum(settings["bucket_cap_mb_list"]) * 2**20 == pytest.approx(14_000)
     assert settings["bucket_cap_mb"] == max(settings["bucket_cap_mb_list"])
     assert plan.fsdp() is None
+    step = "44.00 us instead of 54.00 us a step, at least 44.00 us with any plan"
+    assert plan.sentence() == f"use 2 buckets instead of 1 launch: {step}"
 
 
 def traced(*sizes: float, gradients: tuple[float, ...] = (10, 8)) -> list[dict[str, object]]:

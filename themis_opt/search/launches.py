@@ -1,9 +1,9 @@
 """Steps of a search for training iterations: what is fused, which launch goes first, and how chunks are cut."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import takewhile
+from itertools import product, takewhile
 from typing import ClassVar, NamedTuple
 
 from themis_opt.base.errors import CyclicPlan, InvalidSchedule
@@ -23,6 +23,7 @@ from themis_opt.solving.sizing import resized
 SIMULATED_PER_SECOND = 40_000  # stages that a core simulates in a second, roughly; it fuses as many tensors
 PLANNING = 10  # planning a stage takes so many times as long as simulating it
 MAX_SIZED = 1_500  # tasks and stages in two periods of which a linear programme chooses the sizes in a second or two
+FEW_TENSORS = 6  # up to which all ways to fuse them are tried: 203
 # Tensors that are fused; together all fusible ones, those of one kind and span in the order they become ready
 Buckets = tuple[Bucket, ...]
 
@@ -41,9 +42,8 @@ class Launches:
         """Try candidates, and then neighbours of those with buckets, the fastest first, while that pays."""
         trials = Trials(incumbent)
         with incumbent.turn():
-            for candidate in takewhile(lambda _: not incumbent.done, candidates(incumbent.instance)):
-                trials.judge(candidate)
-        for start in sorted(trials.starts, key=lambda start: start.makespan):
+            starts = trials.judge_each(candidates(incumbent.instance))
+        for start in starts:
             trials.improve(start)
 
 
@@ -93,14 +93,20 @@ class TriedCandidate(NamedTuple):
 
 
 class Trials:
-    """Candidates that are planned, with the chunks of hourglass, and simulated, each once; `starts` have buckets."""
+    """Candidates that are planned, with the chunks of hourglass, and simulated, each once."""
 
     def __init__(self, incumbent: Incumbent) -> None:
         self.incumbent, self.instance = incumbent, incumbent.instance
-        self.starts: list[TriedCandidate] = []
+        self._starts: list[TriedCandidate] = []
         self._chunks = PlanningOnce(make_policy("hourglass"))
         self._planned: set[object] = set()
         self._tried: set[object] = set()
+
+    def judge_each(self, candidates: Iterable[Candidate]) -> list[TriedCandidate]:
+        """Judge candidates while there is time; those with buckets, the fastest first."""
+        for candidate in takewhile(lambda _: not self.incumbent.done, candidates):
+            self.judge(candidate)
+        return sorted(self._starts, key=lambda start: start.makespan)
 
     def judge(self, candidate: Candidate) -> int | None:
         """Offer the schedule of a candidate, and return its iteration time; None if it is none, or takes too long."""
@@ -111,12 +117,12 @@ class Trials:
             return None
         self._tried.add(candidate.content)
         self._planned.update(map(content, launched))
-        schedule = self._simulated(candidate)
+        schedule = self.simulated(candidate)
         if schedule is None:
             return None
         self.incumbent.offer(schedule)
         if candidate.buckets is not None:
-            self.starts.append(TriedCandidate(schedule.makespan, candidate))
+            self._starts.append(TriedCandidate(schedule.makespan, candidate))
         return schedule.makespan
 
     def _seconds_for(self, launched: Sequence[Exchange]) -> float:
@@ -125,7 +131,7 @@ class Trials:
         planned = sum(count for kind, count in stages.items() if kind not in self._planned)
         return (PLANNING * planned + sum(map(num_stages, launched))) / SIMULATED_PER_SECOND
 
-    def _simulated(self, candidate: Candidate) -> Schedule | None:
+    def simulated(self, candidate: Candidate) -> Schedule | None:
         """The schedule of a candidate; None if it is illegal, as launches of others may be, or does not fit."""
         try:
             launches, order, chunks = candidate.launches, candidate.order, candidate.chunks
@@ -191,6 +197,26 @@ def candidates(instance: Instance) -> Iterator[Candidate]:
         for power in powers
     )
     yield from by_policies
+
+
+def all_buckets(instance: Instance) -> Iterator[Candidate]:
+    """All ways to fuse tensors of the same run, if the tensors are few; otherwise none."""
+    if sum(map(len, runs(instance))) > FEW_TENSORS:
+        return
+    for count, *ways in product(chunk_counts(instance), *map(partitions, runs(instance))):
+        buckets = tuple(bucket for way in ways for bucket in way)
+        if all(may_fuse(instance, bucket) for bucket in buckets):
+            yield with_buckets(instance, buckets, next(budgets(instance)), count)
+
+
+def partitions(tensors: Bucket) -> Iterator[Buckets]:
+    """All ways to put tensors into buckets, whose order stays."""
+    if not tensors:
+        yield ()
+        return
+    for buckets in partitions(tensors[:-1]):
+        yield (*buckets, tensors[-1:])
+        yield from ((*buckets[:n], (*bucket, tensors[-1]), *buckets[n + 1 :]) for n, bucket in enumerate(buckets))
 
 
 def of_policy(instance: Instance, policy: LaunchingPolicy) -> Candidate:

@@ -6,6 +6,7 @@ from themis_opt.search.launches import Launches, Sizes
 from themis_opt.search.orders import MoveElements, Orders
 from themis_opt.search.refute_counts import RefuteCounts
 from themis_opt.search.refute_ends import RefuteEnds
+from themis_opt.search.sequences import Sequences
 
 # The search for the schedule of collectives
 STEPS: tuple[Step, ...] = (
@@ -19,4 +20,4 @@ STEPS: tuple[Step, ...] = (
 # Colder than for collectives: an iteration is mostly compute, and only a little of it is at stake
 PERIOD_ANNEAL = Anneal(hot=1e-7)
 # The search for schedules of training iterations
-PERIOD_STEPS: tuple[Step, ...] = (Launches(), PERIOD_ANNEAL, Sizes())
+PERIOD_STEPS: tuple[Step, ...] = (Launches(), PERIOD_ANNEAL, Sizes(), Sequences())

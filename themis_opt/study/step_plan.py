@@ -12,7 +12,7 @@ from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import format_duration, format_short_size, nanoseconds
 from themis_opt.policies.launching.common import of_runs
-from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets
+from themis_opt.policies.launching.prefetch import activations, as_early_as_fits, budgets
 from themis_opt.policies.planning import PlanningOnce, fastest, plans_of_launches
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 PLAN_FORMAT = "themis-opt/plan/1"
 MEBIBYTE = 2**20
 PASSES = ("forward", "backward")
+LEAST_GAIN = 0.005  # of a step, below which nothing is to win: less than measured steps differ from each other
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,13 @@ class StepPlan:
         time, bound = format_duration(self.best.makespan), format_duration(self.bound)
         if self.today is None:
             return f"{buckets}: {time} a step, where today's launches do not fit; at least {bound} with any plan"
-        if self.best.makespan >= self.today.makespan:
-            return f"keep today's launches: {time} a step, at least {bound} with any plan"
         now, count = format_duration(self.today.makespan), len(self.today.plan.launches_of(self.instance))
-        return f"{buckets} instead of {count} launches: {time} instead of {now} a step, at least {bound} with any plan"
+        gain = 1 - self.best.makespan / self.today.makespan
+        if gain < LEAST_GAIN:
+            saved = f", of which other launches save {gain:.2%}" if gain > 0 else ""
+            return f"nothing to win, keep today's launches: {now} a step{saved}; at least {bound} with any plan"
+        launches = f"{count} launch{'es' * (count != 1)}"
+        return f"{buckets} instead of {launches}: {time} instead of {now} a step, at least {bound} with any plan"
 
     def document(self) -> dict[str, Any]:
         """The plan as JSON: what leaves when, and the settings of DDP and FSDP2 that come closest."""
@@ -183,9 +187,8 @@ def plan_step(
     except InvalidSchedule as error:
         if error.rule != "memory":
             raise
-        limit = format_short_size(instance.memory or 0)
-        rule = f"no launches fit beside {format_short_size(instance.parameter_bytes)} of parameters: give more"
-        raise InputError(rule, field="--memory", value=limit) from None
+        rule = f"no launches fit beside {_largest_parts(instance)}: give more, or make steps that keep less"
+        raise InputError(rule, field="--memory", value=format_short_size(instance.memory or 0)) from None
     schedules = {result.policy: result.schedule for result in compared.results}
     clock.charge(SEARCHED * time_limit)
     best = compared.best.schedule if compared.interrupted else _leanest(compared.best.schedule, clock)
@@ -195,6 +198,18 @@ def plan_step(
 SEARCHED = 0.8  # share of the time for the fastest plan; the rest is for one that holds less
 TOLERATED = 0.002
 """By how much longer a step may take that holds less: a plan is also chosen for what it leaves to others."""
+
+
+def _largest_parts(instance: Instance) -> str:
+    """What an NPU holds whatever is launched when, in words, the largest part first."""
+    gathers = max((exchange.size for exchange in instance.exchanges if exchange.freed_task >= 0), default=0)
+    parts = {
+        "parameters": instance.parameter_bytes,
+        "activations": int(activations(instance).max()),
+        "the largest gather": gathers,
+    }
+    sizes = sorted(((size, name) for name, size in parts.items() if size), reverse=True)
+    return ", ".join(f"{format_short_size(size)} of {name}" for size, name in sizes)
 
 
 def _leanest(best: Schedule, clock: Allowance) -> Schedule:

@@ -48,11 +48,8 @@ UNDER_WAY = 2.0
 def held_besides(instance: Instance) -> IntArray:
     """Bytes that an NPU is likely to hold in every task besides gathers, see :mod:`themis_opt.schedules.memory`."""
     tasks = instance.tasks
-    held = np.full(len(tasks), instance.parameter_bytes, dtype=np.int64)
+    held = instance.parameter_bytes + activations(instance)
     ends = np.cumsum([task.duration for task in tasks])
-    for number, task in enumerate(tasks):
-        freed = number if task.freed_after is None else instance.task_index[task.freed_after]
-        held[_tasks(instance, number, freed + 1 + len(tasks) * (freed < number))] += task.activation_bytes
     for exchange, time in zip(instance.exchanges, times_alone(instance), strict=True):
         if exchange.kind is CollectiveKind.REDUCE_SCATTER:
             arrival = int(np.searchsorted(ends, ends[exchange.ready_task] + UNDER_WAY * time))
@@ -66,6 +63,16 @@ def held_besides(instance: Instance) -> IntArray:
 def temporary(instance: Instance, launches: Sequence[Launch]) -> list[int]:
     """Numbers of the launches whose results are given up after their use."""
     return [n for n, launch in enumerate(launches) if instance.exchanges[launch.tensors[0]].freed_task >= 0]
+
+
+def activations(instance: Instance) -> IntArray:
+    """Bytes of activations that an NPU holds in every task."""
+    tasks = instance.tasks
+    held = np.zeros(len(tasks), dtype=np.int64)
+    for number, task in enumerate(tasks):
+        freed = number if task.freed_after is None else instance.task_index[task.freed_after]
+        held[_tasks(instance, number, freed + 1 + len(tasks) * (freed < number))] += task.activation_bytes
+    return held
 
 
 SHARES = (1.0, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)
