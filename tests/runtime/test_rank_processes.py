@@ -21,7 +21,7 @@ from programs import program, schedule
 from themis_opt.base.version import __version__
 from themis_opt.runtime import coordinator as coordinating
 from themis_opt.runtime import execution
-from themis_opt.runtime.control import TOKEN_VARIABLE, ControlLine
+from themis_opt.runtime.control import ORDER, TOKEN_VARIABLE, ControlLine
 from themis_opt.runtime.coordinator import Coordinator, Host, local, on_hosts
 from themis_opt.runtime.execution import execute
 from themis_opt.runtime.links import RankFailure
@@ -126,18 +126,18 @@ def actor(address, token, rank, checks):
     line = ControlLine(socket.create_connection((host, int(port))))
     line.say(token=token, rank=rank, version=__version__, address=["127.0.0.1", 1], pid=0)
     for kind in ("connected", "loaded", "ready"):
-        line.hear()
+        line.hear(ORDER)
         line.say(type=kind)
-    line.hear()
+    line.hear(ORDER)
     time.sleep(0.1 * rank)
     line.say(type="finished")
-    assert line.hear()["do"] == "check"
+    assert line.hear(ORDER).do == "check"
     for _ in range(10 if checks else 0):
         time.sleep(0.1)
         line.say(type="alive", done=1, at="")
     line.say(type="done", origin=0.0, wrong=None, cpu=0.0, memory=0, moved=[0], start=[0.0], end=[1.0])
     with suppress(EOFError, OSError):
-        line.hear()
+        line.hear(ORDER)
     line.close()
 
 
@@ -318,12 +318,56 @@ def test_a_slow_sender_meets_the_deadline():
         receive_exactly(near, 3, time.monotonic() + 0.4)
 
 
-def test_a_malformed_greeting_with_the_token_names_its_rank():
+HELLO = {"rank": 0, "version": __version__, "address": ["127.0.0.1", 1], "pid": 0}
+DONE = {"type": "done", "origin": 0.0, "wrong": None, "cpu": 0.0, "memory": 0, "moved": [0], "start": [0], "end": [1]}
+
+
+def framed(text):
+    return struct.pack("<I", len(text)) + text.encode()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "{}",
+        '{"type": "alive"}',
+        '{"type": "alive", "done": 1e400, "at": ""}',
+        r'{"type": "alive", "done": 0, "at": "\ud800"}',
+        '{"type": "failed", "rank": "0", "what": ""}',
+        json.dumps(DONE | {"start": []}),
+        json.dumps(DONE | {"cpu": True}),
+        json.dumps(DONE).replace("0.0", "1e400"),
+    ],
+)
+def test_a_malformed_message_names_its_rank(message):
+    callers = []
+
     def start(address, token):
-        ControlLine(connected(address)).say(token=token, rank=1, version=__version__, address=7)
+        callers.append(connected(address))
+        callers[0].sendall(framed(json.dumps(HELLO | {"token": token})) + framed(message))
         return ()
 
-    with pytest.raises(RankFailure, match="rank 1 sent garbage"), Coordinator(2, start):
+    with pytest.raises(RankFailure, match=r"rank 0 at 127.0.0.1 sent garbage"), Coordinator(1, start) as coordinator:
+        coordinator._collect("connected", 1.0)
+
+
+@pytest.mark.parametrize("pid", ["1e400", "-1", '0, "address": 7', '0, "address": null'])
+def test_a_malformed_hello_with_the_token_names_its_rank(pid):
+    """A message that is no JSON comes from a stranger, and the next one is heard."""
+
+    def start(address, token):
+        words = json.dumps({"token": token} | HELLO)
+        for text in (
+            r'{"token": "\ud800"}',
+            "{}",
+            words.replace('"pid": 0', f'"pid": {pid}'),
+            words.replace("127", ""),
+        ):
+            connected(address).sendall(framed(text))
+            time.sleep(0.1)
+        return ()
+
+    with pytest.raises(RankFailure, match="rank 0 sent garbage"), Coordinator(1, start):
         pass
 
 

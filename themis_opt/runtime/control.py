@@ -4,11 +4,15 @@ import json
 import socket
 from contextlib import suppress
 from threading import Lock
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
+
+from themis_opt.runtime.links import Address
 from themis_opt.runtime.transports.tcp import LENGTH, receive_exactly
 
-Words = dict[str, Any]
+T = TypeVar("T")
+Number = Annotated[int, Field(ge=0, lt=2**31)]
 
 ALIVE_EVERY = 0.5  # seconds between two signs of life of a rank
 SILENT_FOR = 5.0  # seconds without one after which a rank counts as lost: ten are missing
@@ -19,6 +23,79 @@ LONGEST_MESSAGE = 2**30  # bytes of one message at most
 
 class Garbage(ValueError):
     """Bytes that are no message."""
+
+
+class Message(BaseModel):
+    """A message of which every field is checked when it arrives."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+class Caller(Message):
+    """Who calls; all that is read of a message of strangers."""
+
+    token: str
+    rank: Number
+
+
+class Hello(Caller):
+    """The first message of a rank, with the address at which others reach it, or why it failed."""
+
+    version: str
+    pid: Number = 0
+    address: Address | None = None
+    failed: str = ""
+
+
+class Alive(Message):
+    """A sign of life of a rank: the operations that it has done, and the one at which it is."""
+
+    type: Literal["alive"]
+    done: NonNegativeInt
+    at: str
+
+
+class Failed(Message):
+    """The rank that is to blame for a failure, and what it did."""
+
+    type: Literal["failed"]
+    rank: Number
+    what: str
+
+
+class Reached(Message):
+    """A point of a run that a rank has reached."""
+
+    type: Literal["connected", "loaded", "ready", "finished"]
+
+
+class Done(Message):
+    """What a rank measured in a run, on its clock, and its first wrong element in words."""
+
+    type: Literal["done"]
+    origin: FiniteFloat
+    wrong: str | None
+    cpu: FiniteFloat
+    memory: Annotated[int, Field(ge=0, lt=2**63)]
+    moved: list[FiniteFloat]
+    start: Annotated[list[FiniteFloat | None], Field(min_length=1)]
+    end: Annotated[list[FiniteFloat | None], Field(min_length=1)]
+
+
+class Order(Message):
+    """What the coordinator asks of a rank; a field that the kind of order does not have keeps its default."""
+
+    do: Literal["connect", "load", "run", "go", "check", "end"]
+    number: int = 0
+    seed: int = 0
+    program: dict[str, Any] = {}
+    addresses: list[Address] = []
+    at: float = 0.0
+    boot: str = ""
+
+
+Report = Annotated[Alive | Failed | Reached | Done, Field(discriminator="type")]
+ORDER, REPORT = TypeAdapter(Order), TypeAdapter[Alive | Failed | Reached | Done](Report)
 
 
 class ControlLine:
@@ -34,23 +111,24 @@ class ControlLine:
         with self._sending:
             self._connection.sendall(LENGTH.pack(len(data)) + data)
 
-    def hear(self, most: int = LONGEST_MESSAGE, deadline: float | None = None) -> Words:
-        """The next message, of `most` bytes.
+    def hear(self, kind: TypeAdapter[T]) -> T:
+        """The next message, as :meth:`receive` has it; raises Garbage if it is of another kind."""
+        data = self.receive()
+        try:
+            return kind.validate_json(data)
+        except ValidationError:
+            raise Garbage from None
+
+    def receive(self, most: int = LONGEST_MESSAGE, deadline: float | None = None) -> bytes:
+        """The next message, which has at most `most` bytes.
 
         Raises EOFError or OSError if the other end is gone, or the deadline on the monotonic clock is over; Garbage if
-        it sends anything else.
+        it is longer.
         """
         (size,) = LENGTH.unpack(receive_exactly(self._connection, LENGTH.size, deadline))
         if size > most:
             raise Garbage
-        data = receive_exactly(self._connection, size, deadline)
-        try:
-            words = json.loads(data)
-        except (ValueError, RecursionError):
-            raise Garbage from None
-        if not isinstance(words, dict):
-            raise Garbage
-        return words
+        return receive_exactly(self._connection, size, deadline)
 
     def close(self) -> None:
         """Close the connection, also for a thread that listens."""

@@ -22,11 +22,24 @@ from typing import Any, Self
 
 import numpy as np
 from psutil import NoSuchProcess, Process
+from pydantic import ValidationError
 
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.version import __version__
-from themis_opt.runtime.control import SILENT_FOR, TOKEN_VARIABLE, ControlLine, Garbage, Words
+from themis_opt.runtime.control import (
+    REPORT,
+    SILENT_FOR,
+    TOKEN_VARIABLE,
+    Alive,
+    Caller,
+    ControlLine,
+    Done,
+    Failed,
+    Garbage,
+    Hello,
+    Report,
+)
 from themis_opt.runtime.layout import coordinates
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import Program
@@ -38,6 +51,7 @@ STALL_SECONDS = 5.0
 """Without any operation finished anywhere, beyond what the longest one should take, after which a run is over."""
 
 PART_SECONDS = 2.0  # in which ranks hear that it is over
+GARBAGE = "sent garbage to the coordinator"
 LEAD_SECONDS = 0.05  # from the sign to begin to the begin, so that it has reached all ranks
 StartRanks = Callable[[str, str], Sequence[subprocess.Popen[bytes]]]
 """Starts the processes of all ranks, given the address of the coordinator and the token."""
@@ -86,8 +100,8 @@ class Coordinator:
         self._address = "{}:{}".format(*self._listener.getsockname()[:2])
         self._processes: Sequence[subprocess.Popen[bytes]] = ()
         self._peers: dict[int, _RankState] = {}
-        self._callers: queue.Queue[tuple[ControlLine, Words]] = queue.Queue()
-        self._inbox: queue.Queue[tuple[int, Words | str]] = queue.Queue()
+        self._callers: queue.Queue[tuple[ControlLine, int, bytes]] = queue.Queue()
+        self._inbox: queue.Queue[tuple[int, Report | str]] = queue.Queue()
         self._sizes: tuple[int, ...] = ()
         self._doing = "starting"
         self._names: dict[int, str] = {}
@@ -141,43 +155,41 @@ class Coordinator:
         """Hear who calls; in a separate thread, so that silent strangers hold nobody up."""
         line = ControlLine(connection)
         try:
-            words = line.hear(LONGEST_GREETING, monotonic() + GREETING_SECONDS)
-        except (OSError, EOFError, Garbage):
+            words = line.receive(LONGEST_GREETING, monotonic() + GREETING_SECONDS)
+            caller = Caller.model_validate_json(words)
+        except (OSError, EOFError, Garbage, ValidationError):
             line.close()
             return
-        token = str(words.get("token")).encode(errors="replace")  # a lone surrogate is no text
-        if hmac.compare_digest(token, self.token.encode()):
+        if hmac.compare_digest(caller.token.encode(), self.token.encode()):
             connection.settimeout(None)
-            self._callers.put((line, words))
+            self._callers.put((line, caller.rank, words))
         else:
             line.close()
 
-    def _admit(self, line: ControlLine, words: Words) -> None:
+    def _admit(self, line: ControlLine, rank: int, words: bytes) -> None:
         """Take a caller who knows the token for a rank, unless it is no rank or there already."""
-        rank = words.get("rank")
-        if not isinstance(rank, int) or rank in self._peers or not 0 <= rank < self._num_ranks:
+        if rank in self._peers or rank >= self._num_ranks:
             line.close()
             return
-        version = words.get("version")
-        if version != __version__ or "failed" in words:
-            line.close()
-            other = f"runs themis_opt {version}, this is {__version__}"
-            raise RankFailure(rank, other if version != __version__ else str(words["failed"]))
         try:
-            (host, port), process = words["address"], int(words["pid"])
-        except (KeyError, TypeError, ValueError, OverflowError):
+            hello = Hello.model_validate_json(words)
+        except ValidationError:
             line.close()
-            raise RankFailure(rank, "sent garbage to the coordinator") from None
+            raise RankFailure(rank, GARBAGE) from None
+        other = f"runs themis_opt {hello.version}, this is {__version__}"
+        if hello.version != __version__ or hello.failed or hello.address is None:
+            line.close()
+            raise RankFailure(rank, other if hello.version != __version__ else hello.failed or GARBAGE)
         listener = Thread(target=self._listen, args=(rank, line), daemon=True)
-        self._peers[rank] = _RankState(line, (host, port), process, listener)
+        self._peers[rank] = _RankState(line, hello.address, hello.pid, listener)
         listener.start()
 
     def _listen(self, rank: int, line: ControlLine) -> None:
         try:
             while True:
-                self._inbox.put((rank, line.hear()))
+                self._inbox.put((rank, line.hear(REPORT)))
         except Garbage:
-            self._inbox.put((rank, "sent garbage to the coordinator"))
+            self._inbox.put((rank, GARBAGE))
         except (OSError, EOFError):
             self._inbox.put((rank, "died"))
 
@@ -211,11 +223,14 @@ class Coordinator:
         self._tell(do="go", at=monotonic() + LEAD_SECONDS, boot=boot_id())
         self._collect("finished", STALL_SECONDS + 3 * longest)
         self._tell(do="check")
-        answers = self._collect("done", math.inf)
-        for rank, words in sorted(answers.items()):
-            if words["wrong"]:
-                raise RankFailure(rank, f"ends with a wrong result during {self._doing}: {words['wrong']}")
-        return _measured([answers[rank] for rank in range(self._num_ranks)])
+        collected = self._collect("done", math.inf)
+        answers = [answer for _, answer in sorted(collected.items()) if isinstance(answer, Done)]
+        for rank, answer in enumerate(answers):
+            if answer.wrong:
+                raise RankFailure(rank, f"ends with a wrong result during {self._doing}: {answer.wrong}")
+            if _shape(answer) != _shape(answers[0]):
+                raise self._named(rank, GARBAGE)
+        return _measured(answers)
 
     def _tell(self, **words: Any) -> None:
         for rank, peer in self._peers.items():
@@ -224,37 +239,34 @@ class Coordinator:
             except OSError:
                 raise self._named(rank, "died") from None
 
-    def _collect(self, kind: str, stall: float) -> dict[int, Words]:
+    def _collect(self, kind: str, stall: float) -> dict[int, Report]:
         """One message of a kind from every rank.
 
         `stall`: seconds without any progress after which it is given up.
         """
-        answers: dict[int, Words] = {}
+        answers: dict[int, Report] = {}
         moved_at = began = monotonic()
         for peer in self._peers.values():
             peer.heard, peer.done = began, 0
         while len(answers) < self._num_ranks:
             with suppress(queue.Empty):
-                rank, words = self._inbox.get(timeout=0.2)
+                rank, report = self._inbox.get(timeout=0.2)
                 peer = self._peers[rank]
                 peer.heard = monotonic()
-                if isinstance(words, str):
-                    raise self._named(rank, words)
-                try:
-                    if words["type"] == "failed":
-                        raise self._named(int(words["rank"]), words["what"])
-                    if words["type"] == "alive":
-                        moved_at = monotonic() if words["done"] != peer.done else moved_at
-                        peer.done, peer.at = int(words["done"]), words["at"]
-                    elif words["type"] == kind:
-                        answers[rank], moved_at = words, monotonic()
-                except (KeyError, TypeError, ValueError, OverflowError):
-                    raise self._named(rank, "sent garbage to the coordinator") from None
+                if isinstance(report, str):
+                    raise self._named(rank, report)
+                if isinstance(report, Failed):
+                    raise self._named(report.rank if report.rank in self._peers else rank, report.what)
+                if isinstance(report, Alive):
+                    moved_at = monotonic() if report.done != peer.done else moved_at
+                    peer.done, peer.at = report.done, report.at
+                elif report.type == kind:
+                    answers[rank], moved_at = report, monotonic()
                 continue
             self._check(answers, moved_at, stall)
         return answers
 
-    def _check(self, answered: Mapping[int, Words], moved_at: float, stall: float) -> None:
+    def _check(self, answered: Mapping[int, Report], moved_at: float, stall: float) -> None:
         now = monotonic()
         waiting = {rank: peer for rank, peer in self._peers.items() if rank not in answered}
         rank, peer = min(waiting.items(), key=lambda item: item[1].heard)
@@ -287,19 +299,24 @@ class Coordinator:
                     process.stdin.close()
 
 
-def _measured(answers: Sequence[Words]) -> MeasuredRun:
+def _shape(answer: Done) -> tuple[int, int, int]:
+    """Operations and dimensions of which a rank measured something."""
+    return len(answer.start), len(answer.end), len(answer.moved)
+
+
+def _measured(answers: Sequence[Done]) -> MeasuredRun:
+    origins = np.array([[answer.origin] for answer in answers])
     start, end = (
-        np.array([answer[name] for answer in answers], dtype=np.float64)
-        - np.array([[answer["origin"]] for answer in answers])
-        for name in ("start", "end")
+        np.array(times, dtype=np.float64) - origins
+        for times in ([answer.start for answer in answers], [answer.end for answer in answers])
     )
     return MeasuredRun(
         seconds=float(np.nanmax(end)),
         start=start,
         end=end,
-        cpu=sum(answer["cpu"] for answer in answers),
-        memory=max(answer["memory"] for answer in answers),
-        moved=np.array([answer["moved"] for answer in answers], dtype=np.float64),
+        cpu=sum(answer.cpu for answer in answers),
+        memory=max(answer.memory for answer in answers),
+        moved=np.array([answer.moved for answer in answers], dtype=np.float64),
     )
 
 

@@ -15,10 +15,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic, process_time, sleep
-from typing import Any
 
 from themis_opt.base.version import __version__
-from themis_opt.runtime.control import ALIVE_EVERY, TOKEN_VARIABLE, ControlLine, Words
+from themis_opt.runtime.control import ALIVE_EVERY, ORDER, TOKEN_VARIABLE, ControlLine, Garbage, Order
 from themis_opt.runtime.engine import Engine, RunProgress, as_lists, describe
 from themis_opt.runtime.layout import neighbours
 from themis_opt.runtime.links import TRANSPORTS, ChannelKey, Endpoint, Frame, Link, RankFailure
@@ -57,15 +56,22 @@ class Rank:
         """Do what the coordinator says until it says that it is over."""
         Thread(target=self._stay_alive, daemon=True).start()
         try:
-            while (words := self._line.hear())["do"] != "end":
-                self._obey(words)
+            while (order := self._line.hear(ORDER)).do != "end":
+                self._obey(order)
         finally:
             self._ended.set()
             self._line.close()
 
-    def _obey(self, words: Words) -> None:
+    def _obey(self, order: Order) -> None:
         try:
-            getattr(self, f"_{words.pop('do')}")(**words)
+            match order.do:
+                case "connect":
+                    self._connect(order)
+                case "load":
+                    self._programs[order.number] = Program.read(order.program)
+                    self._line.say(type="loaded")
+                case "run":
+                    self._run(order.number, order.seed)
         except RankFailure as failure:
             self._report(failure.rank, failure.what)
         except Exception as error:
@@ -75,19 +81,15 @@ class Rank:
         """Say who is to blame, and wait for the end: connections stay open, so that nobody blames this rank."""
         self._line.say(type="failed", rank=rank, what=what)
 
-    def _connect(self, program: Words, addresses: Sequence[Sequence[Any]]) -> None:
-        compiled = Program.read(program)
+    def _connect(self, order: Order) -> None:
+        compiled = Program.read(order.program)
         channels = {
             (k, lane): neighbours(self._number, compiled.sizes, k)
             for k in range(len(compiled.sizes))
             for lane in range(compiled.in_flight)
         }
-        self._links = self._endpoint.connect(channels, [(host, port) for host, port in addresses], NEIGHBOUR_PATIENCE)
+        self._links = self._endpoint.connect(channels, order.addresses, NEIGHBOUR_PATIENCE)
         self._line.say(type="connected")
-
-    def _load(self, number: int, program: Words) -> None:
-        self._programs[number] = Program.read(program)
-        self._line.say(type="loaded")
 
     def _mover_of(self, number: int) -> Mover:
         """The mover with buffers for a program; buffers of another program go before."""
@@ -110,23 +112,23 @@ class Rank:
         self._progress = RunProgress()
         engine = Engine(program, mover, self._progress)
         self._line.say(type="ready")
-        words = self._next_words()
-        origin = words["at"] if words["boot"] == boot_id() else monotonic()
+        order = self._next_order()
+        origin = order.at if order.boot == boot_id() else monotonic()
         began = process_time()
         engine.run(origin)
-        used: Words = {"cpu": process_time() - began}
+        cpu = process_time() - began
         self._line.say(type="finished")
-        self._next_words()  # a check would take processors from ranks that still run
+        self._next_order()  # a check would take processors from ranks that still run
         wrong = mover.wrong_element(seed)
-        used |= {"memory": largest_memory(), "moved": mover.moved}
+        used = {"cpu": cpu, "memory": largest_memory(), "moved": mover.moved}
         self._line.say(type="done", origin=origin, wrong=wrong, **used, **as_lists(engine))
 
-    def _next_words(self) -> Words:
-        """The next words of the coordinator in the middle of a run; a rank ends here if they say so."""
-        words = self._line.hear()
-        if words["do"] == "end":
+    def _next_order(self) -> Order:
+        """The next order of the coordinator in the middle of a run; a rank ends here if it says so."""
+        order = self._line.hear(ORDER)
+        if order.do == "end":
             os._exit(0)
-        return words
+        return order
 
     def _stay_alive(self) -> None:
         """Say so, with how far the run is, until the coordinator is gone."""
@@ -197,7 +199,7 @@ def serve(rank: int, coordinator: tuple[str, int], host: str, transport: str, to
             return LOST
         line.say(**words, address=endpoint.address)
         Rank(rank, line, endpoint).serve()
-    except (OSError, EOFError):
+    except (OSError, EOFError, Garbage):
         return LOST
     return 0
 

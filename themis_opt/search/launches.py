@@ -203,7 +203,7 @@ def all_buckets(instance: Instance) -> Iterator[Candidate]:
     """All ways to fuse tensors of the same run, if the tensors are few; otherwise none."""
     if sum(map(len, runs(instance))) > FEW_TENSORS:
         return
-    for count, *ways in product(chunk_counts(instance), *map(partitions, runs(instance))):
+    for count, ways in product(chunk_counts(instance), product(*map(partitions, runs(instance)))):
         buckets = tuple(bucket for way in ways for bucket in way)
         if all(may_fuse(instance, bucket) for bucket in buckets):
             yield with_buckets(instance, buckets, next(budgets(instance)), count)

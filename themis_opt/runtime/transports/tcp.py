@@ -13,6 +13,7 @@ from time import monotonic
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from themis_opt.runtime.links import Address, ChannelKey, Frame, Incoming, Outgoing, RankFailure
 
@@ -150,6 +151,9 @@ class _Greeting(NamedTuple):
     lane: int
 
 
+_GREETING = TypeAdapter(_Greeting, config=ConfigDict(strict=True))
+
+
 class TcpEndpoint:
     """Where a rank listens, and how it reaches its neighbours.
 
@@ -224,12 +228,11 @@ def _greeting(connection: socket.socket, token: str, deadline: float) -> tuple[i
         (size,) = LENGTH.unpack(receive_exactly(connection, LENGTH.size, deadline))
         if size > LONGEST_GREETING:
             return None
-        greeting = _Greeting(*json.loads(receive_exactly(connection, size, deadline)))
-        if not hmac.compare_digest(str(greeting.token).encode(), token.encode()):
-            return None
-        return int(greeting.rank), int(greeting.dimension), int(greeting.lane)
-    except (OSError, ValueError, TypeError, EOFError, RecursionError):
+        greeting = _GREETING.validate_json(receive_exactly(connection, size, deadline))
+    except (OSError, EOFError, ValidationError):
         return None
+    is_known = hmac.compare_digest(greeting.token.encode(), token.encode())
+    return (greeting.rank, greeting.dimension, greeting.lane) if is_known else None
 
 
 def receive_exactly(connection: socket.socket, count: int, deadline: float | None = None) -> bytes:
