@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from layered_iterations import layers, scheduled
+from small_iterations import iteration, microseconds, tensor
 
 from formulations.limits import Limits
 from themis_opt.policies.registry import LAUNCHING
@@ -49,6 +50,17 @@ def test_collectives_that_compute_hides_are_proven_optimal() -> None:
     instance = plain.replace(iteration=plain.iteration.replace(tensors=plain.iteration.tensors[1:]))
     incumbent = searched(instance)
     assert incumbent.best.makespan == incumbent.bound == instance.compute
+
+
+def test_launches_that_are_fastest_only_if_a_resource_waits_are_tried() -> None:
+    """One launch takes 80 us; two take 81 us, and 74 us where the gather of the first one waits for the second one."""
+    pair = {"kind": "switch", "size": 2, "bandwidth": "10 GB/s", "latency": "1 us", "launch_overhead": "4 us"}
+    tensors = [tensor("g0", 120, "b0", "f0"), tensor("g1", 60, "b1", "f1")]
+    tasks = {"f0": 14.0, "f1": 15.0, "b1": 14.0, "b0": 9.0}
+    instance = iteration(tasks, tensors, network={"dimensions": [pair | {"algorithm": "ring"}]}, latency="occupy")
+    best = searched(instance, 1.0).best
+    validate(best)
+    assert (microseconds(best.makespan), len(best.plan.launches)) == (74.0, 2)
 
 
 def test_annealing_improves_what_launches_and_groups_leave() -> None:
