@@ -6,7 +6,8 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from themis_opt.base.documents import write_atomically
+from themis_opt.base.documents import laid_out, write_atomically
+from themis_opt.graphs.clusters import KINDS, Cluster, cluster
 from themis_opt.problem.documents import INSTANCE_FORMAT
 
 Document = dict[str, Any]
@@ -199,7 +200,21 @@ def text_of(document: Document) -> str:
     return head + "\n"
 
 
+SHIPPED_CLUSTERS = (
+    *(Cluster(kind, npus) for kind in KINDS for npus in (64, 1024)),
+    Cluster("h100", 1024, levels=3, oversubscription=2),
+)
+
+
+def clusters() -> dict[str, str]:
+    """The text of each file of ``instances/clusters`` whose network is a graph, by file name."""
+    made = map(cluster, SHIPPED_CLUSTERS)
+    return {f"{document['name']}.json": f"{laid_out(document)}\n" for document in made}
+
+
 def write_graphs(folder: Path) -> None:
-    """Write all files. Raises InputError if one cannot be written."""
+    """Write all files, and those of clusters in the folder beside. Raises InputError if one cannot be written."""
+    for name, text in clusters().items():
+        write_atomically(folder.parent / "clusters" / name, text)
     for name, document in documents().items():
         write_atomically(folder / name, text_of(document))

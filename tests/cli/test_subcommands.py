@@ -74,6 +74,7 @@ def arguments(solution, trained, trained_solution, batched, tmp_path_factory):
         "design": ("design", "libra.resnet-50_4d.multiple", "--readings", "fixed,free", "--policy", "baseline"),
         "plot": ("plot", solution / "schedule.json", "-o", tmp_path / "picture.png"),
         "export": ("export", solution / "schedule.json", "--to", "msccl", "-o", tmp_path / "plans", "--check"),
+        "generate": ("generate", "cluster", "h100", "--npus", 16),
         "import": ("import", NAME, "-o", tmp_path / "instance.json"),
         "sweep": ("sweep", NAME, "--over", "size=4MB,8MB", "--policies", "baseline"),
         "list": ("list",),

@@ -18,7 +18,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.batches.experiment import Workload
 from themis_opt.families.door import load
 from themis_opt.families.family import Problem
-from themis_opt.problem.catalog import INSTANCES, shipped, shipped_graphs, shipped_pipelines
+from themis_opt.problem.catalog import INSTANCES, shipped, shipped_clusters, shipped_graphs, shipped_pipelines
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
@@ -105,7 +105,7 @@ def shipped_names() -> tuple[dict[str, tuple[str, str]], ...]:
     """
     return tuple(
         {name: (name, f"{path.parent.relative_to(INSTANCES).as_posix()}/{name}") for name, path in files.items()}
-        for files in (shipped(), shipped_graphs() | shipped_pipelines())
+        for files in (shipped(), {**shipped_graphs(), **shipped_clusters(), **shipped_pipelines()})
     )
 
 

@@ -15,12 +15,12 @@ def starting_with(names: Callable[[], Iterable[str]]) -> Callable[[str], list[st
 
 def instances(incomplete: str) -> list[str]:
     """Shipped instances, and files and folders of instances that begin so."""
-    from themis_opt.problem.catalog import shipped, shipped_graphs
+    from themis_opt.problem.catalog import all_shipped
 
     folder = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     files = [f"{path}/" if path.is_dir() else str(path) for path in paths if path.is_dir() or path.suffix == ".json"]
-    return [name for name in (*shipped(), *shipped_graphs(), *files) if name.startswith(incomplete)]
+    return [name for name in (*all_shipped(), *files) if name.startswith(incomplete)]
 
 
 def policies(incomplete: str) -> list[str]:

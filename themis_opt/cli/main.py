@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "emulate": "themis_opt.cli.emulate:emulate",
     "batch": "themis_opt.cli.batch:batch",
     "report": "themis_opt.cli.report:report",
+    "generate": "themis_opt.cli.generate:generate",
     "import": "themis_opt.cli.importing:import_command",
     "plan": "themis_opt.cli.planning:plan",
     "tune": "themis_opt.cli.tune:tune",

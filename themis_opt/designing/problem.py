@@ -18,15 +18,8 @@ from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import BytesPerSecond, parse_bandwidth
 from themis_opt.formats.readers.registry import load
-from themis_opt.graphs.problem import (
-    MAX_GRAPH_LINKS,
-    MAX_GRAPH_NODES,
-    GraphInstance,
-    GraphLink,
-    GraphNetwork,
-    GraphNode,
-    Name,
-)
+from themis_opt.graphs.links import MAX_GRAPH_LINKS, MAX_GRAPH_NODES, GraphLink, GraphNode, Name
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, is_graph, locate
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.documents import read_model

@@ -25,6 +25,8 @@ FAMILIES: Mapping[str, str] = {
 }
 """Import paths of the families, by the `family` of their problems; a new family is one entry."""
 
+CLUSTER_PREFIX = "cluster:"
+"""How names of clusters begin, such as ``cluster:h100:npus=1024``."""
 
 SCHEMAS: Mapping[str, str] = {
     "instance": "themis_opt.problem.schema:shipped_schema",
@@ -63,7 +65,7 @@ def family_in_file(path: Path) -> str:
 
 
 def load(source: str | Path) -> "Instance | GraphInstance | Pipeline":
-    """Read a problem from a file, or a shipped one by its name, or make the random one of ``random:SEED``.
+    """Read a problem from a file, or a shipped one by its name, or make the one of ``random:SEED`` or ``cluster:KIND``.
 
     Returns
     -------
@@ -84,6 +86,10 @@ def load(source: str | Path) -> "Instance | GraphInstance | Pipeline":
 
     if catalog.is_random(source):
         return catalog.load(source)
+    if str(source).startswith(CLUSTER_PREFIX):
+        from themis_opt.graphs.clusters import cluster_named
+
+        return cluster_named(str(source))
     pipelines = catalog.shipped_pipelines()
     path = pipelines.get(str(source)) or catalog.locate(source)
     match family_in_file(path):

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise, product
 
 from themis_opt.base.errors import InputError
-from themis_opt.graphs.problem import GraphInstance, GraphLink, GraphNetwork, GraphNode
+from themis_opt.graphs.links import GraphLink, GraphNode
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.wiring import Kind, grid

@@ -1,87 +1,33 @@
 """Networks as graphs of NPUs, switches and links, and the collective that is run on one."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property
 from math import gcd, lcm
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import networkx as nx
-from pydantic import Field, StrictBool, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from formulations.flow_network import CapacityGraph
 from themis_opt.base.documents import digest, laid_out, schema_text
 from themis_opt.base.errors import InputError, suggestion
-from themis_opt.base.units import PICOSECONDS_PER_SECOND, BytesPerSecond, Picoseconds, format_bandwidth
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_bandwidth
+from themis_opt.graphs.groups import GroupedNetwork
+from themis_opt.graphs.links import MAX_GRAPH_LINKS, MAX_GRAPH_NODES, GraphLink, GraphNode
 from themis_opt.problem.documents import INSTANCE_FORMAT, read_model
 from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.fields import MAX_BANDWIDTH, FieldError, Model, located
+from themis_opt.problem.fields import FieldError, Model, located
 from themis_opt.problem.network import SLOWEST_LINK
 from themis_opt.problem.phases import COLLECTIVE_RULES, CollectiveKind, Demand, Ends
-
-Name = Annotated[str, Field(min_length=1, pattern=r"^[^,=\s]+$")]
-"""What ``--lost`` and ``--slow`` name: without commas, equals signs and blanks."""
-
-MAX_GRAPH_NODES, MAX_GRAPH_LINKS = 2**15, 2**18
-"""Most nodes and links of a graph: flows between all pairs of more would take hours."""
 
 MAX_AT_ONCE = 16
 """Most collectives of a graph at once."""
 
 FINEST = 1000
 """Largest denominator of a bandwidth in bytes per second, so that thirds and sevenths are read as what they are."""
-
-
-class GraphNode(Model):
-    """An NPU or a switch.
-
-    A switch that `sums` may add up what it receives; one that `multicasts` may send on several copies.
-    """
-
-    name: Name
-    kind: Literal["npu", "switch"] = "npu"
-    sums: StrictBool = False
-    multicasts: StrictBool = False
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        for flag in ("sums", "multicasts"):
-            if self.kind == "npu" and getattr(self, flag):
-                raise FieldError("only switches say so, since NPUs do both", flag)
-        return self
-
-
-class GraphLink(Model):
-    """A cable between two nodes.
-
-    `bandwidth` is that from the first end to the second, `back` the other way: the same where it is not given, 0 where
-    the link has one direction.  `latency` is from the last byte sent to its arrival, each way.
-    """
-
-    ends: tuple[Name, Name]
-    bandwidth: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)]
-    back: Annotated[BytesPerSecond, Field(ge=0, le=MAX_BANDWIDTH)] | None = None
-    latency: Annotated[Picoseconds, Field(ge=0)] = 0
-    name: Annotated[str, Field(pattern=r"^[^,=\s]*$")] = ""
-
-    @property
-    def label(self) -> str:
-        """The name, or both ends."""
-        return self.name or "-".join(self.ends)
-
-    @property
-    def bandwidths(self) -> dict[tuple[str, str], float]:
-        """Bytes per second of each direction that there is."""
-        first, second = self.ends
-        back = self.bandwidth if self.back is None else self.back
-        return {(first, second): self.bandwidth} | ({(second, first): back} if back else {})
-
-    def slower(self, factor: float) -> Self:
-        """The link with a part of its bandwidth."""
-        back = None if self.back is None else self.back * factor
-        return self.model_copy(update={"bandwidth": self.bandwidth * factor, "back": back})
 
 
 class GraphNetwork(Model):
@@ -169,7 +115,7 @@ class GraphNetwork(Model):
         for name in lost:
             self._check_name(name, "--lost")
         nodes = tuple(node for node in self.nodes if node.name not in lost)
-        links = tuple(link for link in self.links if not lost & {*link.ends, *_names_of(link)})
+        links = tuple(link for link in self.links if not lost & {*link.ends, *link.names})
         return self._changed(nodes, links, f"without {', '.join(sorted(lost))}")
 
     def slowed(self, factors: Mapping[str, float]) -> "GraphNetwork":
@@ -185,8 +131,7 @@ class GraphNetwork(Model):
             if not 0 < factor <= 1:
                 raise InputError("must be more than 0, and 1 at most", field="--slow", value=f"{name}={factor}")
         links = tuple(
-            link.slower(next((factors[name] for name in _names_of(link) if name in factors), 1.0))
-            for link in self.links
+            link.slower(next((factors[name] for name in link.names if name in factors), 1.0)) for link in self.links
         )
         return self._changed(self.nodes, links, "slowed")
 
@@ -194,7 +139,7 @@ class GraphNetwork(Model):
         """The network with so many bytes per second each way on a link. Raises InputError if there is no such link."""
         self._check_name(name, "--over", links_only=True)
         rate = {"bandwidth": bandwidth, "back": None}
-        links = (link.model_copy(update=rate) if name in _names_of(link) else link for link in self.links)
+        links = (link.model_copy(update=rate) if name in link.names else link for link in self.links)
         return self.model_copy(update={"links": tuple(links)})
 
     def scaled(self, fastest: float) -> "GraphNetwork":
@@ -203,7 +148,7 @@ class GraphNetwork(Model):
         return self.model_copy(update={"links": tuple(link.slower(factor) for link in self.links)})
 
     def _check_name(self, name: str, field: str, *, links_only: bool = False) -> None:
-        known = {label for link in self.links for label in _names_of(link)} | (set() if links_only else {*self.index})
+        known = {label for link in self.links for label in link.names} | (set() if links_only else {*self.index})
         if name not in known:
             what = "a link" if links_only else "a node or link"
             near = suggestion(name, known) or f", such as '{self.links[0].label}'"
@@ -214,6 +159,20 @@ class GraphNetwork(Model):
             return GraphNetwork(name=self.name, nodes=nodes, links=links, source=self.source)
         except ValidationError as error:
             raise InputError(f"the network {what} {located(error).rule}") from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand(cls, document: Any) -> Any:
+        """Groups of equal nodes stand for all of them."""
+        if not isinstance(document, dict) or "groups" not in document:
+            return document
+        try:
+            return GroupedNetwork.model_validate(document).expanded()
+        except ValidationError as error:
+            first = located(error)
+            raise FieldError(
+                first.rule if first.value is None else f"{first.rule}, not {first.value!r}", first.field
+            ) from None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -243,17 +202,27 @@ class GraphNetwork(Model):
 
     def _check_connected(self) -> None:
         """Every NPU reaches every other one: the first of them is reached by all, and reaches all."""
-        first, *others = self.npus
-        graph: nx.Graph[object] = self.graph  # type: ignore[assignment]
-        reached = nx.descendants(graph, first) & nx.ancestors(graph, first)
-        lonely = next((name for name in others if name not in reached), None)
+        arcs = list(self.arcs)
+        backwards = [(head, tail) for tail, head in arcs]
+        first, *others = self.capacities.terminals
+        reached = _reached(arcs, first) & _reached(backwards, first)
+        lonely = next((npu for npu in others if npu not in reached), None)
         if lonely is not None:
-            raise FieldError(f"must be connected: '{lonely}' and '{first}' do not reach each other", "links")
+            ends = [f"'{self.nodes[node].name}'" for node in (lonely, first)]
+            raise FieldError(f"must be connected: {' and '.join(ends)} do not reach each other", "links")
 
 
-def _names_of(link: GraphLink) -> set[str]:
-    """What a link may be called: its name, or its ends in either order."""
-    return {link.label, "-".join(link.ends), "-".join(reversed(link.ends))}
+def _reached(arcs: Iterable[tuple[int, int]], start: int) -> set[int]:
+    """Nodes to which arcs lead from a node."""
+    near = defaultdict[int, list[int]](list)
+    for tail, head in arcs:
+        near[tail].append(head)
+    reached, waiting = {start}, [start]
+    while waiting:
+        further = [head for head in near[waiting.pop()] if head not in reached]
+        reached.update(further)
+        waiting += further
+    return reached
 
 
 def _repeated(names: list[str]) -> str:
@@ -360,8 +329,13 @@ def graph_text(instance: GraphInstance) -> str:
 
 
 def graph_schema() -> str:
-    """The JSON Schema of instances whose networks are graphs."""
+    """The JSON Schema of instances whose networks are graphs, of nodes or of groups."""
     schema = GraphInstance.model_json_schema()
+    grouped = GroupedNetwork.model_json_schema(ref_template="#/$defs/{model}")
+    schema["$defs"] |= grouped.pop("$defs") | {"GroupedNetwork": grouped}
+    schema["properties"]["network"] = {
+        "anyOf": [{"$ref": f"#/$defs/{name}"} for name in ("GraphNetwork", "GroupedNetwork")]
+    }
     return schema_text(schema | {"required": sorted({*schema["required"], "format"})})
 
 

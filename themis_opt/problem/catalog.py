@@ -1,6 +1,7 @@
 """Where instances come from: files, the ones shipped with the package by name, and random ones by seed."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ _PACKAGE = Path(__file__).parents[1]
 INSTANCES = next(p for p in (_PACKAGE / "instances", _PACKAGE.parent / "instances") if p.is_dir())
 """The shipped instances: inside an installed package, beside it in a source tree."""
 
-GRAPHS = INSTANCES / "graphs"
-"""Those whose networks are graphs."""
+GRAPHS, CLUSTERS = INSTANCES / "graphs", INSTANCES / "clusters"
+"""Those whose networks are graphs, and machines as they are built, of which some are."""
 
 LIBRARY = INSTANCES / "library"
 """The library for benchmarks, whose instances stand in no list, as there are many."""
@@ -27,7 +28,8 @@ DESIGN_SUFFIX, PIPELINE_SUFFIX = ".design.json", ".pipeline.json"
 
 def shipped() -> dict[str, Path]:
     """Files of the shipped instances by name, such as ``3d-sw_sw_sw_hetero.all_reduce.100MiB``."""
-    files = (path for path in sorted(INSTANCES.rglob("*.json")) if _is_instance(path))
+    clusters = set(shipped_clusters().values())
+    files = (path for path in sorted(INSTANCES.rglob("*.json")) if _is_instance(path) and path not in clusters)
     return {path.name.removesuffix(".json"): path for path in files}
 
 
@@ -48,9 +50,16 @@ def shipped_graphs() -> dict[str, Path]:
     return {path.name.removesuffix(".json"): path for path in files}
 
 
+@cache
+def shipped_clusters() -> Mapping[str, Path]:
+    """Files of the shipped clusters whose networks are graphs, by name, such as ``h100-64.all_reduce.1GB``."""
+    files = (path for path in sorted(CLUSTERS.glob("*.json")) if is_graph(read_json(path)))
+    return {path.name.removesuffix(".json"): path for path in files}
+
+
 def all_shipped() -> dict[str, Path]:
-    """Both."""
-    return shipped() | shipped_graphs()
+    """All of them."""
+    return {**shipped(), **shipped_graphs(), **shipped_clusters()}
 
 
 def _named() -> dict[str, Path]:
@@ -71,7 +80,7 @@ def shipped_pipelines() -> dict[str, Path]:
 
 def graph_file(source: str) -> Path | None:
     """The file of a graph that a path or a shipped name stands for; None if it stands for something else."""
-    path = (shipped_graphs() | library_instances()).get(source.removesuffix(".json"), Path(source))
+    path = (all_shipped() | library_instances()).get(source.removesuffix(".json"), Path(source))
     if path.suffix != ".json" or not path.is_file():
         return None
     try:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 from themis_opt.base.errors import InputError
-from themis_opt.graphs.problem import GraphLink, GraphNetwork, GraphNode
+from themis_opt.graphs.links import GraphLink, GraphNode
+from themis_opt.graphs.problem import GraphNetwork
 
 
 class ReadCable(NamedTuple):

@@ -15,7 +15,8 @@ from themis_opt.base.sources import Source
 from themis_opt.base.units import parse_bandwidth, parse_time
 from themis_opt.formats.readers.cables import ReadCable, cabled, plain_name, refuse_cables
 from themis_opt.formats.readers.parts import Part, Reader, only
-from themis_opt.graphs.problem import MAX_GRAPH_LINKS, GraphNetwork, GraphNode
+from themis_opt.graphs.links import MAX_GRAPH_LINKS, GraphNode
+from themis_opt.graphs.problem import GraphNetwork
 
 NPU_KINDS = ("npu", "gpu", "xpu")
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}

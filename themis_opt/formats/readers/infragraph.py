@@ -16,7 +16,8 @@ from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.formats.readers.cables import ReadCable, cabled, plain_name, reached, refuse_cables, simplified
 from themis_opt.formats.readers.parts import Part, Reader, only
-from themis_opt.graphs.problem import MAX_GRAPH_LINKS, MAX_GRAPH_NODES, GraphNetwork
+from themis_opt.graphs.links import MAX_GRAPH_LINKS, MAX_GRAPH_NODES
+from themis_opt.graphs.problem import GraphNetwork
 
 RATES = {"gigabits_per_second": 1e9 / 8, "gigabytes_per_second": 1e9, "gigatransfers_per_second": 16 * 1e9 / 8}
 """Bytes per second of each unit."""
