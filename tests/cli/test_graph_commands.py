@@ -59,18 +59,20 @@ def test_bound_says_first_what_is_kept() -> None:
     assert first.startswith("Without gpu0-gpu3: all_gather keeps 66.67 % of its speed at most, 114.29 GB/s instead of")
 
 
-def test_bound_of_every_link_begins_with_the_worst() -> None:
-    rows = json.loads(said("bound", NETWORK, "--lost", "each", "--json"))
-    kept = [row["kept"] for row in rows]
-    assert len(kept) == 16
-    assert kept == sorted(kept)
-    assert kept[0] == pytest.approx(2 / 3)
+def test_one_part_of_every_role_is_lost_the_worst_first() -> None:
+    rows = json.loads(said("bound", "cluster:h100:npus=24", "--lost", "each", "--json"))
+    lost = {row["lost"]: row["kept"] for row in rows}
+    assert set(lost) == {
+        "box0.port0 or 23 alike", "box0.nvswitch or 2 alike", "leaf0 or 7 alike", "box0.nic0 or 23 alike",
+        "leaf0.up0 or 7 alike", "spine0", "box0 or 2 alike",
+    }  # fmt: skip
+    assert list(lost.values()) == sorted(lost.values())
+    assert lost["box0.port0 or 23 alike"] < 0.3 < lost["leaf0 or 7 alike"] < 1 < lost["box0 or 2 alike"]
 
 
-def test_of_many_links_one_stands_for_those_alike() -> None:
-    rows = json.loads(said("bound", "h100_x16.all_reduce.1GB", "--lost", "each", "--json"))
-    assert [row["lost"] for row in rows] == ["box0.gpu0-box0.nvswitch or 127 alike", "box0.nic0 or 127 alike"]
-    assert rows[1]["kept"] == pytest.approx(127 / 128, abs=1e-3)
+def test_short_names_stand_for_the_first_part_of_a_name_that_is_left() -> None:
+    first = run("bound", "cluster:h100:npus=24", "--lost", "nic,nic,leaf7,box2", "--slow", "port=0.5").splitlines()[0]
+    assert first.startswith("Without box0.nic0, box0.nic1, leaf7, box2, with box0.port0=0.5: all_reduce keeps")
 
 
 def test_what_hurts_most_is_drawn(tmp_path: Path) -> None:
@@ -90,17 +92,18 @@ def test_plans_for_every_loss_are_kept_and_a_second_run_goes_on(tmp_path: Path) 
     file.write_text(json.dumps(document))
     command = ("solve", str(file), "--lost", "each", "--policies", "trees,ring", "-o", str(folder))
     assert said(*command).startswith(
-        "Of 4 links c-d hurts most: all_gather keeps 0.00 % of its speed; without 1 of them"
+        "Of 3 roles c-d hurts most: all_gather keeps 0.00 % of its speed; without 1 of them"
     )
     index = json.loads((folder / "index.json").read_text())
-    assert [plan["lost"] for plan in index["plans"]] == ["nothing", "a-b", "b-c", "c-a", "c-d"]
+    assert [plan["lost"] for plan in index["plans"]] == ["nothing", "a-b", "b-c", "c-d"]
     assert run("validate", str(folder / index["plans"][1]["file"])).startswith("valid")
     assert index["plans"][0]["kept"] == 1
     assert (folder / "losses.svg").exists()
     (folder / index["plans"][2]["file"]).unlink()
     before = (folder / index["plans"][1]["file"]).stat().st_mtime_ns
     rows = json.loads(said(*command, "--json"))
-    assert rows[0] == index["plans"][4]
+    assert rows[0] == index["plans"][3]
+    assert [plan["alike"] for plan in index["plans"]] == [0, 0, 1, 0]
     assert (folder / index["plans"][2]["file"]).exists()
     assert (folder / index["plans"][1]["file"]).stat().st_mtime_ns == before
     assert "another instance" in run(*command, "--size", "8 MB", code=2)

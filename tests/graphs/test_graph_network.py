@@ -11,6 +11,7 @@ from graph_samples import shipped
 
 from themis_opt.base.errors import InputError
 from themis_opt.graphs.conversion import as_graph, to_graph
+from themis_opt.graphs.degraded import called, change_in_words, degraded
 from themis_opt.graphs.problem import load_graph
 from themis_opt.problem.catalog import GRAPHS, graph_file, load, shipped_graphs
 from themis_opt.problem.catalog import shipped as shipped_products
@@ -90,6 +91,17 @@ def test_what_is_lost_is_named_by_node_or_link() -> None:
         network.without(["ib"])
 
 
+def test_short_names_stand_for_the_first_part_that_is_left() -> None:
+    instance = shipped("a100_x2")
+    names = ["nic", "nic", "box", "gpu3", "box1.nic2"]
+    assert [*called(instance.network, names, "--lost")] == ["box0.nic0", "box0.nic1", "box0", "box0.gpu3", "box1.nic2"]
+    assert degraded(instance, "box1").network.num_npus == 8
+    slow = degraded(instance, slow="box0=0.5,nic=0.2").network
+    rates = sorted({rate / 1e9 for link in slow.links for rate in link.bandwidths.values()})
+    assert rates == [5, 12.5, 25, 150, 300]
+    assert change_in_words(instance.network, "nic,ib", "gpu=0.5") == "Without box0.nic0, ib, with box0.gpu0=0.5"
+
+
 def test_slow_links_have_a_part_of_their_bandwidth() -> None:
     network = shipped("a100_x2").network
     slow = network.slowed({"box0.nic0": 0.5})
@@ -99,6 +111,13 @@ def test_slow_links_have_a_part_of_their_bandwidth() -> None:
     for name, factor in (("box0.nic0", 0.0), ("box0.nic0", 1.5), ("box0.gpu0", 0.5)):
         with pytest.raises(InputError, match="--slow"):
             network.slowed({name: factor})
+
+
+def test_networks_with_other_bandwidths_keep_nothing_of_the_old_ones() -> None:
+    network = shipped("a100_x2").network
+    place = network.index["box0.gpu0"], network.index["ib"]
+    assert (network.arcs[place], network.unit) == (25 * 10**9, 25 * 10**9)
+    assert network.with_bandwidth("box0.nic0", 5e9).arcs[place] == network.scaled(60e9).unit == 5 * 10**9
 
 
 @pytest.mark.parametrize(

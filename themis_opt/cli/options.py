@@ -134,7 +134,7 @@ class InstanceChanges(Changes):
 
 
 EACH = "each"
-"""The value of ``--lost`` for every link in turn."""
+"""The value of ``--lost`` for one part of every role in turn."""
 
 LIMITS = ("time_limit", "workers", "seed", "gap", "deterministic", "memory")
 """Options that limit the searches of every family."""
@@ -145,11 +145,12 @@ class NetworkChanges(OptionGroup):
     """Links and nodes that are lost or slow."""
 
     lost: Annotated[
-        str | None, Option(help="Nodes and links that fail, with commas between; 'each' tries every link alone.")
+        str | None,
+        Option(
+            help="Links, nodes and boxes that fail, with commas between, such as nic,spine0; each: one of every role."
+        ),
     ] = None
-    slow: Annotated[
-        str | None, Option(help="Links with a part of their bandwidth, such as a-b=0.5, with commas between.")
-    ] = None
+    slow: Annotated[str | None, Option(help="Parts with a share of their bandwidth, such as nic=0.5,leaf3=0.9.")] = None
 
     def given(self) -> dict[str, Any]:
         """Both, by the names of options."""

@@ -110,7 +110,7 @@ def _worst_cut(network: GraphNetwork, root: int | None, *, turned: bool) -> Wors
 
 
 @lru_cache(maxsize=64)
-def _classes(network: GraphNetwork, root: int | None) -> list[int]:
+def alike_nodes(network: GraphNetwork, root: int | None) -> list[int]:
     """Numbers of nodes that colour refinement by capacities and latencies does not tell apart; a root looks different.
 
     Bounds hold whichever nodes have a number in common: they are the best where these are images of each other.
@@ -123,7 +123,7 @@ def _classes(network: GraphNetwork, root: int | None) -> list[int]:
 
 
 def _one_of_each_class(network: GraphNetwork, root: int | None = None) -> tuple[int, ...]:
-    classes = _classes(network, root)
+    classes = alike_nodes(network, root)
     return tuple({classes[npu]: npu for npu in reversed(network.capacities.terminals)}.values())
 
 
@@ -177,7 +177,7 @@ def _all_reduce_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
 def _tree_rate(network: GraphNetwork) -> Fraction:
     """What trees attain at most: by lengths of alike links where these say it, else by shares of roots."""
     graph, sums, copies = network.capacities, network.switches_that("sums"), network.switches_that("multicasts")
-    if not sums and not copies and has_few_classes(graph, classes := _classes(network, None)):
+    if not sums and not copies and has_few_classes(graph, classes := alike_nodes(network, None)):
         return tree_throughput(graph, classes)
     return Fraction(share_roots(graph, sums, copies).throughput) * Fraction(1 + SOLVER_TOLERANCE)
 

@@ -52,7 +52,7 @@ class Box:
     @property
     def gpu(self) -> str:
         """The name of a GPU in its box."""
-        return "tray{tray}gpu{gpu}" if self.trays > 1 else "gpu{gpu}"
+        return "gpu{tray}_{gpu}" if self.trays > 1 else "gpu{gpu}"
 
 
 BOXES: Mapping[str, Box] = {
@@ -203,7 +203,7 @@ def _inside(box: Box) -> ClusterDocument:
     gpu, place = f"{box.word}{{{box.word}}}.{box.gpu}", f"{box.word}{{{box.word}}}"
     counts = ({"tray": box.trays} if box.trays > 1 else {}) | {"gpu": box.rails}
     if box.switched:
-        switches, port = [{"name": f"{place}.nvswitch", "kind": "switch"}], gpu.replace("gpu{", "port{")
+        switches, port = [{"name": f"{place}.nvswitch", "kind": "switch"}], gpu.replace(".gpu", ".port")
         links = [_link(gpu, f"{place}.nvswitch", box.rate, "350 ns", port)]
     else:
         switches, links = [], [_link(gpu, gpu.replace("{gpu}", "{gpu+step+1}"), box.rate, "700 ns")]
@@ -231,14 +231,14 @@ def _join_boxes(network: ClusterDocument, box: Box, wanted: Cluster, count: int)
     gpu, leaf, spine = network["groups"][0]["name"], f"{block}{pod}leaf{{gpu}}", f"{block}spine{{spine}}"
     network["groups"] += [{"name": leaf, "kind": "switch"}, {"name": spine, "kind": "switch"}]
     network["links"] += [
-        _link(gpu, leaf, NIC, "1 us", gpu.replace("gpu{", "nic{")),
-        _link(leaf, spine, NIC * cables // spines, "500 ns"),
+        _link(gpu, leaf, NIC, "1 us", gpu.replace(".gpu", ".nic")),
+        _link(leaf, spine, NIC * cables // spines, "500 ns", f"{leaf}.up{{spine}}"),
     ]
     if blocks > 1:
         core, up = "plane{spine}.core{core}", cables // spines * box.rails * (pods // blocks)
         network["counts"]["core"] = CORES_FOR_A_SPINE
         network["groups"].append({"name": core, "kind": "switch"})
-        network["links"].append(_link(spine, core, NIC * up / CORES_FOR_A_SPINE, "500 ns"))
+        network["links"].append(_link(spine, core, NIC * up / CORES_FOR_A_SPINE, "500 ns", f"{spine}.up{{core}}"))
 
 
 def _torus(wanted: Cluster) -> ClusterDocument:

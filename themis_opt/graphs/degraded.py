@@ -4,17 +4,19 @@ import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from themis_opt.base.errors import InputError
-from themis_opt.graphs.problem import GraphInstance, GraphLink, GraphNetwork
+from themis_opt.base.errors import InputError, suggestion
+from themis_opt.graphs.links import GraphLink
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 
 NIC = re.compile(r"(.+)\.nic(\d{1,6})")
 """``n2.nic0``: the first link that leaves box ``n2``."""
 
+Factors = str | Mapping[str, float]
+"""What is left of bandwidths by names, such as ``a-b=0.5,leaf0=0.9``."""
+
 
 def degraded(
-    instance: GraphInstance,
-    lost: str | Iterable[str] | None = None,
-    slow: str | Mapping[str, float] | None = None,
+    instance: GraphInstance, lost: str | Iterable[str] | None = None, slow: Factors | None = None
 ) -> GraphInstance:
     """The instance with slow links and without lost nodes and links.
 
@@ -23,9 +25,10 @@ def degraded(
     instance : GraphInstance
     lost : str or sequence of str, optional
         Names, in a text with commas between: of a node or a link; ``n2`` for all nodes whose names begin with ``n2.``;
-        ``n2.nic0`` for the first link that leaves this box; ``n2.*`` or ``*-rail.n0`` for all that match.
+        ``n2.nic0`` for the first link that leaves this box; ``n2.*`` or ``*-rail.n0`` for all that match.  The last
+        part of a name, or that without its number, stands for the first that is left: ``nic,nic,leaf3``.
     slow : str or mapping, optional
-        Links and what is left of their bandwidth, such as ``a-b=0.5``.
+        Such names and what is left of their bandwidth, such as ``a-b=0.5``: of nodes that of all their links.
 
     Raises
     ------
@@ -39,42 +42,84 @@ def degraded(
     >>> len(boxes.network.links) - len(degraded(boxes, "nic1").network.links)
     1
     """
-    names = [] if lost is None else lost.split(",") if isinstance(lost, str) else list(lost)
-    factors = dict(map(_factor, slow.split(","))) if isinstance(slow, str) else dict(slow or {})
-    network = instance.network.slowed(factors) if factors else instance.network
-    meant = [one for name in names if name.strip() for one in names_for(network, name.strip())]
-    return instance.on(network.without(meant) if meant else network)
+    network = instance.network
+    if slow:
+        network = network.slowed(_slow_links(network, slow))
+    meant = called(network, _texts(lost), "--lost")
+    return instance.on(network.without({part for parts in meant.values() for part in parts}) if meant else network)
+
+
+def change_in_words(network: GraphNetwork, lost: str | None, slow: str | None) -> str:
+    """What is lost and slow, by whole names."""
+    parts = [f"Without {', '.join(called(network, _texts(lost), '--lost'))}"] if lost else []
+    if slow:
+        names, factors = zip(*_factors(slow), strict=True)
+        slowed = zip(called(network, names, "--slow"), factors, strict=True)
+        parts.append(f"with {', '.join(f'{name}={factor:g}' for name, factor in slowed)}")
+    return ", ".join(parts)
+
+
+def _texts(names: str | Iterable[str] | None) -> list[str]:
+    texts = names.split(",") if isinstance(names, str) else names or ()
+    return [text.strip() for text in texts if text.strip()]
+
+
+def _factors(slow: Factors) -> list[tuple[str, float]]:
+    return [_factor(text) for text in _texts(slow)] if isinstance(slow, str) else list(slow.items())
 
 
 def _factor(text: str) -> tuple[str, float]:
-    name, _, factor = text.strip().partition("=")
+    name, _, factor = text.partition("=")
     try:
         return name, float(factor)
     except ValueError:
         raise InputError("must be a link and a factor, such as a-b=0.5", field="--slow", value=text) from None
 
 
-def names_for(network: GraphNetwork, name: str) -> list[str]:
-    """Nodes and links that a name stands for; the name itself if it is one, or stands for nothing."""
-    labels = {link.label for link in network.links}
-    if name in network.index or name in labels:
-        return [name]
-    if "*" in name:
-        return [one for one in (*network.index, *sorted(labels)) if fnmatchcase(one, name)] or [name]
-    if match := NIC.fullmatch(name):
-        nics = links_out(network, match[1])
-        return [nics[int(match[2])].label] if int(match[2]) < len(nics) else [name]
-    return _box(network, name) or [name]
+def _slow_links(network: GraphNetwork, slow: Factors) -> dict[str, float]:
+    """The least factor of each link that is named, or that leads to a node that is."""
+    names, factors = zip(*_factors(slow), strict=True)
+    least = dict[str, float]()
+    for parts, factor in zip(called(network, names, "--slow").values(), factors, strict=True):
+        for link in network.links:
+            if not parts.isdisjoint((*link.ends, link.label)):
+                least[link.label] = min(factor, least.get(link.label, factor))
+    return least
 
 
-def _box(network: GraphNetwork, name: str) -> list[str]:
-    """The nodes of a box."""
-    return [node.name for node in network.nodes if node.name.startswith(f"{name}.")]
+def called(network: GraphNetwork, names: Iterable[str], field: str) -> dict[str, frozenset[str]]:
+    """Nodes and links that names stand for, by the whole name of each. Raises InputError if there are none."""
+    single = dict.fromkeys([*network.index, *(link.label for link in network.links)])
+    boxes, meant = network.boxes, dict[str, frozenset[str]]()
+    for name in names:
+        whole = name if name in single else next((link.label for link in network.links if name in link.names), name)
+        if whole not in single and whole not in boxes and "*" not in name:
+            known = (one for one in (*single, *boxes) if one not in meant)
+            whole = _nic(network, name) or next((one for one in known if name in _short_names(one)), name)
+        parts = boxes[whole] if whole in boxes else [one for one in single if one == whole or fnmatchcase(one, whole)]
+        if not parts:
+            near = suggestion(name, (*single, *boxes)) or f", such as '{network.links[0].label}'"
+            raise InputError(f"must name a node or link of the network{near}", field=field, value=name)
+        meant[whole] = frozenset(parts)
+    return meant
+
+
+def _short_names(name: str) -> tuple[str, str]:
+    """The last part of a name, and the same without numbers."""
+    last = name.rpartition(".")[2]
+    return last, re.sub(r"\d[\d_]*", "", last)
+
+
+def _nic(network: GraphNetwork, name: str) -> str | None:
+    """The link that leaves a box at a place, where it has another name."""
+    match = NIC.fullmatch(name)
+    nics = links_out(network, match[1]) if match else []
+    return nics[int(match[2])].label if match and int(match[2]) < len(nics) else None
 
 
 def links_out(network: GraphNetwork, box: str) -> list[GraphLink]:
     """The links that leave a box, in their order: not those to a switch that joins nodes of this box alone."""
-    inside = {*_box(network, box)}
+    inside = {*network.boxes.get(box, ())}
     near: dict[str, set[str]] = {}
     for link in network.links:
         for end, other in (link.ends, link.ends[::-1]):

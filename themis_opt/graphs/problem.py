@@ -103,6 +103,16 @@ class GraphNetwork(Model):
         """Numbers of the switches with a flag."""
         return tuple(number for number, node in enumerate(self.nodes) if getattr(node, flag))
 
+    @cached_property
+    def boxes(self) -> dict[str, tuple[str, ...]]:
+        """Nodes of each box, pod and rack: all whose names begin with the same parts before a full stop."""
+        boxes = defaultdict[str, list[str]](list)
+        for name in self.index:
+            parts = name.split(".")
+            for count in range(1, len(parts)):
+                boxes[".".join(parts[:count])].append(name)
+        return {box: tuple(nodes) for box, nodes in boxes.items() if box not in self.index}
+
     def without(self, names: Iterable[str]) -> "GraphNetwork":
         """The network without some nodes and links.
 
@@ -139,13 +149,13 @@ class GraphNetwork(Model):
         """The network with so many bytes per second each way on a link. Raises InputError if there is no such link."""
         self._check_name(name, "--over", links_only=True)
         rate = {"bandwidth": bandwidth, "back": None}
-        links = (link.model_copy(update=rate) if name in link.names else link for link in self.links)
-        return self.model_copy(update={"links": tuple(links)})
+        links = tuple(link.model_copy(update=rate) if name in link.names else link for link in self.links)
+        return self._changed(self.nodes, links, f"with another {name}")
 
     def scaled(self, fastest: float) -> "GraphNetwork":
         """The network with so many bytes per second on its fastest link, and all others in proportion."""
         factor = fastest / max(rate for link in self.links for rate in link.bandwidths.values())
-        return self.model_copy(update={"links": tuple(link.slower(factor) for link in self.links)})
+        return self._changed(self.nodes, tuple(link.slower(factor) for link in self.links), "scaled")
 
     def _check_name(self, name: str, field: str, *, links_only: bool = False) -> None:
         known = {label for link in self.links for label in link.names} | (set() if links_only else {*self.index})

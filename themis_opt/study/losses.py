@@ -1,21 +1,21 @@
-"""What a network keeps of its speed without some of its links, and plans for the loss of every single one.
+"""What a network keeps of its speed without some of its parts, and plans for the loss of one of every role.
 
 Plans are kept in one folder with an index, so that a stopped run goes on.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from formulations.concurrent_flow import node_classes
 from themis_opt.base.documents import digest, file_name, make_folder, read_json, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_duration, format_percent, format_rate, nanoseconds
-from themis_opt.graphs.bounds import GraphBound, best_bound, throughput
+from themis_opt.graphs.bounds import GraphBound, alike_nodes, best_bound, throughput
 from themis_opt.graphs.comparison import GraphComparison, compare_graph
+from themis_opt.graphs.degraded import degraded
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.schedule_file import schedule_text
 
@@ -35,7 +35,7 @@ class Loss:
     healthy: GraphBound
     bound: GraphBound | None
     alike: int = 0
-    """Other links that look alike, for which it stands."""
+    """Other parts of its role, for which it stands."""
 
     @property
     def label(self) -> str:
@@ -64,35 +64,42 @@ def loss(instance: GraphInstance, network: GraphNetwork | None, name: str, alike
 
 
 def every_loss(instance: GraphInstance) -> tuple[Loss, ...]:
-    """The loss of every single link, what hurts most first; of many links one for all that look alike."""
-    labels = _representatives(instance.network).items()
-    losses = (loss(instance, without_link(instance.network, label), label, alike) for label, alike in labels)
+    """The loss of one part for each role, what hurts most first."""
+    roles = roles_of(instance).items()
+    losses = (loss(instance, without(instance, name), name, alike) for name, alike in roles)
     return tuple(sorted(losses, key=lambda one: one.kept))
 
 
-def without_link(network: GraphNetwork, label: str) -> GraphNetwork | None:
-    """The network without a link; None if NPUs do not reach each other then."""
+def without(instance: GraphInstance, name: str) -> GraphNetwork | None:
+    """The network without a link, switch or box; None if NPUs do not reach each other then."""
     try:
-        return network.without([label])
+        return degraded(instance, [name]).network
     except InputError:
         return None
 
 
-def _representatives(network: GraphNetwork) -> dict[str, int]:
-    """Labels of links, and how many others each stands for."""
-    if len(network.links) <= MOST_SINGLE_LINKS:
-        return {link.label: 0 for link in network.links}
-    classes = node_classes(network.capacities)
-    alike: dict[frozenset[tuple[int, int, float]], list[str]] = defaultdict(list)
+def roles_of(instance: GraphInstance) -> dict[str, int]:
+    """Links, switches and boxes, one for each role, and how many others of that role it stands for.
+
+    Parts have one role if colour refinement does not tell their nodes apart, with the root in a colour of its own where
+    a collective has one, and links have equal bandwidths and latencies.
+    """
+    network = instance.network
+    rooted = any(single.demand.rooted for single in instance.singles)
+    colours = alike_nodes(network, network.capacities.terminals[0] if rooted else None)
+    colour = {node.name: colours[number] for number, node in enumerate(network.nodes)}
+    alike: dict[Hashable, list[str]] = defaultdict(list)
     for link in network.links:
-        ways = link.bandwidths.items()
-        look = ((classes[network.index[tail]], classes[network.index[head]], rate) for (tail, head), rate in ways)
-        alike[frozenset(look)].append(link.label)
-    return {labels[0]: len(labels) - 1 for labels in alike.values()}
-
-
-MOST_SINGLE_LINKS = 64
-"""Links up to which the loss of each is computed: of 400 it would take minutes."""
+        ways = ((colour[tail], colour[head], rate) for (tail, head), rate in link.bandwidths.items())
+        alike[frozenset(ways), link.latency].append(link.label)
+    for node in network.nodes:
+        if node.kind == "switch":
+            alike[colour[node.name]].append(node.name)
+    for box, members in network.boxes.items():
+        npus = sum(name in members for name in network.npus) if len(network.boxes) > 1 else 0
+        if 1 < npus < network.num_npus - 1:
+            alike[tuple(sorted(colour[name] for name in members))].append(box)
+    return {names[0]: len(names) - 1 for names in alike.values()}
 
 
 def loss_in_words(instance: GraphInstance, one: Loss) -> str:
@@ -124,11 +131,11 @@ def kept_in_words(healthy: GraphComparison, changed: GraphComparison, name: str)
 
 
 def plan_losses(instance: GraphInstance, folder: Path, policies: Sequence[str] | None = None) -> Iterator[Entry]:
-    """Plan the whole network and the network without each link; yields a row of the index as it is there.
+    """Plan the whole network and that without a part of each role; yields a row of the index as it is there.
 
-    A row says what is lost, the `policy` and `file` of the fastest schedule, its `makespan_ns`, and `kept`, the part of
-    the speed of the whole network.  Without a file NPUs do not reach each other.  Rows of an earlier run for the same
-    instance and policies stay; the index is written after every plan.
+    A row says what is lost and how many parts are `alike`, the `policy` and `file` of the fastest schedule, its
+    `makespan_ns`, and `kept`, the part of the speed of the whole network.  Without a file NPUs do not reach each other.
+    Rows of an earlier run for the same instance and policies stay; the index is written after every plan.
 
     Raises
     ------
@@ -136,12 +143,12 @@ def plan_losses(instance: GraphInstance, folder: Path, policies: Sequence[str] |
         If the folder has an index of something else, or a policy is not for the instance.
     """
     make_folder(folder)
-    key = digest([instance.model_dump(mode="json"), policies])
+    key = digest([instance.model_dump(mode="json"), policies, "roles"])
     entries = _entries_of(folder, key)
     healthy = 0.0
-    for lost in (HEALTHY, *(link.label for link in instance.network.links)):
+    for lost, alike in {HEALTHY: 0, **roles_of(instance)}.items():
         if lost not in entries:
-            entries[lost] = _planned(instance, lost, folder, policies)
+            entries[lost] = _planned(instance, lost, folder, policies) | {"alike": alike}
         entry = entries[lost]
         healthy = healthy or entry["makespan_ns"]
         entry["kept"] = healthy / entry["makespan_ns"] if entry["file"] else 0.0
@@ -152,7 +159,7 @@ def plan_losses(instance: GraphInstance, folder: Path, policies: Sequence[str] |
 
 def _planned(instance: GraphInstance, lost: str, folder: Path, policies: Sequence[str] | None) -> Entry:
     """The row of a loss, with its plan in a file."""
-    network = instance.network if lost == HEALTHY else without_link(instance.network, lost)
+    network = instance.network if lost == HEALTHY else without(instance, lost)
     if network is None:
         return {"lost": lost, "policy": "", "file": None, "makespan_ns": None}
     best = compare_graph(instance.on(network), policies).best
@@ -180,6 +187,6 @@ def losses_in_words(instance: GraphInstance, entries: Sequence[Entry]) -> str:
     cut_off = sum(entry["file"] is None for entry in losses)
     apart = f"; without {cut_off} of them NPUs do not reach each other" if cut_off else ""
     return (
-        f"Of {len(losses)} links {worst['lost']} hurts most: {instance.kinds} keeps {format_percent(worst['kept'])} "
+        f"Of {len(losses)} roles {worst['lost']} hurts most: {instance.kinds} keeps {format_percent(worst['kept'])} "
         f"of its speed{apart}."
     )

@@ -14,7 +14,7 @@ from themis_opt.cli.answers.measured import compare_measured as compare_measured
 from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
 from themis_opt.cli.answers.operations import simulate as simulate
 from themis_opt.cli.process import remaining
-from themis_opt.graphs.degraded import degraded
+from themis_opt.graphs.degraded import change_in_words, degraded
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 5.0
 """Seconds between lines of progress where they are no terminal."""
-
-
-def _change_in_words(lost: str | None, slow: str | None) -> str:
-    parts = [f"Without {lost}"] if lost else []
-    return ", ".join([*parts, *([f"with {slow}"] if slow else [])])
 
 
 def show(
@@ -71,7 +66,7 @@ def bound(
         return _every_loss(instance, output)
     if output is not None:
         raise InputError("is for --lost each, which has a picture", field="--output", value=str(output))
-    change = _change_in_words(lost, slow)
+    change = change_in_words(healthy.network, lost, slow)
     rows = [
         {
             "bound": one.name,
@@ -88,7 +83,7 @@ def bound(
 
 
 def _every_loss(instance: "GraphInstance", output: Path | None) -> Reply:
-    """What single links are worth, the worst in a sentence, and perhaps a picture."""
+    """What parts of every role are worth, the worst in a sentence, and perhaps a picture."""
     from themis_opt.study.losses import every_loss, loss_in_words
 
     losses = every_loss(instance)
@@ -98,8 +93,11 @@ def _every_loss(instance: "GraphInstance", output: Path | None) -> Reply:
 
         draw_losses(instance, [(one.name, one.kept, one.alike) for one in losses], output)
     rows = [one.row() for one in losses]
-    table = Listing(f"{instance.name or 'graph'}: without one link", rows, columns("lost", *titles, **titles))
-    return Reply(rows, [loss_in_words(instance, losses[0])], [table], files=[output] if output else ())
+    table = Listing(f"{instance.name or 'graph'}: without one part", rows, columns("lost", *titles, **titles))
+    connected = [one for one in losses if one.bound]
+    worst = [connected[0]] if connected else []
+    sentences = [loss_in_words(instance, one) for one in [*worst, *losses[: len(losses) - len(connected)]]]
+    return Reply(rows, sentences, [table], files=[output] if output else ())
 
 
 def plan_losses(
@@ -110,14 +108,14 @@ def plan_losses(
     *,
     slow: str | None = None,
 ) -> Reply:
-    """Plans for the loss of every link, which are in a folder with an index and a picture."""
+    """Plans for the loss of a part of every role, which are in a folder with an index and a picture."""
     from themis_opt.cli.progress import live
     from themis_opt.formats.graph_pictures import draw_losses
-    from themis_opt.study.losses import HEALTHY, INDEX_FILE, losses_in_words
+    from themis_opt.study.losses import HEALTHY, INDEX_FILE, losses_in_words, roles_of
     from themis_opt.study.losses import plan_losses as plan
 
     instance, interrupted = degraded(healthy, None, slow), False
-    entries, total = [], len(instance.network.links) + 1
+    entries, total = [], len(roles_of(instance)) + 1
     try:
         with live(QUIET_SECONDS) as show_progress:
             for entry in plan(instance, folder, options.split(policies)):
@@ -129,8 +127,8 @@ def plan_losses(
         interrupted = True
     losses = sorted((entry for entry in entries if entry["lost"] != HEALTHY), key=lambda entry: entry["kept"])
     rows, shown = [row | _in_words(row) for row in losses], columns("lost", "kept", "policy", "makespan", "file")
-    table = Listing(f"{instance.name or 'graph'}: plans without one link", rows, shown)
-    draw_losses(instance, [(entry["lost"], entry["kept"], 0) for entry in losses], folder / "losses.svg")
+    table = Listing(f"{instance.name or 'graph'}: plans without one part", rows, shown)
+    draw_losses(instance, [(entry["lost"], entry["kept"], entry["alike"]) for entry in losses], folder / "losses.svg")
     files = [folder / INDEX_FILE, folder / "losses.svg"]
     verdict = [losses_in_words(instance, entries)]
     return Reply(losses, verdict, [table], _not_heard(search), files, interrupted=interrupted)
@@ -175,7 +173,8 @@ def compare(
     compared = compare_graph(degraded(healthy, lost, slow), names, limits)
     if compare is None:
         return compared
-    kept = kept_in_words(compare_graph(healthy, names, limits), compared, _change_in_words(lost, slow) or "Unchanged")
+    change = change_in_words(healthy.network, lost, slow)
+    kept = kept_in_words(compare_graph(healthy, names, limits), compared, change or "Unchanged")
     return replace(compared, beside=kept)
 
 
