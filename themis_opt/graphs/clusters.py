@@ -26,7 +26,7 @@ from themis_opt.graphs.problem import GraphInstance
 from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.fields import located
 
-NIC, CORES_FOR_A_SPINE, MOST_SPINES = 50, 4, 16
+NIC_RATE, CORES_FOR_A_SPINE, MOST_SPINES = 50, 4, 16
 """GB/s of a cable of 400 Gb/s, cores that join spines of the same number, and spines."""
 
 ClusterDocument = dict[str, Any]
@@ -231,14 +231,14 @@ def _join_boxes(network: ClusterDocument, box: Box, wanted: Cluster, count: int)
     gpu, leaf, spine = network["groups"][0]["name"], f"{block}{pod}leaf{{gpu}}", f"{block}spine{{spine}}"
     network["groups"] += [{"name": leaf, "kind": "switch"}, {"name": spine, "kind": "switch"}]
     network["links"] += [
-        _link(gpu, leaf, NIC, "1 us", gpu.replace(".gpu", ".nic")),
-        _link(leaf, spine, NIC * cables // spines, "500 ns", f"{leaf}.up{{spine}}"),
+        _link(gpu, leaf, NIC_RATE, "1 us", gpu.replace(".gpu", ".nic")),
+        _link(leaf, spine, NIC_RATE * cables // spines, "500 ns", f"{leaf}.up{{spine}}"),
     ]
     if blocks > 1:
         core, up = "plane{spine}.core{core}", cables // spines * box.rails * (pods // blocks)
         network["counts"]["core"] = CORES_FOR_A_SPINE
         network["groups"].append({"name": core, "kind": "switch"})
-        network["links"].append(_link(spine, core, NIC * up / CORES_FOR_A_SPINE, "500 ns", f"{spine}.up{{core}}"))
+        network["links"].append(_link(spine, core, NIC_RATE * up / CORES_FOR_A_SPINE, "500 ns", f"{spine}.up{{core}}"))
 
 
 def _torus(wanted: Cluster) -> ClusterDocument:
