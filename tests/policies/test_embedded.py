@@ -29,7 +29,7 @@ int main(void) {
         hourglass_plan(&workspace, network, dimensions, phases, units * 4096, 4096, most);
         for (int i = 0; i < workspace.best.num_chunks; i++) {
             printf("%lld ", workspace.best.chunks[i].size);
-            for (int k = 0; k < dimensions; k++) printf("%d ", workspace.best.chunks[i].path[k]);
+            for (int k = 0; k < dimensions * phases; k++) printf("%d ", workspace.best.chunks[i].path[k]);
         }
         for (int k = 0; k < dimensions; k++)
             for (int j = 0; j < workspace.best.num_stages[k]; j++) printf("%d ", workspace.best.stages[k][j]);

@@ -3,11 +3,11 @@
 from fractions import Fraction
 
 import pytest
-from law_statements import violations
+from law_statements import has_bandwidth_to_spare, random_network, violations
 from paper_networks import PAPER_NETWORKS
 
 import themis_opt
-from themis_opt.policies.chunk_law import ChunkLaw, LawDimension, makespan
+from themis_opt.policies.chunk_law import LawDimension, best_block, makespan, pair_block
 from themis_opt.policies.law import Law
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
@@ -43,17 +43,30 @@ def test_plans_meet_the_bound_on_the_networks_of_the_paper(network: str, kind: s
     assert scheduled(instance).makespan <= fluid(instance) * (1 + 1e-5)
 
 
-def test_three_chunks_meet_the_bound_of_two_dimensions() -> None:
-    (chunks,) = Law()(without_costs("2d-sw_sw", "all_reduce")).chunks
-    assert len(chunks.sizes) == 3
+@pytest.mark.parametrize(("network", "count"), list(zip(PAPER_NETWORKS, (3, 5, 5, 5, 7, 7), strict=True)))
+def test_two_chunks_per_dimension_but_one_meet_the_bound_of_the_networks_of_the_paper(network: str, count: int) -> None:
+    (chunks,) = Law()(without_costs(network, "all_reduce")).chunks
+    assert len(chunks.sizes) == count
+
+
+def test_few_chunks_meet_the_bound_where_bandwidth_is_to_spare() -> None:
+    networks = [random_network(seed) for seed in range(120) if seed % 4 < 3]
+    blocks = [best_block(network, 2, 1e9) for network in networks if has_bandwidth_to_spare(network)]
+    assert sum(block.is_solid for block in blocks) >= 0.9 * len(blocks)
 
 
 @pytest.mark.parametrize(("most", "growth"), [(1, 2), (2, 4), (3, 6), (4, 10), (5, 14), (6, 22), (7, 30)])
 def test_the_gap_halves_with_two_chunks_at_just_enough(most: int, growth: int) -> None:
     network = (LawDimension(8, Fraction(1, 400)), LawDimension(8, Fraction(1, 50)))
-    blocks = ChunkLaw(network, most, rounding=0)
-    time = makespan(network, blocks.block((0, 1), 2), 2, Fraction(1))
-    assert time / (2 * blocks.least_time((1,)) / 8) == 1 + Fraction(1, growth)
+    time = makespan(network, pair_block(network, 2, most + 1), 2, Fraction(1))
+    assert time / (2 * network[1].held(Fraction(1)) / 8) == 1 + Fraction(1, growth)
+
+
+@pytest.mark.parametrize("latency", ["lag", "occupy"])
+def test_few_chunks_suit_costs(latency: str) -> None:
+    instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(latency=latency)
+    schedule = scheduled(instance)
+    assert schedule.makespan <= 1.06 * fluid(instance)
 
 
 def test_the_reference_ends_with_the_law_where_that_meets_the_bound() -> None:

@@ -1,10 +1,11 @@
 """The statements of docs/law.md, each checked in exact fractions on a random network."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from themis_opt.policies.chunk_law import LEAST_GAP, ChunkBlock, ChunkLaw, LawDimension, makespan
+from themis_opt.policies.chunk_law import LEAST_GAP, ChunkBlock, LawDimension, MirroredBlocks, makespan, pair_block
+from themis_opt.policies.portions import Portions
 
 MOST = {2: 6, 3: 4, 4: 2, 5: 2}  # portions of a group by the number of dimensions; fractions are slow
 NPUS = (2, 3, 4, 5, 6, 8, 12, 16)
@@ -22,19 +23,28 @@ def random_network(seed: int) -> tuple[LawDimension, ...]:
 def violations(seed: int) -> Iterator[str]:
     """The statements that a random network contradicts."""
     network = random_network(seed)
-    group = tuple(range(len(network)))
+    portions = Portions(network, most=MOST[len(network)], rounding=0)
     for phases in (1, 2):
-        blocks = ChunkLaw(network, MOST[len(network)], rounding=0)
-        block = blocks.block(group, phases)
-        if not block.chunks:
-            continue  # all blocks have more than 64 chunks
-        time, least = makespan(network, block, phases, Fraction(1)), phases * blocks.least_time(group)
-        if sum(chunk.share for chunk in block.chunks) != 1:
-            yield f"{network}: the shares of {phases} phases sum to {sum(chunk.share for chunk in block.chunks)}"
-        if time < least or (block.is_solid and time != least):
-            yield f"{network}: {phases} phases take {time}, the bound is {least}"
+        least = phases * portions.least_time(tuple(range(len(network))))
+        for block in blocks_of(network, portions, phases):
+            time = makespan(network, block, phases, Fraction(1))
+            if sum(chunk.share for chunk in block.chunks) != 1:
+                yield f"{network}: the shares of {phases} phases sum to {sum(chunk.share for chunk in block.chunks)}"
+            if time < least or (block.is_solid and time != least):
+                yield f"{network}: {phases} phases take {time}, the bound is {least}"
         if len(network) == 2:
-            yield from _of_two_dimensions(network, block, phases, time)
+            block = pair_block(network, phases, MOST[2] + 1)
+            yield from _of_two_dimensions(network, block, phases, makespan(network, block, phases, Fraction(1)))
+
+
+def blocks_of(network: tuple[LawDimension, ...], portions: Portions, phases: int) -> Iterator[ChunkBlock]:
+    """Blocks of a network: of two dimensions, mirrored, and of portions."""
+    if len(network) == 2:
+        yield pair_block(network, phases, MOST[2] + 1)
+    blocks = [portions.block(phases)]
+    if phases == 2 and len(network) in (3, 4):
+        blocks.append(MirroredBlocks(network, rounding=0).block())
+    yield from (block for block in blocks if block)
 
 
 def _of_two_dimensions(
@@ -84,3 +94,10 @@ def growth(count: int, p: Fraction, phases: int, *, may_nest: bool) -> Fraction:
         return nested
     both = sum(max(Fraction(1), 2 * p) ** min(place, count - 1 - place) for place in range(count))
     return max(both, nested) if may_nest else both
+
+
+def has_bandwidth_to_spare(network: Sequence[LawDimension]) -> bool:
+    """Whether what one dimension has scattered takes another at most half as long as that scatter took."""
+    times = [dimension.held(1) for dimension in network]
+    pairs = [(times[i] * network[i].npus, times[j]) for i in range(len(network)) for j in range(len(network)) if i != j]
+    return all(2 * other <= time for time, other in pairs)

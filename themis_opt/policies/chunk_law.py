@@ -2,30 +2,54 @@
 
 This file needs the standard library alone, and its functions take floats as well as fractions.  A chunk of s bytes
 holds a dimension of P NPUs for s (1 - 1 / P) times its `byte_time` if it visits that dimension first, and for 1 / P' of
-that after dimensions of P' NPUs.  All times are of a collective of one byte.
+that after dimensions of P' NPUs.
 
-A *block* is a set of chunks of one reduce-scatter or all-reduce on some dimensions, with an order on each dimension.  A
-block is *solid* if its dimensions are busy from its begin to its end.  Two groups of dimensions, at least one of them a
-single dimension, make a larger block: one portion of the data visits the slower group first, the other portions visit
-the faster group first, each as a block of either group (theorem 3).
+A *block* is a set of chunks of one reduce-scatter or all-reduce, with an order of their stages.  A block is *solid* if
+all dimensions are busy from its begin to its end.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from math import prod
+from itertools import permutations
 from operator import add
 from typing import NamedTuple
 
-SCATTER, GATHER = 0, 1
 FLOAT_ERROR = 1e-12  # relative error of floats that decides no comparison
-MOST_PORTIONS = 24  # that visit the faster group first
-TRIED_PORTIONS = (1, 2, 3, 4, MOST_PORTIONS)  # few are better where a chunk costs something
-MOST_LAW_CHUNKS = 64  # of a block
-LEAST_GAP = 1e-6  # gap below which no more portions are made
+MOST_LAW_CHUNKS = 25  # of two dimensions
+MOST_EQUAL_CHUNKS = 8  # tried where chunks cost something, or nothing better is known
+LEAST_GAP = 1e-6  # gap below which no more chunks are made
+MIRRORED_PATHS = {
+    3: (
+        "aeccbaddeeafbbfafdacbcaefaebcbaebffbccebabaffabecabddacafaefbcdbbacaebaebcabcaeeabacbafcadadbccbdfadadbcdbddaa"
+        "bbedfaecaaaedabadbbfadbeeafceebddadabfaeacaeaaeecabdbadbbbcaafdadaaaddaaaebacadcafcbfabacaaebdfdcdbbadccaaebcc"
+        "afdab"
+    ),
+    4: (
+        "buwlhjbjcbxaugiwnjbrxelgwdimiwxaermermslfttocxiwnbrqklchwierkqmnkfibrhcpeikqncxqeiggwjaxiqoerkqnjxfpougxxmefrl"
+        "dwbpmuaogavkwpstgwnvficmlkmelgexichnnvobjpbigqcxdirhkexwggqsuddvhbrtmjbiexawiushqcktxequdrgtxmwbpcmgiqphflserj"
+        "wvbqtiavmxgqkbjsjhaxnkitsdesocxggjmwrodnfqgaxgqecrkoggjevbophnfswoaiwcvbcresitaxvhqehdvsubgxmuedljwrbuhpmuaiam"
+        "tbmajgrkgvwgberqlgnvqipxldcdrkqlbsdvtjgwngtmvershpfxqlsiwervdqeohrmsamngldicqkerkntuferpfqbpothvsdbaieqcernkfo"
+        "hfloqhntkqcvqstredqdiviwflcusjnbpsaposcvlghoukvflstwowdpnaxnhvnjalrsjiiawsrmuebmougwecpaihqnfjmnxmuiktgerlnjbp"
+        "kmgtlbrmvhaxqekquaxskhtoacbtgnnbtaimuecvqkjfueirkbtkemmtcphevkktlgfaawiuafggqavngqwvavqiqxhavpmrhptrfrkittvatg"
+        "alnhgaxjelciagregtbasjfuofaulquraavcktigbrtkdlhbcnkfpgcibqnpecwxgduoeodlqhggjaubmfjvbophxoudrsxgpfbodjkpkaxtgk"
+        "sobugvcaxkqognajptrchauumhqaaviwurmblgjfgmbqwgbbrcwerjgrdilwrrddirfojidxeohnmeohpovdexbgcwnexcigtnfqwmnkdfxqtg"
+        "asgwdpouxgjqubibgocphxphqfucmehiqvhrdhngscpsknbptgrmwfrbobrxjcjptsaktfefaxhnoutaxitfipaxotlluaxufhdqacbkifoajd"
+        "wwinajslhnnaktsktfalgeudwapbkhpuapsffwnarhrphwatwievrauvrgjbavoutjiavrsichbrmdsrgbfrbtixbfsosdqbplkkqxbpnkaogb"
+        "scvdigbvsogubbxpblttcvgskoocnkodpncpwurckcxgqboncxpfxcvdlaesrgdlbmleadfsnopbdrcwdordxfgaejdxlrsqpepjdxgmefsnqj"
+        "cewhksxdfxqejctfxqpskggwdjxgrgrwlqhbgusnflngvxgflmhvspfhcjpsjnjanrhpsntsrdqakasxnkawbtjknabxtlpreqdxlorltothep"
+        "ieigwevbamawwhepnernjgwxepgwlaoquatsrbjfnhsabeoknmuaqsirfvtcxiwwipdrowsckdrxelwohqnptxcchrifxigvcifrnoxsqbxgre"
+        "crlwwdxrggwmfpjqxcrgxshfjctpepothcvhoauhmodrgulnkbjkrsqhsmldcdkcnkmserpgiwwgscvvdmimepkhxiwcuwbamrwjgvdoolxfjo"
+        "pkivtieqeflkfsbrgtunoblovsohcxbonxhhtudcubnktxhpfumldflmurguawdcpbmgugdlktmbxepuslwofkcihpbgsaruokhferwgmokkda"
+        "vxaiiqqhcbutobqbdugwcrxepkcregeuhthruewxiqhifkexxxhhldjbmpibgtervkjnkbrtnigtevoakfibtabjqhsokbpgvfambqruuocclp"
+        "cpdkdjmrsogdrifscqerdbgwtexhqmacflndvdwhldvnjsiwurbvmnhiwficpftiunbqkiptneabaihpdapmxtxhbrqkscgbppdkmwbwmpbiec"
+        "qekdxtcwxobrrcxgwvbmdlawtimdlvoknqdjbugiadpotgctehkfxobfjjtnhx"
+    ),
+}
+"""Paths of 2 D - 1 chunks of D dimensions from fast to slow, a letter for each permutation: scatters and gathers of the
+first chunk of each pair, and scatters of the last chunk.  A hill climb on random networks found them."""
 
-DimensionGroup = tuple[int, ...]  # dimensions
-Stages = list[tuple[int, int]]  # chunks and phases in the order in which a dimension serves them
-LawOrders = dict[int, Stages]  # per dimension
+Path = tuple[int, ...]  # dimensions
+Stages = list[tuple[int, int]]  # chunks and positions in their paths, in the order in which dimensions serve them
 
 
 class LawDimension(NamedTuple):
@@ -39,44 +63,32 @@ class LawDimension(NamedTuple):
     fixed: float = 0
     lag: float = 0
 
+    def held(self, part: float) -> float:
+        """Time for which a part of the data holds the dimension."""
+        return part * self.byte_time * (self.npus - 1) / self.npus + self.fixed
+
 
 class Chunk(NamedTuple):
-    """A share of the data, and the dimensions in the order of its scatters; it gathers in the reverse order.
-
-    `begin`, `tail`: time from the begin of the block to its first stage, and from its last stage to the end.
-    """
+    """A share of the data, and the dimensions of its stages: scatters, and for an all-reduce gathers."""
 
     share: float
-    path: DimensionGroup
-    begin: float
-    tail: float
+    path: Path
 
 
 class ChunkBlock(NamedTuple):
-    """Chunks with an order on each dimension, and whether all dimensions are busy from begin to end."""
+    """Chunks, their stages in an order that no stage breaks, and whether all dimensions are always busy."""
 
     chunks: list[Chunk]
-    orders: LawOrders
+    stages: Stages
     is_solid: bool
 
-
-NO_BLOCK = ChunkBlock([], {}, is_solid=False)  # where all have more than MOST_LAW_CHUNKS
-
-
-class Visit(NamedTuple):
-    """A portion that visits one group first: its scatters there, all it does on the other group, and its gathers.
-
-    `head`, `foot`: least time from its begin to the begin of the middle, and from the end of the middle to its end.
-    """
-
-    share: float
-    chunks: list[Chunk]
-    scatters: LawOrders
-    middle: LawOrders
-    gathers: LawOrders
-    head: float
-    foot: float
-    is_solid: bool
+    @property
+    def orders(self) -> dict[int, Stages]:
+        """Chunks and phases in the order in which each dimension serves them."""
+        orders: dict[int, Stages] = {k: [] for k in self.chunks[0].path}
+        for number, position in self.stages:
+            orders[self.chunks[number].path[position]].append((number, position // len(orders)))
+        return orders
 
 
 def best_block(
@@ -84,20 +96,20 @@ def best_block(
 ) -> ChunkBlock:
     """The block of at most so many chunks that takes the least time for a collective of some bytes.
 
-    More portions than a solid block needs are not tried, nor are costs that depend on the number of chunks solved for.
+    The closed forms are enough where a chunk costs nothing.  Else some numbers of equal chunks are timed as well.
+    `phases`: 2 for an all-reduce, 1 for a reduce-scatter.  An all-gather is a reduce-scatter backwards.
     """
-    by_bandwidth = tuple(sorted(range(len(network)), key=lambda k: network[k].byte_time))
-    stages = [(0, SCATTER), (0, GATHER)][:phases]
-    best = ChunkBlock([Chunk(1, by_bandwidth, 0, 0)], dict.fromkeys(by_bandwidth, stages), is_solid=False)
-    least = makespan(network, best, phases, size)
-    for most in TRIED_PORTIONS:
-        block = ChunkLaw(network, most).block(tuple(range(len(network))), phases)
-        if 0 < len(block.chunks) <= most_chunks:
-            time = makespan(network, block, phases, size)
-            best, least = (block, time) if time < least else (best, least)
-        if block.is_solid:
-            break
-    return best
+    width, most = len(network), min(most_chunks, MOST_LAW_CHUNKS)
+    best = None
+    if width == 2:
+        best = pair_block(network, phases, most)
+    elif width in MIRRORED_PATHS and phases == 2 and most >= 2 * width - 1:
+        best = MirroredBlocks(network).block()
+    has_costs = any(dimension.fixed or dimension.lag for dimension in network)
+    if best and most > 1 and not has_costs:
+        return best
+    blocks = [equal_block(network, phases, size, count) for count in range(1, min(most, MOST_EQUAL_CHUNKS) + 1)]
+    return min([best, *blocks] if best else blocks, key=lambda block: makespan(network, block, phases, size))
 
 
 def whole_sizes(block: ChunkBlock, size: int, unit: int) -> list[int]:
@@ -111,156 +123,44 @@ def whole_sizes(block: ChunkBlock, size: int, unit: int) -> list[int]:
     return [number * unit for number in units]
 
 
-NO_VISIT = Visit(0, [], {}, {}, {}, 0, 0, is_solid=False)
+def makespan(network: Sequence[LawDimension], block: ChunkBlock, phases: int, size: float = 1) -> float:
+    """Time of a collective of some bytes, every dimension serving its stages in the order of the block."""
+    free, ready = [0 * size] * len(network), [0 * size] * len(block.chunks)
+    parts = [chunk.share * size for chunk in block.chunks]
+    for number, position in block.stages:
+        serve(network, block.chunks[number].path, position, number, free, ready, parts)
+    return max(ready)
 
 
-class ChunkLaw:
-    """The blocks of one network.
-
-    `phases`: 2 for an all-reduce, 1 for a reduce-scatter.  An all-gather is a reduce-scatter backwards.
-    `most`: portions that may visit a group first; where these are too few, a block is not solid.
-    """
-
-    def __init__(
-        self, network: Sequence[LawDimension], most: int = MOST_PORTIONS, rounding: float = FLOAT_ERROR
-    ) -> None:
-        self.network, self.most, self.rounding = network, most, rounding
-        self._blocks: dict[tuple[DimensionGroup, int], ChunkBlock] = {}
-
-    def block(self, group: DimensionGroup, phases: int) -> ChunkBlock:
-        """The solid block of fewest chunks, or the shortest block if none is solid."""
-        if (group, phases) not in self._blocks:
-            self._blocks[group, phases] = self._best(group, phases)
-        return self._blocks[group, phases]
-
-    def least_time(self, group: DimensionGroup) -> float:
-        """Time in which the dimensions of a group together scatter all data: that of a solid block in each phase."""
-        bandwidth = total(1 / self.network[k].byte_time for k in group)
-        return (bandwidth / bandwidth - bandwidth / bandwidth / self._npus(group)) / bandwidth
-
-    def _npus(self, group: DimensionGroup) -> int:
-        return prod(self.network[k].npus for k in group)
-
-    def _best(self, group: DimensionGroup, phases: int) -> ChunkBlock:
-        if len(group) == 1:
-            stages = [(0, SCATTER), (0, GATHER)][:phases]
-            return ChunkBlock([Chunk(1, group, 0, 0)], {group[0]: stages}, is_solid=True)
-        alone = group if len(group) > 2 else group[:1]
-        pairs = [self._in_order((k,), tuple(other for other in group if other != k)) for k in alone]
-        solid = [block for pair in pairs if (block := self._solid(*pair, phases))]
-        if solid:
-            return min(solid, key=lambda block: len(block.chunks))
-        blocks = [block for pair in pairs if (block := self._of_few(*pair, phases)).chunks]
-        return min(blocks, key=lambda block: makespan(self.network, block, phases), default=NO_BLOCK)
-
-    def _in_order(self, one: DimensionGroup, two: DimensionGroup) -> tuple[DimensionGroup, DimensionGroup]:
-        """The two groups, first the one that ends later what is scattered on it first if both share data evenly."""
-        ratio = self.least_time(two) / self.least_time(one)
-        return (one, two) if ratio * ratio * self._npus(two) >= self._npus(one) else (two, one)
-
-    def _solid(self, first: DimensionGroup, other: DimensionGroup, phases: int) -> ChunkBlock | None:
-        """The solid block of two groups with fewest portions, if `most` are enough."""
-        ratio, npus = self.least_time(other) / self.least_time(first), self._npus(first)
-        if ratio >= npus:
-            return None
-        share = balanced_share(ratio, npus, self._npus(other))
-        parts = [self.block(other, 1 if len(other) > 1 else phases), self.block(first, 1)]
-        if len(other) > 1:
-            parts.append(self.block(other, phases))
-        if len(first) > 1:
-            parts.append(self.block(first, phases))
-        if not all(part.is_solid for part in parts):
-            return None
-        for count in range(1, self.most + 1):
-            sizes, _ = growing_sizes(count, ratio / npus, phases)
-            block = self._of_portions(first, other, sizes, share, phases)
-            if block.is_solid or not block.chunks:
-                return block if block.is_solid else None
-        return None
-
-    def _of_few(self, first: DimensionGroup, other: DimensionGroup, phases: int) -> ChunkBlock:
-        """A block of two groups in which the other group is idle for a short time (theorem 4)."""
-        ratio, npus = self.least_time(other) / self.least_time(first), self._npus(first)
-        may_nest = ratio >= npus and len(other) == 1
-        for count in range(1, self.most + 1):
-            sizes, is_nested = growing_sizes(count, ratio / npus, phases, may_nest)
-            if ratio * total(sizes) >= npus / LEAST_GAP:
-                break
-        share = 1 / (1 + ratio * total(sizes))
-        if ratio < npus:
-            share = max(share, balanced_share(ratio, npus, self._npus(other)))
-        else:
-            more, is_more_nested = growing_sizes(count + 1, ratio / npus, phases, may_nest)
-            if phases * ratio * share * (1 - 1 / npus) > phases / total(more):
-                share, sizes, is_nested = 0, more, is_more_nested
-        return self._of_portions(first, other, sizes, share, phases, is_nested=is_nested)._replace(is_solid=False)
-
-    def _of_portions(
-        self,
-        first: DimensionGroup,
-        other: DimensionGroup,
-        sizes: Sequence[float],
-        share: float,
-        phases: int,
-        is_nested: bool = False,
-    ) -> ChunkBlock:
-        """The block in which a share visits the other group first, and portions of these sizes the first group."""
-        last = self._visit(other, first, share, phases) if share > 0 else NO_VISIT
-        whole = total(sizes)
-        visits = [self._visit(first, other, size * (1 - share) / whole, phases) for size in sizes]
-        counts = [len(visit.chunks) for visit in (*visits, last)]
-        if 0 in counts[:-1] or (share > 0 and counts[-1] == 0) or sum(counts) > MOST_LAW_CHUNKS:
-            return NO_BLOCK
-        unit = self.least_time(first)
-        served = phases * self.least_time(other) / self._npus(first)
-        start = share * self.least_time(other)
-        ends = [(visits, [visit.head for visit in visits]), (visits[::-1], [visit.foot for visit in visits[::-1]])]
-        in_time = all(
-            is_in_time([visit.share for visit in portions], waits, unit, start, served, self.rounding)
-            for portions, waits in ends[:phases]
-        )
-        is_solid = in_time and all(visit.is_solid for visit in (last, *visits))
-        return _joined(last, visits, unit, phases, is_nested=is_nested, is_solid=is_solid)
-
-    def _visit(self, first: DimensionGroup, other: DimensionGroup, share: float, phases: int) -> Visit:
-        """A portion of the data that visits one group first; one of the groups is a single dimension."""
-        time = share * self.least_time(first)
-        if len(first) > 1:
-            block = self.block(first, 1)
-            chunks = [Chunk(c.share * share, c.path + other, c.begin * share, c.begin * share) for c in block.chunks]
-            middle = [(number, phase) for number in range(len(chunks)) for phase in range(phases)]
-            gathers = {k: [(number, GATHER) for number, _ in reversed(order)] for k, order in block.orders.items()}
-            return Visit(share, chunks, block.orders, {other[0]: middle}, gathers, time, time, block.is_solid)
-        block, part = self.block(other, phases), share / self._npus(first)
-        times = [chunk.share * time for chunk in block.chunks]
-        begins, head = in_turn(times, [chunk.begin * part for chunk in block.chunks])
-        tails, foot = in_turn(times, [chunk.tail * part for chunk in block.chunks])
-        chunks = [
-            Chunk(chunk.share * share, first + chunk.path, begin, tail)
-            for chunk, begin, tail in zip(block.chunks, begins, tails, strict=True)
-        ]
-        scatters = [(number, SCATTER) for number in sorted(range(len(chunks)), key=begins.__getitem__)]
-        gathers_of_one = [(number, GATHER) for number in sorted(range(len(chunks)), key=tails.__getitem__)][::-1]
-        orders = {first[0]: scatters}, block.orders, {first[0]: gathers_of_one}
-        return Visit(share, chunks, *orders, head, foot, block.is_solid)
+def serve(
+    network: Sequence[LawDimension],
+    path: Path,
+    position: int,
+    number: int,
+    free: list[float],
+    ready: list[float],
+    parts: list[float],
+) -> None:
+    """Serve a stage of a chunk as soon as its dimension is `free` and the chunk is `ready`."""
+    dimension = network[path[position]]
+    if position >= len(network):
+        parts[number] *= dimension.npus
+    free[path[position]] = max(ready[number], free[path[position]]) + dimension.held(parts[number])
+    if position < len(network):
+        parts[number] /= dimension.npus
+    ready[number] = free[path[position]] + dimension.lag
 
 
 def total(numbers: Iterable[float]) -> float:
     """The sum, rounded number by number as in C; `sum` is more exact from Python 3.12 on."""
-    return reduce(add, numbers)
+    return reduce(add, numbers, 0)
 
 
-def balanced_share(ratio: float, npus: int, other_npus: int) -> float:
-    """Share that visits the other group first if both groups take the same time (theorem 1)."""
-    balance = 1 - ratio / npus
-    return balance / (balance + ratio - ratio / ratio / other_npus)
+def growing_sizes(count: int, shrunk: float, phases: int) -> tuple[list[float], bool]:
+    """Sizes of chunks of which the first is 1, and whether they gather in the reverse order of their scatters.
 
-
-def growing_sizes(count: int, shrunk: float, phases: int, may_nest: bool = False) -> tuple[list[float], bool]:
-    """Sizes of portions of which the first is 1, and whether they gather in the reverse order of their scatters.
-
-    The time on the other group is `shrunk` times that on the first one in each phase.  Sizes grow from both ends if
-    both phases of a portion follow each other on the other group, and from one end if they are nested (theorem 2).
+    The time on the other dimension is `shrunk` times that on the first one in each phase.  Sizes grow from both ends if
+    both phases of a chunk follow each other on the other dimension, and from one end if they are nested (theorem 2).
     """
     one = shrunk / shrunk
     nested = [one * shrunk**place for place in range(count)]
@@ -268,94 +168,199 @@ def growing_sizes(count: int, shrunk: float, phases: int, may_nest: bool = False
         return nested, False
     growth = max(one, 2 * shrunk)
     sizes = [one * growth ** min(place, count - 1 - place) for place in range(count)]
-    return (nested, True) if may_nest and total(nested) > total(sizes) else (sizes, False)
+    return (nested, True) if shrunk >= 1 and total(nested) > total(sizes) else (sizes, False)
 
 
-def in_turn(times: Sequence[float], deadlines: Sequence[float]) -> tuple[list[float], float]:
-    """When a dimension begins each chunk if it serves them by their deadlines, and by how much the latest is late."""
-    begins: list[float] = [0] * len(times)
-    time: float = 0
-    late: float = 0
-    for number in sorted(range(len(times)), key=deadlines.__getitem__):
-        begins[number] = time
-        time += times[number]
-        late = max(late, time - deadlines[number])
-    return begins, late
+def pair_block(network: Sequence[LawDimension], phases: int, most_chunks: int = MOST_LAW_CHUNKS) -> ChunkBlock:
+    """The block of two dimensions: solid with the fewest chunks, or the shortest (theorems 2 and 4)."""
+    times = [dimension.held(1) - dimension.fixed for dimension in network]
+    between = times[1] / times[0]
+    other = int(between * between * network[1].npus >= network[0].npus)
+    npus, ratio = network[1 - other].npus, between if other else 1 / between
+    shrunk = ratio / npus
+    balanced = (1 - shrunk) / (1 - shrunk + ratio - ratio / ratio / network[other].npus)
+    for count in range(most_chunks):
+        sizes, is_nested = growing_sizes(count, shrunk, phases)
+        share = 1 / (1 + ratio * total(sizes))
+        is_solid = shrunk < 1 and share <= balanced * (1 + FLOAT_ERROR)
+        if is_solid or ratio * total(sizes) >= npus / LEAST_GAP:
+            break
+    if shrunk < 1:
+        share = max(share, balanced)
+    else:
+        more, is_more_nested = growing_sizes(count + 1, shrunk, phases)
+        if ratio * share * (1 - ratio / ratio / npus) > 1 / total(more):
+            share, sizes, is_nested = 0, more, is_more_nested
+    base, length = int(share > 0), 2 * phases
+    whole = total(sizes)
+    chunks = [Chunk(share, (other, 1 - other, 1 - other, other)[:length])] * base
+    chunks += [Chunk(size * (1 - share) / whole, (1 - other, other, other, 1 - other)[:length]) for size in sizes]
+    return ChunkBlock(chunks, _stages_of_pair(len(chunks), base, phases, is_nested), is_solid)
 
 
-def is_in_time(
-    shares: Sequence[float], waits: Sequence[float], unit: float, start: float, served: float, rounding: float
-) -> bool:
-    """Whether each portion arrives before the other group has served the ones before it.
-
-    `waits`: time from the begin of each portion to its arrival; `unit`, `served`: time of all data on the first group,
-    and on the other group after that; `start`: time for which the other group is busy before the first portion.
-    """
-    before: float = 0
-    for share, wait in zip(shares, waits, strict=True):
-        if before * unit + wait > (start + before * served) * (1 + rounding):
-            return False
-        before += share
-    return True
-
-
-def _joined(
-    last: Visit, visits: Sequence[Visit], unit: float, phases: int, *, is_nested: bool, is_solid: bool
-) -> ChunkBlock:
-    """One block of the portion that visits the other group first and of those that visit the first group."""
-    chunks, numbered = list(last.chunks), []
-    before: float = 0
-    for visit in visits:
-        shift, after = len(chunks), total(v.share for v in visits) - before - visit.share
-        chunks += [c._replace(begin=c.begin + before * unit, tail=c.tail + after * unit) for c in visit.chunks]
-        numbered.append(tuple(_shifted(orders, shift) for orders in (visit.scatters, visit.middle, visit.gathers)))
-        before += visit.share
-    scatters, middles, gathers = zip(*numbered, strict=True)
+def _stages_of_pair(count: int, base: int, phases: int, is_nested: bool) -> Stages:
+    """Stages of two dimensions: chunk 0 visits the other dimension first if `base` is 1."""
+    first, every = range(base, count), range(count)
+    scatters = [(number, 0) for number in every]
+    if phases == 1:
+        return scatters + [(number, 1) for number in every]
+    last = [(number, 3) for number in (first[::-1] if is_nested else first)] + [(0, 3)] * base
     if is_nested:
-        gathering = [_in_phase(middle, GATHER) for middle in middles[::-1]]
-        middles, gathers = (*(_in_phase(middle, SCATTER) for middle in middles), *gathering), gathers[::-1]
-    parts = [last.scatters, *scatters, last.middle, *middles]
-    if phases == 2:
-        parts += [*gathers, last.gathers]
-    orders: LawOrders = {}
-    for part in parts:
-        for k, stages in part.items():
-            orders.setdefault(k, []).extend(stages)
-    return ChunkBlock(chunks, orders, is_solid)
+        middle = [(0, 1), (0, 2)] * base + [(number, 1) for number in first] + [(number, 2) for number in first[::-1]]
+    else:
+        middle = [(number, position) for number in every for position in (1, 2)]
+    return scatters + middle + last
 
 
-def _in_phase(orders: LawOrders, phase: int) -> LawOrders:
-    return {k: [stage for stage in order if stage[1] == phase] for k, order in orders.items()}
+class MirroredBlocks:
+    """Blocks of an all-reduce that are the same backwards: D - 1 pairs of chunks and one more on D dimensions.
+
+    The second chunk of a pair has the path of the first one backwards, and its size.  So D equal loads decide the sizes
+    of the pairs and of the last chunk, a linear system.  If the dimensions can serve stages until half of the time
+    without a pause, the other half is the same backwards.  Time counts from 0 to 1 for the first half.
+    """
+
+    def __init__(self, network: Sequence[LawDimension], rounding: float = FLOAT_ERROR) -> None:
+        times = [dimension.held(1) - dimension.fixed for dimension in network]
+        self.dimensions = sorted(range(len(network)), key=times.__getitem__)
+        self.times = [times[k] for k in self.dimensions]
+        self.npus = [network[k].npus for k in self.dimensions]
+        self.rounding, self.width = rounding, len(network)
+
+    def block(self) -> ChunkBlock | None:
+        """The block of the first paths of the table that suit the network."""
+        count, table = 2 * self.width - 1, MIRRORED_PATHS[self.width]
+        paths = list(permutations(range(self.width)))
+        for first in range(0, len(table), count):
+            block = self.of_paths([paths[ord(letter) - ord("a")] for letter in table[first : first + count]])
+            if block:
+                return block
+        return None
+
+    def of_paths(self, orders: Sequence[Path]) -> ChunkBlock | None:
+        """The block of scatters and gathers of each pair, and scatters of the last chunk, if it exists."""
+        last = len(orders) - 1
+        loads = [self._loads(order[::-1] if place % 2 else order) for place, order in enumerate(orders)]
+        pairs = [[a + b for a, b in zip(*loads[place : place + 2], strict=True)] for place in range(0, last, 2)]
+        sizes = equal_loads([*pairs, loads[-1]])
+        if not sizes:
+            return None
+        paths: list[Path] = []
+        durations: list[list[float]] = []
+        for place, size in zip(range(0, last + 1, 2), sizes, strict=True):
+            back = place + 1 if place < last else last
+            gathers = orders[back] if place < last else orders[last][::-1]
+            held = [size * loads[place][k] for k in orders[place]] + [size * loads[back][k] for k in gathers]
+            paths += [orders[place] + gathers, gathers[::-1] + orders[place][::-1]]
+            durations += [held, held[::-1]]
+        half = FirstHalf(paths[:-1], durations[:-1], self.rounding)
+        if not half.is_full():
+            return None
+        whole = total([size + size for size in sizes[:-1]]) + sizes[-1]
+        chunks = [
+            Chunk(sizes[number // 2] / whole, tuple(self.dimensions[k] for k in path))
+            for number, path in enumerate(half.paths)
+        ]
+        mirrored = [(half.mirror[number], half.last - position) for number, position in reversed(half.stages)]
+        return ChunkBlock(chunks, half.stages + mirrored, is_solid=True)
+
+    def _loads(self, order: Path) -> list[float]:
+        """Time for which all data hold each dimension if they scatter in this order."""
+        loads, part = list(self.times), self.times[0] / self.times[0]
+        for k in order:
+            loads[k] = loads[k] * part
+            part /= self.npus[k]
+        return loads
 
 
-def _shifted(orders: LawOrders, shift: int) -> LawOrders:
-    return {k: [(number + shift, phase) for number, phase in order] for k, order in orders.items()}
+class FirstHalf:
+    """Stages of mirrored chunks that keep every dimension busy from 0 to 1, by trial and error.
+
+    A dimension that is free serves the first chunk that is there.  A stage is left for the second half if its mirror
+    image is served in the first one.
+    """
+
+    def __init__(self, paths: list[Path], durations: list[list[float]], rounding: float) -> None:
+        count, width = len(paths), len(paths[0]) // 2
+        self.paths, self.durations, self.rounding, self.last = paths, durations, rounding, 2 * width - 1
+        self.mirror = [*(number ^ 1 for number in range(count - 1)), count - 1]
+        self.free: list[float] = [0] * width
+        self.ready: list[float] = [0] * count
+        self.next = [0] * count
+        self.stages: Stages = []
+        self.tries = 40 * width - 60
+
+    def is_full(self) -> bool:
+        """Whether the stages that are served can be continued without a pause."""
+        self.tries -= 1
+        if self.tries < 0:
+            return False
+        free, k = self.free, 0
+        for other in range(1, len(free)):
+            if free[other] < free[k] - self.rounding:
+                k = other
+        time = free[k]
+        if time >= 1 - self.rounding:
+            return True
+        for number, position in enumerate(self.next):
+            if self.next[self.mirror[number]] > self.last - position or self.paths[number][position] != k:
+                continue
+            ready, end = self.ready[number], time + self.durations[number][position]
+            if ready > time + self.rounding or end > 1 + self.rounding:
+                continue
+            free[k] = self.ready[number] = end
+            self.next[number] += 1
+            self.stages.append((number, position))
+            if self.is_full():
+                return True
+            self.stages.pop()
+            self.next[number] = position
+            free[k], self.ready[number] = time, ready
+        return False
 
 
-def makespan(network: Sequence[LawDimension], block: ChunkBlock, phases: int, size: float = 1) -> float:
-    """Time of a collective of some bytes, every dimension serving its stages in the order of the block."""
-    ready, free, served = [0 * size] * len(block.chunks), [0 * size] * len(network), [0] * len(network)
-    width = len(block.orders)
-    place = [0] * len(block.chunks)  # of the next stage of each chunk
-    turn = list(range(len(block.chunks)))
-    while turn:
-        number = turn.pop()
-        chunk = block.chunks[number]
-        while place[number] < width * phases:
-            position = place[number]
-            phase = position // width
-            local = position if phase == SCATTER else 2 * width - 1 - position
-            k = chunk.path[local]
-            order = block.orders[k]
-            if order[served[k]] != (number, phase):
-                break
-            dimension = network[k]
-            held = chunk.share * size / prod(network[other].npus for other in chunk.path[:local])
-            begin = max(ready[number], free[k])
-            free[k] = begin + held * dimension.byte_time * (dimension.npus - 1) / dimension.npus + dimension.fixed
-            ready[number] = free[k] + dimension.lag
-            place[number] += 1
-            served[k] += 1
-            if served[k] < len(order) and order[served[k]][0] != number:
-                turn.append(order[served[k]][0])
-    return max(ready)
+def equal_loads(columns: Sequence[Sequence[float]]) -> list[float]:
+    """Positive numbers whose products with the columns sum to 1 in every row, by elimination; empty without any."""
+    count = len(columns)
+    rows = [[*row, row[0] / row[0]] for row in zip(*columns, strict=True)]
+    for i in range(count):
+        pivot = max(range(i, count), key=lambda k: abs(rows[k][i]))
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        if rows[i][i] == 0:
+            return []
+        for k in range(count):
+            factor = rows[k][i] / rows[i][i]
+            if k != i:
+                rows[k][i:] = [a - factor * b for a, b in zip(rows[k][i:], rows[i][i:], strict=True)]
+    sizes = [rows[i][count] / rows[i][i] for i in range(count)]
+    return sizes if min(sizes) > 0 else []
+
+
+def equal_block(network: Sequence[LawDimension], phases: int, size: float, count: int) -> ChunkBlock:
+    """Equal chunks, each of which visits the dimensions from the least to the most loaded one, and gathers backwards.
+
+    What can begin first is served first, and the middle of a chunk before first scatters and last gathers.
+    """
+    width, loads, paths = len(network), [0.0] * len(network), []
+    for _ in range(count):
+        path, part = tuple(sorted(range(width), key=loads.__getitem__)), 1 / count * size
+        for k in path:
+            loads[k] += network[k].held(part)
+            part /= network[k].npus
+        paths.append((path + path[::-1])[: width * phases])
+    free, ready, places = [0.0] * width, [0.0] * count, [0] * count
+    parts = [1 / count * size] * count
+    ends = (0, 2 * width - 1)
+    stages: Stages = []
+    waiting = list(range(count))
+    while waiting:
+        number = min(
+            waiting,
+            key=lambda i: (max(ready[i], free[paths[i][places[i]]]), places[i] in ends),
+        )
+        serve(network, paths[number], places[number], number, free, ready, parts)
+        stages.append((number, places[number]))
+        places[number] += 1
+        if places[number] == width * phases:
+            waiting.remove(number)
+    return ChunkBlock([Chunk(1 / count, path) for path in paths], stages, is_solid=False)

@@ -1,12 +1,15 @@
 """The policy law: chunks whose number, sizes, paths and sequences are a closed form (docs/law.md)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.policies.chunk_law import ChunkBlock, LawDimension, best_block, whole_sizes
+from themis_opt.policies.chunk_climb import climbed_block
+from themis_opt.policies.chunk_law import ChunkBlock, LawDimension, best_block, makespan, whole_sizes
 from themis_opt.policies.hourglass.policy import Hourglass
+from themis_opt.policies.portions import MOST_CHUNKS, Portions
 from themis_opt.problem.cost import bytes_sent, check_clock, fixed_lag, fixed_occupancy, variable_occupancy
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
@@ -16,7 +19,10 @@ from themis_opt.solving.sizing import granule, with_sizes
 
 @dataclass(frozen=True)
 class Law:
-    """The blocks of :mod:`themis_opt.policies.chunk_law`, without a linear programme or a search.
+    """The blocks of :mod:`themis_opt.policies.chunk_law`, without a linear programme.
+
+    Where more than two dimensions have no such block that is solid, portions of theorem 3 are the next choice.  Where
+    chunks cost something, or no solid block is known, a climb of some milliseconds improves the blocks.
 
     Several collectives, all-to-alls, shared links and compute have no such law; there the policy is that of hourglass
     with free sizes.
@@ -29,8 +35,21 @@ class Law:
             return Hourglass("free")(instance)
         (exchange,) = instance.exchanges
         phases = len(exchange.kind.rule.phases)
-        block = best_block(network_of(instance, exchange), phases, exchange.size, exchange.max_chunks)
+        block = _block(network_of(instance, exchange), phases, exchange.size, exchange.max_chunks)
         return _plan(instance, exchange, block)
+
+
+def _block(network: Sequence[LawDimension], phases: int, size: int, most_chunks: int) -> ChunkBlock:
+    """The closed form, portions or a climb."""
+    block = best_block(network, phases, size, most_chunks)
+    has_costs = any(dimension.fixed or dimension.lag for dimension in network)
+    if not has_costs and (block.is_solid or len(network) == 2):
+        return block
+    portions = None if has_costs else Portions(network, min(MOST_CHUNKS, most_chunks)).block(phases)
+    if portions:
+        return portions
+    climbed = climbed_block(network, phases, size, block, most_chunks)
+    return min(block, climbed, key=lambda other: makespan(network, other, phases, size))
 
 
 def has_law(instance: Instance) -> bool:
@@ -56,12 +75,9 @@ def network_of(instance: Instance, exchange: Exchange) -> tuple[LawDimension, ..
 def _plan(instance: Instance, exchange: Exchange, block: ChunkBlock) -> Plan:
     """The plan of a block: sizes in whole elements, and every sequence enforced; an all-gather is it backwards."""
     rule, span = exchange.kind.rule, np.array(exchange.span)
-    scatters = np.array([chunk.path for chunk in block.chunks])
-    paths = {
-        (True, True): np.concatenate([scatters, scatters[:, ::-1]], axis=1),
-        (True, False): scatters,
-        (False, True): scatters[:, ::-1],
-    }[rule.opens, rule.closes]
+    paths = np.array([chunk.path for chunk in block.chunks])
+    if not rule.opens:
+        paths = paths[:, ::-1]
     sequences: list[IntArray] = [np.zeros(0, dtype=np.int64)] * instance.num_resources
     for local, order in block.orders.items():
         number, phase = np.array(order if rule.opens else order[::-1]).T
