@@ -59,6 +59,10 @@ LITE = {
     "n_routed_experts": 64, "num_experts_per_tok": 6, "n_shared_experts": 2, "moe_intermediate_size": 1408,
     "first_k_dense_replace": 1,
 }  # fmt: skip
+OSS = {
+    "model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "head_dim": 64, "vocab_size": 201_088,
+    "num_attention_heads": 64, "num_key_value_heads": 8, "num_experts_per_tok": 4, "attention_bias": True,
+}  # fmt: skip
 PUBLISHED = {
     "gemma-2-2b": (sizes(26, 2304, 8, 4, 9216, 256_000, model_type="gemma2", head_dim=256), 2_614_341_888),
     "gemma-3-1b": (sizes(26, 1152, 4, 1, 6912, 262_144, model_type="gemma3_text", head_dim=256), 999_885_952),
@@ -77,6 +81,39 @@ PUBLISHED = {
         | {"num_layers": 8, "num_heads": 6, "d_ff": 1024, "feed_forward_proj": "gated-gelu"}
         | {"tie_word_embeddings": False},
         76_961_152,
+    ),
+    "gpt-oss-20b": (OSS | {"num_hidden_layers": 24, "num_local_experts": 32}, 20_914_757_184),
+    "gpt-oss-120b": (OSS | {"num_hidden_layers": 36, "num_local_experts": 128}, 116_829_156_672),
+    "olmo-2-7b": (sizes(32, 4096, 32, 32, 11_008, 100_352, model_type="olmo2"), 7_298_617_344),
+    "smollm3-3b": (sizes(36, 2048, 16, 4, 11_008, 128_256, model_type="smollm3"), 3_075_098_624),
+    "granite-3.3-8b": (
+        sizes(40, 4096, 32, 8, 12_800, 49_159, model_type="granite", tie_word_embeddings=True),
+        8_170_864_640,
+    ),
+    "kimi-k2": (
+        sizes(61, 7168, 64, 64, 18_432, 163_840, model_type="kimi_k2", first_k_dense_replace=1)
+        | {name: DEEPSEEK[name] for name in DEEPSEEK if name.endswith(("rank", "dim", "experts", "tok"))}
+        | {"n_routed_experts": 384, "moe_intermediate_size": 2048},
+        1_026_408_232_448 - 60 * 384,  # the biases of the routers are not trained by gradients
+    ),
+    "glm-4.5-air": (
+        sizes(46, 4096, 96, 8, 10_944, 151_552, model_type="glm4_moe", head_dim=128, attention_bias=True)
+        | {"n_routed_experts": 128, "num_experts_per_tok": 8, "n_shared_experts": 1, "moe_intermediate_size": 1408}
+        | {"first_k_dense_replace": 1},
+        106_852_251_264 - 45 * 128,
+    ),
+    "llama-4-scout": (
+        {
+            "model_type": "llama4",
+            "text_config": sizes(48, 5120, 40, 8, 8192, 202_048, head_dim=128)
+            | {"num_local_experts": 16, "num_experts_per_tok": 1, "intermediate_size_mlp": 16_384},
+        },
+        107_769_861_120,
+    ),
+    "whisper-tiny": (
+        {"model_type": "whisper", "d_model": 384, "encoder_layers": 4, "decoder_layers": 4, "encoder_ffn_dim": 1536}
+        | {"decoder_ffn_dim": 1536, "num_mel_bins": 80, "vocab_size": 51_865, "is_encoder_decoder": True},
+        37_760_640,
     ),
     "vit-base": (sizes(12, 768, 12, 12, 3072, 0, model_type="vit", image_size=224, patch_size=16), 86_567_656),
 }
@@ -114,6 +151,25 @@ def test_active_parameters_decide_about_operations() -> None:
 def test_a_configuration_is_the_model_it_belongs_to(config, content: dict, model: str) -> None:
     read, known = find_model(config(content)), MODELS[model]
     assert read.layers(128) == known.layers(128)
+
+
+def test_a_decoder_of_an_unknown_type_states_what_was_assumed(config) -> None:
+    general = find_model(config(LLAMA | {"model_type": "newer"}))
+    assert general.layers(128) == MODELS["llama-3-8b"].layers(128)
+    assert "head_dim = 128" in general.assumptions[0]
+    assert "tie_word_embeddings" not in general.assumptions[0]  # which the file states
+
+
+def test_windows_leave_pairs_of_tokens_out(config) -> None:
+    """Of 16 tokens each sees 4: 4 times 16 pairs without the triangle of 4 x 4 / 2 before the first ones."""
+    windows = LLAMA | {"sliding_window": 4, "num_hidden_layers": 2}
+    wide, near, half = (
+        sum(layer.flops for layer in find_model(config(windows | change)).layers(16))
+        for change in ({"use_sliding_window": False}, {}, {"layer_types": ["sliding_attention", "full_attention"]})
+    )
+    a_pair = 2 * 2 * 32 * 128
+    assert wide - near == 2 * a_pair * (16 * 16 // 2 - (4 * 16 - 4 * 4 // 2))
+    assert wide - half == (wide - near) / 2
 
 
 def test_other_architectures() -> None:
@@ -155,12 +211,14 @@ def test_biases_and_tied_weights(config) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "mamba"}, "unknown architecture"),
+        ({"model_type": "mamba", "state_size": 16}, "unknown architecture with state_size"),
+        ({"layer_types": ["linear_attention"], "sliding_window": 8}, "linear_attention"),
         ({"model_type": None}, "unknown architecture"),
         ({"hidden_size": "4096"}, "hidden_size"),
         ({"hidden_size": 0}, "hidden_size"),
         ({"vocab_size": 10**12}, "vocab_size"),
-        ({"num_hidden_layers": None}, "num_hidden_layers"),
+        ({"num_hidden_layers": None, "vocab_size": None}, "num_hidden_layers, vocab_size: must be given"),
+        ({"num_local_experts": 8}, "num_experts_per_tok: must be given"),
         ({"tie_word_embeddings": "no"}, "must be true or false"),
         ({"num_key_value_heads": 5}, "multiple of groups"),
     ],

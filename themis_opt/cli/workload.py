@@ -160,7 +160,7 @@ def workload(
         check_clock(instance)
     except ValidationError as error:
         raise located(error).within("command line") from None
-    _finish(instance, layers, output, as_json)
+    _finish(instance, layers, trained.assumptions, output, as_json)
 
 
 def _layers(model: "TrainingModel", sequence: int | None, only_weights: bool) -> tuple["Layer", ...]:
@@ -178,7 +178,9 @@ def _print_template(model: str, training: options.Training, *, weights_only: boo
     typer.echo(times_document(layers, training.rate(), training.batch))
 
 
-def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | None, as_json: bool) -> None:
+def _finish(
+    instance: "Instance", layers: tuple["Layer", ...], notes: tuple[str, ...], output: Path | None, as_json: bool
+) -> None:
     from themis_opt.base.units import format_short_time
     from themis_opt.cli.printing import say
     from themis_opt.families.door import save
@@ -187,7 +189,7 @@ def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | No
 
     if output is not None:
         save(instance, output)
-    summary = workload_summary(instance, layers)
+    summary = workload_summary(instance, layers) | {"assumed": list(notes)}
     facts = {
         "parameters": f"{summary['parameters']:,}",
         **{name: str(summary[name.lower()]) for name in ("NPUs", "steps", "tasks")},
@@ -201,7 +203,7 @@ def _finish(instance: "Instance", layers: tuple["Layer", ...], output: Path | No
         Listing.of_texts(instance.name, [{"quantity": name, "value": value} for name, value in facts.items()]),
         Listing("exchanges", exchanges, columns("kind", "parallelism", "tensors", "bytes")),
     ]
-    Reply(summary, on_step(instance), tables).tell(as_json=as_json)
+    Reply(summary, (*on_step(instance), *notes), tables).tell(as_json=as_json)
     if output is not None and not as_json:
         say(f"wrote {output}")
 

@@ -45,11 +45,16 @@ class Decoder:
     `biased`, `out_biased`, `inner_biased`: whether queries, keys and values, their projection, and feed-forward layers
       that are not of experts have biases.
     `head_norms`: whether heads of queries, and those of keys, are normed, with weights that all share.
+    `whole_norms`: whether queries, and keys, are normed over all heads.
+    `sinks`: whether each head has a score of no token.
     `normed_twice`: whether what comes out of attention and feed-forward layers is normed, too.
     `experts`, `active`, `shared`, `expert`: experts of a layer, those that a token uses, those that all use, and their
       width; 0 where there are none.
+    `experts_biased`: whether experts and their router have biases.
     `limited`: groups of experts, and how many of them a token may use.
     `dense`: first layers without experts.
+    `experts_every`: of so many layers the last has experts.
+    `windows`: tokens that attention sees in each layer, 0 where it sees all before; empty if all layers see all.
     `compressed`: attention on compressed keys and values, in the place of `groups` and `head`.
     """
 
@@ -73,6 +78,11 @@ class Decoder:
     dense: int = 0
     compressed: Compressed | None = None
     limited: tuple[int, int] = (1, 1)
+    experts_every: int = 1
+    experts_biased: bool = False
+    whole_norms: bool = False
+    sinks: bool = False
+    windows: tuple[int, ...] = ()
 
 
 LLAMA_3_8B = Decoder(32, 4096, 128_256, 32, 8, 128, 14_336)
@@ -91,8 +101,9 @@ def decoder(shape: Decoder, sequence: int) -> tuple[Layer, ...]:
     words = Parameter("words", shape.vocabulary * shape.hidden)
     layers = [Layer("embedding", "embedding", (words,), 0, sequence, size)]
     for number in range(shape.layers):
-        layers.append(_attention(shape, f"layer{number}.attention", sequence))
-        wide = shape.experts and number >= shape.dense
+        window = shape.windows[number] if shape.windows else 0
+        layers.append(_attention(shape, f"layer{number}.attention", sequence, window))
+        wide = shape.experts and number >= shape.dense and (number + 1) % shape.experts_every == 0
         layers.append((_experts if wide else _feed_forward)(shape, f"layer{number}.mlp", sequence))
     head = () if shape.tied else (Parameter("weight", shape.vocabulary * shape.hidden),)
     last = Parameter("norm.weight", shape.hidden, "norm")
@@ -101,11 +112,15 @@ def decoder(shape: Decoder, sequence: int) -> tuple[Layer, ...]:
     return (*layers, Layer("head", "linear", (last, *head), flops, size, logits, saved=2 * size + 2 * logits))
 
 
-def _attention(shape: Decoder, name: str, sequence: int) -> Layer:
-    """Projections, scores of all pairs of tokens, of which a causal mask leaves half, and the weighted sum."""
+def _attention(shape: Decoder, name: str, sequence: int, window: int) -> Layer:
+    """Projections, scores of pairs of tokens, and the weighted sum.
+
+    A causal mask leaves half of all pairs; a window, or a chunk as wide, leaves fewer.
+    """
     parameters, scored, valued = _compressed(shape, shape.compressed) if shape.compressed else _grouped(shape)
     weights = sum(parameter.elements for parameter in parameters if parameter.role == "weight")
-    flops = 2 * weights * sequence + 2 * shape.heads * (scored + valued) * sequence**2 // 2
+    seen = min(window or sequence, sequence)
+    flops = 2 * weights * sequence + shape.heads * (scored + valued) * (2 * sequence - seen) * seen
     ranks = shape.compressed.query_rank + shape.compressed.rank if shape.compressed else 0
     keys = shape.heads if shape.compressed else shape.groups
     saved = 2 * shape.hidden + ranks + (shape.heads + keys) * (scored + valued)
@@ -119,6 +134,8 @@ def _grouped(shape: Decoder) -> tuple[tuple[Parameter, ...], int, int]:
         Parameter("in.weight", shape.hidden * projected, sharded=True),
         *_bias(shape.biased, "in.bias", projected, sharded=True),
         *((Parameter("head_norms.weight", 2 * shape.head, "norm"),) if shape.head_norms else ()),
+        *((Parameter("norms.weight", shape.head * (shape.heads + shape.groups), "norm"),) if shape.whole_norms else ()),
+        *((Parameter("sinks", shape.heads, "bias", sharded=True),) if shape.sinks else ()),
         Parameter("out.weight", shape.heads * shape.head * shape.hidden, sharded=True),
         *_bias(shape.out_biased, "out.bias", shape.hidden),
     )
@@ -160,7 +177,11 @@ def _feed_forward(shape: Decoder, name: str, sequence: int) -> Layer:
 def _experts(shape: Decoder, name: str, sequence: int) -> Layer:
     """A router, the experts, and those that all tokens use."""
     router = Parameter("router.weight", shape.hidden * shape.experts)
-    weights = _gated(shape, shape.experts * shape.expert, "experts.")
+    biases = (
+        *_bias(shape.experts_biased, "router.bias", shape.experts),
+        *_bias(shape.experts_biased, "experts.bias", shape.experts * (2 * shape.expert + shape.hidden), sharded=True),
+    )
+    weights = (*_gated(shape, shape.experts * shape.expert, "experts."), *biases)
     shared = _gated(shape, shape.shared * shape.expert, "shared.") if shape.shared else ()
     used = 3 * shape.hidden * shape.expert * (shape.active + shape.shared) + router.elements
     saved = 2 * shape.hidden + shape.active * shape.hidden + 4 * shape.expert * (shape.active + shape.shared)

@@ -1,5 +1,8 @@
 """Transformers by numbers, and of the ``config.json`` with which Hugging Face publishes weights.
 
+:data:`ARCHITECTURES` is a table: of each ``model_type`` the sizes of its shape, each a value, or the fields of the file
+that state it.  Files of another type are read as a decoder, and the model states what that assumed.
+
 Fields: https://huggingface.co/docs/transformers/main_classes/configuration, and the page of each architecture there.
 """
 
@@ -7,19 +10,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields as fields_of
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import MAX_TASKS
 from themis_opt.workloads.decoders import Compressed, Decoder, Vision, decoder, vision_transformer
-from themis_opt.workloads.encoder_decoders import EncoderDecoder, encoder_decoder
-from themis_opt.workloads.layers import TrainingModel
+from themis_opt.workloads.encoder_decoders import EncoderDecoder, Speech, encoder_decoder, speech_model
+from themis_opt.workloads.layers import Layer, TrainingModel
 from themis_opt.workloads.transformers import TransformerShape, transformer
 
 USUAL_SEQUENCE = 4096  # tokens of a sample, where a model reads no fewer
 MAX_NUMBER = 10**9  # of any size: larger ones are mistakes
-LAYER_FIELDS = ("layers", "num_hidden_layers", "n_layer")
+LAYER_FIELDS = ("layers", "num_hidden_layers", "n_layer", "num_layers", "n_layers")
 """Names of the number of layers, of which there are no more than an iteration has tasks."""
 
 HEAD = 128  # usual size of a head
@@ -71,161 +74,294 @@ def _most(name: str) -> int:
 def model_of_config(path: Path) -> TrainingModel:
     """The model of a ``config.json``.
 
-    Raises InputError if the file cannot be read, its architecture is not known, or a field is missing or not allowed.
+    Raises InputError if the file cannot be read, describes no transformer that is known, or lacks fields.
     """
     content = read_json(path)
-    kind = content.get("model_type")
-    if not isinstance(kind, str) or kind not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise InputError(f"unknown architecture; known are {known}", field="model_type", value=kind, source=str(path))
-    fields = _Fields(content, str(path))
-    make = ARCHITECTURES[kind](fields)
-    sequence = None if kind == "vit" else min(fields.positions, USUAL_SEQUENCE)
-    return TrainingModel(kind, path.name, make, sequence)
+    nested = content.get("text_config")
+    if isinstance(nested, dict):
+        content = {"model_type": content.get("model_type"), **nested}
+    kind, file = str(content.get("model_type")), _File(content, str(path))
+    known = ARCHITECTURES.get(kind)
+    if known is None or content.get("mlp_only_layers"):
+        file.expect_attention()
+    architecture = known or _decoder()
+    shape = file.shape(architecture.shape)
+    general = [] if known else [*GENERAL_ASSUMPTIONS, *file.assumed]
+    assumed = (*(["text_config is all that is trained"] if isinstance(nested, dict) else []), *general)
+    sequence = None if kind == "vit" else min(file.positions, USUAL_SEQUENCE)
+    return TrainingModel(kind, path.name, partial(architecture.make, shape), sequence, assumed)
 
 
-class _Fields:
-    """Numbers of a configuration, checked."""
+GENERAL_ASSUMPTIONS = (
+    "gated feed-forward layers of three matrices",
+    "a norm with weights alone before attention, feed-forward layers and the head",
+    "nothing that no field names, such as experts",
+)
+"""What no field of a decoder states."""
+
+REQUIRED = object()
+"""In the place of a usual value: the file must have the field."""
+
+
+class Field(NamedTuple):
+    """Where a file states a size.
+
+    `names`: its fields, of which the first one that is there counts.
+    `usual`: the size where none is; functions take the sizes that stand before it in the table.
+    """
+
+    names: tuple[str, ...]
+    usual: Any = REQUIRED
+
+
+class Shape(NamedTuple):
+    """The sizes of a dataclass, each a value, a field, a tuple of these, or a function of the file.
+
+    `only_with`: the field without which there is None.
+    """
+
+    make: Callable[..., Any]
+    sizes: Mapping[str, Any]
+    only_with: str = ""
+
+
+class Architecture(NamedTuple):
+    """A shape, and the function that makes layers of it and the length of a sequence."""
+
+    shape: Shape
+    make: Callable[..., tuple[Layer, ...]]
+
+
+class _File:
+    """Values of a configuration, checked."""
 
     def __init__(self, content: Mapping[str, Any], source: str) -> None:
         self.content, self.source = content, source
+        self.missing: list[str] = []
+        self.assumed: dict[str, None] = {}
 
-    def __getitem__(self, name: str) -> int:
+    def number(self, name: str, least: int = 1) -> int:
+        """A whole number."""
         value = self.content.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _most(name):
-            rule = f"must be a whole number from 1 to {_most(name)}"
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _most(name):
+            rule = f"must be a whole number from {least} to {_most(name)}"
             raise InputError(rule, field=name, value=value, source=self.source)
         return value
 
-    def get(self, name: str, usual: int) -> int:
-        """A number that may be missing, or null."""
-        return usual if self.content.get(name) is None else self[name]
-
-    def is_true(self, name: str, *, usual: bool = False) -> bool:
-        """A choice; the usual one where it is missing."""
-        value = self.content.get(name, usual)
+    def is_true(self, name: str) -> bool:
+        """A choice."""
+        value = self.content[name]
         if not isinstance(value, bool):
             raise InputError("must be true or false", field=name, value=value, source=self.source)
         return value
 
+    def shape(self, shape: Shape) -> Any:
+        """All sizes of a shape. Raises InputError if fields are missing, all of which it names."""
+        sizes: dict[str, Any] = {}
+        for name, rule in shape.sizes.items():
+            sizes[name] = self._size(rule, sizes)
+        if self.missing:
+            rule = f"must be given, for the layers of {self.content.get('model_type')}"
+            raise InputError(rule, field=", ".join(self.missing), source=self.source)
+        made = shape.make(**sizes)
+        return _checked(made, self.source) if isinstance(made, Decoder) else made
+
+    def _size(self, rule: Any, before: Mapping[str, Any]) -> Any:
+        if isinstance(rule, Shape):
+            return self.shape(rule) if self.content.get(rule.only_with) is not None else None
+        if isinstance(rule, Field):
+            return self._stated(rule, before)
+        if isinstance(rule, tuple):
+            return tuple(self._size(one, before) for one in rule)
+        return rule(self) if callable(rule) else rule
+
+    def _stated(self, field: Field, before: Mapping[str, Any]) -> Any:
+        name = next((name for name in field.names if self.content.get(name) is not None), None)
+        usual = field.usual(before) if callable(field.usual) else field.usual
+        if name is not None:
+            return self.is_true(name) if isinstance(usual, bool) else self.number(name, usual is REQUIRED)
+        if usual is REQUIRED:
+            self.missing.append(field.names[0])
+            return 1
+        if isinstance(usual, bool) or usual > 1:
+            self.assumed[f"{field.names[0]} = {str(usual).lower()}"] = None
+        return usual
+
     @property
     def positions(self) -> int:
         """Longest sequence that is read."""
-        name = next((n for n in ("max_position_embeddings", "n_positions") if n in self.content), None)
-        return USUAL_SEQUENCE if name is None else self[name]
+        names = ("max_position_embeddings", "n_positions", "max_target_positions")
+        name = next((name for name in names if name in self.content), None)
+        return USUAL_SEQUENCE if name is None else self.number(name)
+
+    def expect_attention(self) -> None:
+        """Refuse unknown architectures without a name, and those that state layers without attention, or an encoder."""
+        kind, others = self.content.get("model_type"), [name for name in self.content if name.startswith(NO_DECODER)]
+        if not isinstance(kind, str) or any(self.content[name] for name in others):
+            why = f" with {others[0]}, no decoder whose layers all have attention" if others else ""
+            rule = f"unknown architecture{why}; known are {', '.join(ARCHITECTURES)}"
+            raise InputError(rule, field="model_type", value=kind, source=self.source)
 
 
-Make = Callable[[int], tuple[Any, ...]]
+NO_DECODER = (
+    *("mamba", "ssm_", "state_size", "time_step", "linear_", "conv_", "rwkv", "hybrid_", "lru_"),
+    *("is_encoder_decoder", "mlp_only_layers"),
+)
+"""How fields begin that, where they say something, make a model no decoder whose layers all have attention."""
 
 
-def _decoder(fields: _Fields, **others: Any) -> Make:
-    heads, hidden = fields["num_attention_heads"], fields["hidden_size"]
-    usual = {
-        "layers": fields["num_hidden_layers"],
-        "hidden": hidden,
-        "vocabulary": fields["vocab_size"],
-        "heads": heads,
-        "groups": fields.get("num_key_value_heads", heads),
-        "head": fields.get("head_dim", max(1, hidden // heads)),
-        "inner": fields["intermediate_size"],
-        "tied": fields.is_true("tie_word_embeddings"),
-        "biased": fields.is_true("attention_bias"),
-        "out_biased": fields.is_true("attention_bias"),
-        "inner_biased": fields.is_true("mlp_bias"),
-    }
-    return partial(decoder, _checked(Decoder(**usual | others), fields.source))
+def _needed(values: Mapping[str, Any]) -> Any:
+    """Experts need a width, and how many of them a token uses."""
+    return REQUIRED if values["experts"] else 0
 
 
-def _mixtral(fields: _Fields) -> Make:
-    number, active, width = fields["num_local_experts"], fields["num_experts_per_tok"], fields["intermediate_size"]
-    return _decoder(fields, inner=0, experts=number, active=active, expert=width)
+def _dense(values: Mapping[str, Any]) -> Any:
+    """Layers without experts need a width."""
+    return 0 if values["experts"] and not values["dense"] and values["experts_every"] == 1 else REQUIRED
 
 
-def _qwen3_experts(fields: _Fields) -> Make:
-    if fields.content.get("decoder_sparse_step", 1) != 1 or fields.content.get("mlp_only_layers"):
-        raise InputError("must be 1: every layer has experts", field="decoder_sparse_step", source=fields.source)
-    number, active, width = fields["num_experts"], fields["num_experts_per_tok"], fields["moe_intermediate_size"]
-    return _decoder(fields, inner=0, experts=number, active=active, expert=width, head_norms=True)
+def _windows(file: _File, pattern: int = 0) -> tuple[int, ...]:
+    """Tokens that attention sees in each layer, 0 where all before; of `pattern` layers the last one sees all."""
+    width = file.content.get("sliding_window") or file.content.get("attention_chunk_size")
+    if not isinstance(width, int) or file.content.get("use_sliding_window") is False:
+        return ()
+    kinds, layers = file.content.get("layer_types"), file.number(DECODER["layers"].names[0])
+    if isinstance(kinds, list):
+        strange = next((kind for kind in kinds if not str(kind).endswith("_attention") or kind[:6] == "linear"), None)
+        if strange is not None:
+            rule = "must be attention to all tokens or to near ones"
+            raise InputError(rule, field="layer_types", value=strange, source=file.source)
+        return tuple(0 if kind == "full_attention" else width for kind in kinds)
+    first = file.content.get("max_window_layers") or 0
+    return tuple(width if n >= first and (not pattern or (n + 1) % pattern) else 0 for n in range(layers))
 
 
-def _gemma(fields: _Fields, **others: Any) -> Make:
-    """Gemma ties the output projection unless its file says otherwise."""
-    return _decoder(fields, tied=fields.is_true("tie_word_embeddings", usual=True), normed_twice=True, **others)
+def _labels(file: _File) -> int:
+    labels = file.content.get("id2label")
+    return len(labels) if isinstance(labels, dict) and labels else 1000
 
 
-def _deepseek(fields: _Fields) -> Make:
-    compressed = Compressed(
-        query_rank=fields.get("q_lora_rank", 0), rank=fields["kv_lora_rank"], plain=fields["qk_nope_head_dim"],
-        rotary=fields["qk_rope_head_dim"], value=fields["v_head_dim"],
-    )  # fmt: skip
-    return _decoder(
-        fields, experts=fields["n_routed_experts"], active=fields["num_experts_per_tok"],
-        shared=fields.get("n_shared_experts", 0), expert=fields["moe_intermediate_size"],
-        dense=fields.get("first_k_dense_replace", 0), compressed=compressed,
-        limited=(fields.get("n_group", 1), fields.get("topk_group", 1)),
-    )  # fmt: skip
+def _is_gated(file: _File) -> bool:
+    return str(file.content.get("feed_forward_proj", "relu")).startswith("gated")
 
 
-def _bert(fields: _Fields) -> Make:
-    layers, hidden = fields["num_hidden_layers"], fields["hidden_size"]
-    vocabulary, segments = fields["vocab_size"], fields.get("type_vocab_size", 2)
-    inner = fields.get("intermediate_size", 4 * hidden)
-    shape = TransformerShape(layers, hidden, vocabulary, fields.positions, segments, pooled=True, inner=inner)
-    return partial(transformer, shape)
-
-
-def _gpt_neox(fields: _Fields) -> Make:
-    layers, hidden, vocabulary = fields["num_hidden_layers"], fields["hidden_size"], fields["vocab_size"]
-    tied = fields.is_true("tie_word_embeddings")
-    return partial(
-        transformer, TransformerShape(layers, hidden, vocabulary, 0, inner=fields["intermediate_size"], tied=tied)
-    )
-
-
-def _t5(fields: _Fields) -> Make:
-    layers = fields["num_layers"]
-    shape = EncoderDecoder(
-        (layers, fields.get("num_decoder_layers", layers)), fields["d_model"], fields["vocab_size"],
-        fields["num_heads"], fields["d_kv"], fields["d_ff"], fields.get("relative_attention_num_buckets", 32),
-        gated=str(fields.content.get("feed_forward_proj", "relu")).startswith("gated"),
-        tied=fields.is_true("tie_word_embeddings", usual=True),
-    )  # fmt: skip
-    return partial(encoder_decoder, shape)
-
-
-def _vision(fields: _Fields) -> Make:
-    labels = fields.content.get("id2label")
-    shape = Vision(
-        fields["num_hidden_layers"], fields["hidden_size"], fields.get("image_size", 224), fields.get("patch_size", 16),
-        len(labels) if isinstance(labels, dict) and labels else 1000, fields.get("intermediate_size", 0),
-    )  # fmt: skip
-    return lambda *_: vision_transformer(shape)
-
-
-def _gpt_2(fields: _Fields) -> Make:
-    inner = fields.get("n_inner", 0)
-    shape = TransformerShape(fields["n_layer"], fields["n_embd"], fields["vocab_size"], fields.positions, inner=inner)
-    return partial(transformer, shape)
-
-
-ARCHITECTURES: Mapping[str, Callable[[_Fields], Make]] = {
-    "llama": _decoder,
-    "mistral": _decoder,
-    "phi3": _decoder,
-    "qwen2": partial(_decoder, biased=True),
-    "qwen3": partial(_decoder, head_norms=True),
-    "qwen3_moe": _qwen3_experts,
-    "gemma2": _gemma,
-    "gemma3_text": partial(_gemma, head_norms=True),
-    "mixtral": _mixtral,
-    "deepseek_v2": _deepseek,
-    "deepseek_v3": _deepseek,
-    "bert": _bert,
-    "gpt2": _gpt_2,
-    "gpt_neox": _gpt_neox,
-    "t5": _t5,
-    "vit": _vision,
+DECODER: Mapping[str, Any] = {
+    "layers": Field(LAYER_FIELDS[1:]),
+    "hidden": Field(("hidden_size", "n_embd", "d_model")),
+    "vocabulary": Field(("vocab_size",)),
+    "heads": Field(("num_attention_heads", "n_head", "n_heads")),
+    "groups": Field(("num_key_value_heads", "num_kv_heads"), lambda sizes: sizes["heads"]),
+    "head": Field(("head_dim",), lambda sizes: max(1, sizes["hidden"] // sizes["heads"])),
+    "experts": Field(("num_local_experts", "num_experts", "n_routed_experts"), 0),
+    "active": Field(("num_experts_per_tok", "num_experts_per_token", "moe_topk"), _needed),
+    "expert": Field(("moe_intermediate_size", "intermediate_size"), _needed),
+    "shared": Field(("n_shared_experts", "num_shared_experts"), 0),
+    "dense": Field(("first_k_dense_replace",), 0),
+    "experts_every": Field(("decoder_sparse_step", "interleave_moe_layer_step"), 1),
+    "limited": (Field(("n_group",), 1), Field(("topk_group",), 1)),
+    "inner": Field(("intermediate_size", "ffn_dim", "n_inner"), _dense),
+    "tied": Field(("tie_word_embeddings",), False),
+    "biased": Field(("attention_bias",), False),
+    "out_biased": Field(("attention_bias",), False),
+    "inner_biased": Field(("mlp_bias",), False),
+    "windows": _windows,
+    "compressed": Shape(
+        Compressed,
+        {
+            "query_rank": Field(("q_lora_rank",), 0),
+            "rank": Field(("kv_lora_rank",)),
+            "plain": Field(("qk_nope_head_dim",)),
+            "rotary": Field(("qk_rope_head_dim",)),
+            "value": Field(("v_head_dim",)),
+        },
+        only_with="kv_lora_rank",
+    ),
 }
+"""The sizes of a decoder; architectures differ in some of them."""
+
+TIED = Field(("tie_word_embeddings",), True)
+GEMMA: Mapping[str, Any] = {"tied": TIED, "normed_twice": True}
+LLAMA_4: Mapping[str, Any] = {
+    "expert": Field(("intermediate_size",)), "shared": 1, "inner": Field(("intermediate_size_mlp",)),
+    "windows": partial(_windows, pattern=4),
+}  # fmt: skip
+GPT_OSS: Mapping[str, Any] = {
+    "biased": Field(("attention_bias",), True), "out_biased": Field(("attention_bias",), True),
+    "sinks": True, "experts_biased": True, "windows": partial(_windows, pattern=2),
+}  # fmt: skip
+
+
+def _decoder(**others: Any) -> Architecture:
+    """A decoder that differs in some sizes."""
+    return Architecture(Shape(Decoder, {**DECODER, **others}), decoder)
+
+
+def _transformer(**sizes: Any) -> Architecture:
+    return Architecture(Shape(TransformerShape, sizes), transformer)
+
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "llama": _decoder(),
+    "mistral": _decoder(),
+    "phi3": _decoder(),
+    "smollm3": _decoder(tied=TIED),
+    "granite": _decoder(),
+    "olmo2": _decoder(whole_norms=True),
+    "qwen2": _decoder(biased=True),
+    "qwen3": _decoder(head_norms=True),
+    "qwen3_moe": _decoder(head_norms=True),
+    "gemma2": _decoder(**GEMMA, windows=partial(_windows, pattern=2)),
+    "gemma3_text": _decoder(**GEMMA, head_norms=True, windows=partial(_windows, pattern=6)),
+    "mixtral": _decoder(),
+    "gpt_oss": _decoder(**GPT_OSS),
+    "llama4": _decoder(**LLAMA_4),
+    "llama4_text": _decoder(**LLAMA_4),
+    "glm4_moe": _decoder(out_biased=False, head_norms=Field(("use_qk_norm",), False)),
+    "deepseek_v2": _decoder(),
+    "deepseek_v3": _decoder(),
+    "kimi_k2": _decoder(),
+    "bert": _transformer(
+        layers=Field(("num_hidden_layers",)), hidden=Field(("hidden_size",)), vocabulary=Field(("vocab_size",)),
+        positions=Field(("max_position_embeddings",), USUAL_SEQUENCE), segments=Field(("type_vocab_size",), 2),
+        pooled=True, inner=Field(("intermediate_size",), 0),
+    ),
+    "gpt2": _transformer(
+        layers=Field(("n_layer",)), hidden=Field(("n_embd",)), vocabulary=Field(("vocab_size",)),
+        positions=Field(("n_positions",), USUAL_SEQUENCE), inner=Field(("n_inner",), 0),
+    ),
+    "gpt_neox": _transformer(
+        layers=Field(("num_hidden_layers",)), hidden=Field(("hidden_size",)), vocabulary=Field(("vocab_size",)),
+        positions=0, inner=Field(("intermediate_size",)), tied=Field(("tie_word_embeddings",), False),
+    ),
+    "t5": Architecture(
+        Shape(EncoderDecoder, {
+            "encoder": Field(("num_layers",)),
+            "decoder": Field(("num_decoder_layers",), lambda sizes: sizes["encoder"]),
+            "hidden": Field(("d_model",)), "vocabulary": Field(("vocab_size",)), "heads": Field(("num_heads",)),
+            "head": Field(("d_kv",)), "inner": Field(("d_ff",)),
+            "buckets": Field(("relative_attention_num_buckets",), 32), "gated": _is_gated, "tied": TIED,
+        }),
+        encoder_decoder,
+    ),
+    "whisper": Architecture(
+        Shape(Speech, {
+            "encoder": Field(("encoder_layers",)), "decoder": Field(("decoder_layers",)),
+            "hidden": Field(("d_model",)), "vocabulary": Field(("vocab_size",)),
+            "encoder_inner": Field(("encoder_ffn_dim",)), "decoder_inner": Field(("decoder_ffn_dim",)),
+            "bins": Field(("num_mel_bins",)), "frames": Field(("max_source_positions",), 1500),
+            "positions": Field(("max_target_positions",), 448),
+        }),
+        speech_model,
+    ),
+    "vit": Architecture(
+        Shape(Vision, {
+            "layers": Field(("num_hidden_layers",)), "hidden": Field(("hidden_size",)),
+            "image": Field(("image_size",), 224), "patch": Field(("patch_size",), 16), "classes": _labels,
+            "inner": Field(("intermediate_size",), 0),
+        }),
+        vision_transformer,
+    ),
+}  # fmt: skip
 """How architectures are read, by their ``model_type``."""
 
 

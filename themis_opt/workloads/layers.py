@@ -117,12 +117,21 @@ class TrainingModel:
     `title`, `source`: name as its authors write it, and where its architecture is published.
     `make`: makes the layers; takes the length of a sequence in tokens if `sequence` is one.
     `sequence`: usual length of a sequence; None where a sample is no sequence.
+    `assumed`: what its description leaves open, and was assumed.
     """
 
     title: str
     source: str
     make: Callable[..., tuple[Layer, ...]]
     sequence: int | None = None
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What was assumed, as a sentence; none if nothing was."""
+        return (
+            (f"{self.title} states not all of its layers; assumed: {'; '.join(self.assumed)}.",) if self.assumed else ()
+        )
 
     def layers(self, sequence: int | None = None) -> tuple[Layer, ...]:
         """The layers, for sequences of a given length or of the usual one.

@@ -62,7 +62,7 @@ def transformer(shape: TransformerShape, sequence: int) -> tuple[Layer, ...]:
 def blocks(name: str, hidden: int, sequence: int, inner: int = 0) -> tuple[Layer, Layer]:
     """Attention and feed-forward of one layer, which is `inner` wide, or four times as wide as the rest."""
     wide = inner or 4 * hidden
-    return _attention(f"{name}.attention", hidden, sequence), _feed_forward(f"{name}.mlp", hidden, wide, sequence)
+    return _attention(f"{name}.attention", hidden, sequence), feed_forward(f"{name}.mlp", hidden, wide, sequence)
 
 
 def _embedding(shape: TransformerShape, sequence: int) -> Layer:
@@ -75,25 +75,28 @@ def _embedding(shape: TransformerShape, sequence: int) -> Layer:
 def _attention(name: str, hidden: int, sequence: int) -> Layer:
     """Queries, keys and values; scores of all pairs of tokens; the weighted sum; the projection."""
     flops = 2 * 4 * hidden**2 * sequence + 2 * 2 * hidden * sequence**2
-    return _sublayer(name, "attention", hidden, 3 * hidden, hidden, sequence, flops, 13 * hidden)
+    return sublayer(name, "attention", (hidden, 3 * hidden, hidden), sequence, flops, 13 * hidden)
 
 
-def _feed_forward(name: str, hidden: int, wide: int, sequence: int) -> Layer:
+def feed_forward(name: str, hidden: int, wide: int, sequence: int) -> Layer:
+    """A matrix to a wider layer, and one back."""
     flops = 2 * 2 * hidden * wide * sequence
-    return _sublayer(name, "feed_forward", hidden, wide, wide, sequence, flops, 5 * hidden + 4 * wide)
+    return sublayer(name, "feed_forward", (hidden, wide, wide), sequence, flops, 5 * hidden + 4 * wide)
 
 
-def _sublayer(
-    name: str, kind: LayerKind, hidden: int, first: int, second: int, sequence: int, flops: int, saved: int
+def sublayer(
+    name: str, kind: LayerKind, widths: tuple[int, int, int], sequence: int, flops: int, saved: int, bias: int = 0
 ) -> Layer:
-    """A matrix from `hidden` to `first`, one from `second` back to `hidden`, and a norm.
+    """A matrix from the first of three widths to the second, one from the third back to the first, and a norm.
 
     `saved`: bytes of a token that the backward pass needs, in 16 bits, with masks of dropout, without the scores of
       attention: in all 34 times the width (V. Korthikanti et al., https://arxiv.org/abs/2205.05198, sections 4.1, 5).
+    `bias`: elements of the first bias, where not all of the second width have one.
     """
+    hidden, first, second = widths
     parameters = (
         Parameter("in.weight", hidden * first, sharded=True),
-        Parameter("in.bias", first, "bias", sharded=True),
+        Parameter("in.bias", bias or first, "bias", sharded=True),
         Parameter("out.weight", second * hidden, sharded=True),
         Parameter("out.bias", hidden, "bias"),
         *norms(hidden),

@@ -39,7 +39,8 @@ def _reading(model_of: Callable[[Path], TrainingModel]) -> Callable[[Sequence[So
         source = only(sources, "model")
         model = model_of(source.path)
         note = f"{model.title}: data parallel, 32 samples on each NPU, FP16; 'themis-opt workload' has more options."
-        return Part(workload=lambda machine: _trained(model, needs_network(source, machine)), notes=(note,))
+        notes = (note, *model.assumptions)
+        return Part(workload=lambda machine: _trained(model, needs_network(source, machine)), notes=notes)
 
     return read
 
