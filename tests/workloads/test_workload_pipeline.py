@@ -114,6 +114,11 @@ def test_bubble_is_the_formula(schedule: Order, microbatches: int, stages: int) 
     made = run(instance)
     picosecond_per_stage = made.plan.num_stages  # each takes one at least
     assert made.makespan == pytest.approx((microbatches + stages - 1) * one, rel=0, abs=picosecond_per_stage)
+    assert made.period.bubble == pytest.approx((stages - 1) * one, rel=0, abs=picosecond_per_stage)
+    assert 0 <= made.period.exposed <= 0.01 * one  # what the messages take
+    slow = run(make(stages=stages, microbatches=microbatches, schedule=schedule))
+    assert slow.period.bubble == made.period.bubble
+    assert slow.period.exposed > made.period.exposed
     assert made.makespan == pytest.approx(max(bounds(instance).values()), rel=0, abs=picosecond_per_stage)
 
 

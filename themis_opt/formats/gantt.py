@@ -197,9 +197,10 @@ def _period_caption(schedule: Schedule) -> str:
     times = (schedule.makespan, schedule.period.exposed, schedule.instance.compute)
     time, exposed, compute = (format_pictured_time(t) for t in times)
     share = schedule.period.exposed / schedule.makespan
+    bubble = f", bubble {format_pictured_time(schedule.period.bubble)}" if schedule.period.bubble else ""
     steady = "" if schedule.period.is_steady else " (iterations do not repeat each other)"
     return (
-        f"iteration {time}{steady}, compute {compute}, exposed communication {exposed} ({share:.1%}), "
+        f"iteration {time}{steady}, compute {compute}{bubble}, exposed communication {exposed} ({share:.1%}), "
         f"overlap {schedule.period.overlap:.1%}, {_busiest(schedule)}"
     )
 

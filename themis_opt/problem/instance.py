@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain, pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -32,6 +33,18 @@ MAX_COLLECTIVES = 2**17  # most collectives: several errors of each would take m
 def _of_stage(name: str, stage: int) -> str:
     """The name of a dimension of a stage: that of the network for the first one."""
     return f"{name}@{stage + 1}" if stage else name
+
+
+def _longest_path(
+    origin: int, goal: int, order: Iterable[int], before: Mapping[int, set[int]], lengths: Sequence[float]
+) -> float:
+    """Length of the longest path from the start of one node to that of another."""
+    start = dict.fromkeys(order, -math.inf)
+    start[origin] = 0.0
+    for node in order:
+        for other in before[node]:
+            start[node] = max(start[node], start[other] + lengths[other % len(lengths)])
+    return start[goal]
 
 
 class Instance(Model):
@@ -111,6 +124,34 @@ class Instance(Model):
             for name in task.after
             if self.tasks[self.task_index[name]].stage != task.stage
         )
+
+    def least_period(self, durations: Sequence[float]) -> float:
+        """Longest path from the start of a task to its next start, where each tensor takes a given time.
+
+        Nodes are tasks, then tensors, of two periods.
+        """
+        tasks, count = len(self.tasks), len(self.tasks) + len(self.exchanges)
+        lengths = [*(float(task.duration) for task in self.tasks), *durations]
+        before: dict[int, set[int]] = {node: set() for node in range(2 * count)}
+        for row in (0, count):
+            pairs = [*chain.from_iterable(map(pairwise, self.chains)), *self.waits]
+            for one, other in pairs:
+                before[row + other].add(row + one)
+            for number, exchange in enumerate(self.exchanges, start=tasks):
+                before[row + number] = {row + exchange.ready_task, *(row + tasks + source for source in exchange.after)}
+                if row + count * exchange.needed_later <= count:
+                    before[row + count * exchange.needed_later + exchange.needed_task].add(row + number)
+        for tasks_of_stage in self.chains:
+            before[count + tasks_of_stage[0]].add(tasks_of_stage[-1])
+        order = tuple(TopologicalSorter(before).static_order())
+        return max(_longest_path(one[0], one[0] + count, order, before, lengths) for one in self.chains)
+
+    @cached_property
+    def bubble(self) -> int:
+        """Picoseconds that the stage with the most work waits in each period on an infinitely fast network."""
+        if self.num_stages == 1:
+            return 0
+        return int(self.least_period([0.0] * len(self.exchanges))) - self.compute
 
     @cached_property
     def links(self) -> tuple[int, ...]:

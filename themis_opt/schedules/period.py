@@ -33,7 +33,7 @@ def covered(starts: IntArray, ends: IntArray, begin: int, end: int) -> int:
 
 @dataclass(frozen=True)
 class Wait:
-    """A time in which the NPU waits for communication.
+    """A time in which the NPU waits for communication, or for a pass of another stage.
 
     `start`, `length`: picoseconds, the start from that of the period on.
     `launch`, `parallelism`: of those that the task waits for, the launch whose result comes last, and why its tensors
@@ -144,21 +144,27 @@ class Period:
 
     @property
     def exposed(self) -> int:
-        """Picoseconds of an iteration in which the NPU waits for communication."""
-        return self.iteration_time - self.instance.compute
+        """Picoseconds of an iteration in which the NPU waits for communication, beside the bubble of a pipeline."""
+        return self.iteration_time - self.instance.compute - self.bubble
+
+    @property
+    def bubble(self) -> int:
+        """Picoseconds in which the NPU waits on an infinitely fast network, too."""
+        return self.instance.bubble
 
     def exposed_gap(self, bound: float) -> float:
         """Exposed communication over the least that a bound on the iteration time leaves, minus 1; 0 if both are 0."""
-        least = bound - self.instance.compute
+        least = bound - self.instance.compute - self.bubble
         return self.exposed / least - 1 if least > 0 else float(self.exposed > 0)
 
     def exposed_by(self, parallelism: Parallelism) -> int:
         """Picoseconds in which the NPU waits in the last whole iteration for tensors of one kind of parallelism.
 
-        A wait counts for the tensor that arrives last.  Where iterations repeat each other, the kinds add up to
-        `exposed`.
+        A wait counts for the tensor that arrives last, less the share that is bubble.  Where iterations repeat each
+        other, the kinds add up to `exposed`.
         """
-        return sum(wait.length for wait in self.waits if wait.parallelism == parallelism)
+        waited = sum(wait.length for wait in self.waits if wait.parallelism == parallelism)
+        return waited * self.exposed // (self.exposed + self.bubble) if self.bubble else waited
 
     @cached_property
     def waits(self) -> tuple[Wait, ...]:

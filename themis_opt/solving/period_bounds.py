@@ -21,8 +21,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from graphlib import TopologicalSorter
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -50,8 +48,8 @@ WindowMeasure = Literal["ideal", "head_tail", "bare", "load"]
 
 
 def compute(instance: Instance) -> float:
-    """Tasks one after the other."""
-    return float(instance.compute)
+    """Tasks one after the other, and in a pipeline the bubble that an infinitely fast network leaves."""
+    return float(instance.compute + instance.bubble)
 
 
 def cut(instance: Instance) -> float:
@@ -93,7 +91,7 @@ def critical_path(instance: Instance, measure: Literal["ideal", "head_tail"] = "
 def _serial_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -> float:
     """Longest path of tasks that are serial, and windows between them."""
     _, _, gained = _searched_path(instance, measure)
-    return compute(instance) + gained
+    return instance.compute + gained
 
 
 def pieces(instance: Instance) -> float:
@@ -113,7 +111,7 @@ def pieces(instance: Instance) -> float:
         if len(inside) > 1:
             windows.gain[window] = window_time(instance, inside, known) - windows.covered[window]
             gained, path = _longest_path(windows)
-    return compute(instance) + gained
+    return instance.compute + gained
 
 
 MAX_PIECE_WINDOWS = 4
@@ -420,40 +418,11 @@ def _stages_alone(instance: Instance) -> Iterator[Instance]:
 def _precedence(instance: Instance, measure: Literal["ideal", "head_tail"]) -> float:
     """Longest path from the start of a task to its next start, through tasks and tensors that wait for each other.
 
-    A tensor takes at least as long as alone on an idle network.  Nodes are tasks, then tensors, of two periods.
+    A tensor takes at least as long as alone on an idle network.
     """
     held = [((exchange.kind, exchange.span), exchange.size) for exchange in instance.exchanges]
     alone = {(group, size): _time(instance, {group: size}, measure) for group, size in dict.fromkeys(held)}
-    durations = [float(task.duration) for task in instance.tasks] + [alone[load] for load in held]
-    tasks, count = len(instance.tasks), len(durations)
-    before: dict[int, set[int]] = {node: set() for node in range(2 * count)}
-    for row in (0, count):
-        for chain in instance.chains:
-            for one, other in pairwise(chain):
-                before[row + other].add(row + one)
-        for one, other in instance.waits:
-            before[row + other].add(row + one)
-        for number, exchange in enumerate(instance.exchanges, start=tasks):
-            before[row + number] = {row + exchange.ready_task, *(row + tasks + source for source in exchange.after)}
-            if row + count * exchange.needed_later <= count:
-                before[row + count * exchange.needed_later + exchange.needed_task].add(row + number)
-    for chain in instance.chains:
-        before[count + chain[0]].add(chain[-1])
-    order = tuple(TopologicalSorter(before).static_order())
-    return max(_longest_from(chain[0], chain[0] + count, order, before, durations) for chain in instance.chains)
-
-
-def _longest_from(
-    origin: int, goal: int, order: Iterable[int], before: Mapping[int, set[int]], durations: Sequence[float]
-) -> float:
-    """Length of the longest path from the start of one node to that of another."""
-    count = len(durations)
-    start = dict.fromkeys(order, -np.inf)
-    start[origin] = 0.0
-    for node in order:
-        for other in before[node]:
-            start[node] = max(start[node], start[other] + durations[other % count])
-    return float(start[goal])
+    return instance.least_period([alone[load] for load in held])
 
 
 def _groups(instance: Instance) -> tuple[list[ExchangeGroup], list[int]]:
@@ -510,7 +479,7 @@ def _no_slower(problem: Instance, against: Sequence[Fraction]) -> Instance:
 
 
 PERIOD_BOUNDS: Mapping[str, Bound] = {
-    "compute": Bound(compute, False, "tasks one after the other"),
+    "compute": Bound(compute, False, "tasks one after the other, and the bubble of a pipeline"),
     "communication": Bound(communication, False, "what the busiest dimension has to carry in one period"),
     "ideal": Bound(ideal, False, "longest path of compute and of exchanges at full bandwidth"),
     "critical_path": Bound(critical_path, False, "the same, with latency and the first and last step of exchanges"),

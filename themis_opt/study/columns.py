@@ -36,6 +36,7 @@ class ResultColumn:
     `value`: from a schedule to the value, or, where `judged`, from a result.
     `title`: in tables; those without one are left out there.
     `judged`: whether it needs the bound of the comparison or its baseline.
+    `of_stages`: whether it is for pipelines alone.
     `of_period`: whether it is for schedules with a period, for those without, or for both.
     `note`: from a schedule to what tables note behind the value, if there is anything to note.
     """
@@ -46,6 +47,7 @@ class ResultColumn:
     title: str = ""
     judged: bool = False
     of_period: bool | None = None
+    of_stages: bool = False
     note: Callable[[Schedule], str] = lambda schedule: ""
 
 
@@ -65,6 +67,7 @@ RESULT_COLUMNS: tuple[ResultColumn, ...] = (
         note=lambda s: "" if s.period.is_steady else "varies",
     ),
     ResultColumn("compute_ns", lambda s: nanoseconds(s.instance.compute), "time", of_period=True),
+    ResultColumn("bubble_ns", lambda s: nanoseconds(s.period.bubble), "time", "bubble", of_period=True, of_stages=True),
     ResultColumn("exposed_ns", lambda s: nanoseconds(s.period.exposed), "time", "exposed", of_period=True),
     ResultColumn("exposed_share", lambda s: s.period.exposed / s.makespan, "share", "of step", of_period=True),
     ResultColumn("exposed_data_ns", lambda s: nanoseconds(s.period.exposed_by("data")), "time", "data", of_period=True),
@@ -97,7 +100,12 @@ def objective(instance: Instance) -> ResultColumn:
 def columns_of(schedules: Sequence[Schedule], *, judged: bool) -> list[ResultColumn]:
     """The columns for schedules; those of a comparison where they are `judged`, else those that need none."""
     offered = (column for column in RESULT_COLUMNS if judged or not column.judged)
-    return [column for column in offered if all(column.of_period in (None, s.has_period) for s in schedules)]
+    has_stages = any(schedule.instance.num_stages > 1 for schedule in schedules)
+    return [
+        column
+        for column in offered
+        if all(column.of_period in (None, s.has_period) for s in schedules) and (has_stages or not column.of_stages)
+    ]
 
 
 def schedule_row(schedule: Schedule) -> dict[str, Value]:

@@ -136,10 +136,10 @@ def on_step(instance: Instance) -> tuple[str, ...]:
         policy = instance.iteration.launching
         today, where = f"{policy}, as its source launches,", "of your step in the model"
     schedule = simulate(instance, make_policy(policy)(instance))
-    cost = format_percent(schedule.period.exposed / schedule.makespan)
+    cost = f"{format_percent(schedule.period.exposed / schedule.makespan)} {where}{_bubble(schedule)}"
     step, bound = (format_short_time(time) for time in (schedule.makespan, max(bounds(instance).values())))
     least = f"no schedule less than {bound}{with_gathers(instance)}"
-    return (f"Communication costs {cost} {where}; {today} takes {step}, and {least}.",)
+    return (f"Communication costs {cost}; {today} takes {step}, and {least}.",)
 
 
 def _on_gap(compared: Comparison) -> str:
@@ -162,14 +162,20 @@ def _on_exposed(compared: Comparison) -> str:
     """What communication costs a step, today and at best."""
     best = compared.best
     period = best.schedule.period
-    least = max(best.bound - compared.instance.compute, 0.0)
+    least = max(best.bound - compared.instance.compute - period.bubble, 0.0)
     first = compared.results[0]
     today = "" if first is best else f", {_exposed(first)}"
     return (
         f"Communication costs {format_percent(period.exposed / best.makespan)} of a step of "
-        f"{format_duration(best.makespan)}: {_exposed(best)}{today}, at least {format_duration(least)} with any plan"
-        f"{with_gathers(compared.instance)}."
+        f"{format_duration(best.makespan)}{_bubble(best.schedule)}: {_exposed(best)}{today}, at least "
+        f"{format_duration(least)} with any plan{with_gathers(compared.instance)}."
     )
+
+
+def _bubble(schedule: Schedule) -> str:
+    """What a pipeline waits on an infinitely fast network, too."""
+    bubble = schedule.period.bubble
+    return f", beside {format_percent(bubble / schedule.makespan)} of bubble" if bubble else ""
 
 
 def _exposed(result: Result) -> str:
@@ -186,7 +192,7 @@ def on_schedule(
         longest = max(explanation.waits, key=lambda wait: wait.length)
         waited = format_percent(schedule.period.exposed / schedule.makespan)
         sentences.append(
-            f"Compute waits {waited} of the step for communication, longest before {longest.task}: "
+            f"Compute waits {waited} of the step for communication{_bubble(schedule)}, longest before {longest.task}: "
             f"{format_duration(longest.length)} for {longest.launch or 'no launch'}."
         )
     return tuple(sentences)
