@@ -102,6 +102,8 @@ def test_lists_that_break_a_rule_are_refused(write, text, rule):
         import_files(write(net__yml=RING_16, s__txt=text))
 
 
-def test_a_config_of_an_unknown_architecture_is_refused(write):
-    with pytest.raises(InputError, match="model_type = 'lama': "):
-        import_files(write(net__yml=RING_16, config__json=CONFIG | {"model_type": "lama"}))
+def test_a_config_of_an_unknown_architecture_is_read_with_assumptions_unless_it_is_no_decoder(write):
+    notes = import_files(write(net__yml=RING_16, config__json=CONFIG | {"model_type": "newer"})).notes
+    assert any("The reading of newer assumes: gated feed-forward layers" in note for note in notes)
+    with pytest.raises(InputError, match="model_type = 'mamba': "):
+        import_files(write(net__yml=RING_16, config__json=CONFIG | {"model_type": "mamba", "state_size": 16}))

@@ -129,9 +129,7 @@ class TrainingModel:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What was assumed, as a sentence; none if nothing was."""
-        return (
-            (f"{self.title} states not all of its layers; assumed: {'; '.join(self.assumed)}.",) if self.assumed else ()
-        )
+        return (f"The reading of {self.title} assumes: {'; '.join(self.assumed)}.",) * bool(self.assumed)
 
     def layers(self, sequence: int | None = None) -> tuple[Layer, ...]:
         """The layers, for sequences of a given length or of the usual one.
