@@ -15,14 +15,15 @@ from themis_opt.formats.trace import chrome_trace
 from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
+from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.explanation import explain
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 from themis_opt.workloads.layers import Layer, Parameter, linear
 from themis_opt.workloads.microbatch_orders import MicrobatchPass, in_order, most_kept, passes_by_stage, stage_of_parts
-from themis_opt.workloads.models import MODELS
+from themis_opt.workloads.models import MODELS, find_model
 from themis_opt.workloads.parallelisms import make_workload
-from themis_opt.workloads.pipeline import balanced, pipeline
+from themis_opt.workloads.pipeline import balanced, pipeline, pipeline_stages
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import Rate
 
@@ -132,6 +133,45 @@ def test_messages_go_both_ways_between_neighbours_by_the_links_of_who_sends() ->
     assert all(send.span[0] // width == instance.tasks[send.ready_task].stage for send in sends)
 
 
+def test_stages_on_two_dimensions_send_over_the_outermost_that_differs() -> None:
+    tensors = make(stages=16, microbatches=1, layers=EQUAL * 2, batch=1).iteration.tensors
+    links = {t.ready_after: t.dimensions for t in tensors if t.kind is CollectiveKind.SEND and "forward" in t.name}
+    assert [links[f"stage{stage}.forward1"] for stage in range(1, 16)] == [("node",), ("rail",)] * 7 + [("node",)]
+
+
+def test_blocks_are_laid_on_stages_as_stated() -> None:
+    """Embeddings lie on the first stage and the output on the last one, whose times they are part of."""
+    llama = MODELS["llama-3-8b"].layers(128)
+    setup = replace(SETUP, stages=4, batch=4, layers_per_stage=(7, 9, 9, 7))
+    parts = pipeline_stages(llama, setup).layers
+    assert [len(part) for part in parts] == [15, 18, 18, 15]
+    assert (parts[0][0].name, parts[1][0].name, parts[-1][-1].name) == ("embedding", "layer7.attention", "head")
+
+
+def test_five_ways_to_share_a_model_fit_one_network() -> None:
+    """Tensor groups, parts of a sequence, copies that share experts, and stages, two of each."""
+    mixture = find_model("transformer:layers=2:hidden=64:vocabulary=100:heads=4:inner=64:experts=4:active=2:expert=32")
+    network = Network(dimensions=[Dimension(kind="switch", size=2, bandwidth=1e9, name=name) for name in "abcd"])
+    setup = replace(SETUP, network=network, stages=2, group=2, context=2, experts=2, microbatches=2, batch=2)
+    layers = mixture.layers(8)
+    tensors = pipeline(layers, setup).tensors
+    sizes = {t.name: (t.kind.value, t.dimensions, t.size) for t in tensors}
+    keys = 2 * 64 * 8 * 2 // 2  # of one layer and one sample, in 16 bits, of which a tensor group has halves
+    assert sizes["stage1.forward1.keys"] == ("all_gather", ("b",), keys)
+    assert sizes["stage1.backward1.key_gradients"] == ("reduce_scatter", ("b",), keys)
+    assert sizes["stage1.forward1.output"] == ("send", ("d",), 64 * 8 * 2 // 4)
+    assert sizes["stage1.layer0.mlp.gradients"][1] == ("b", "c")
+    assert sizes["stage1.layer0.mlp.expert_gradients"][1] == ("b",)
+
+
+@pytest.mark.parametrize(("gathers", "number"), [("step", 9), ("microbatch", 2 * 2 * 4)])
+def test_sharded_stages_gather_parameters_once_or_for_each_pass(gathers: str, number: int) -> None:
+    instance = make(stages=2, zero=3, gathers=gathers)
+    gathered = [t for t in instance.iteration.tensors if t.kind is CollectiveKind.ALL_GATHER]
+    assert len(gathered) == number
+    validate(run(instance))
+
+
 def test_gradients_stay_between_copies_of_a_stage() -> None:
     instance = make(stages=4)
     names = instance.fabric.dimension_names
@@ -177,6 +217,8 @@ def test_task_that_runs_before_its_stage_is_free_is_refused() -> None:
         ({"experts": 2}, "needs layers with experts"),
         ({"group": 2}, "needs attention and feed-forward layers"),
         ({"stages": 16}, "--stages = 16.*at most the 9"),
+        ({"layers_per_stage": (1, 2, 3, 4)}, "--layers-per-stage = '1,2,3,4': must be 4 numbers from 1 on, 9 blocks"),
+        ({"context": 2}, "--context = 2: needs layers of attention"),
         ({"microbatches": 3}, "--microbatches = 3: must divide the batch of 8"),
         ({"schedule": "zigzag"}, "--schedule = 'zigzag'.*1f1b"),
         ({"microbatches": 0}, "--microbatches = 0"),

@@ -49,6 +49,28 @@ def test_full_sharding_keeps_a_shard_and_gathers_all_but_the_last_layer_twice() 
     assert 0 <= instance.parameter_bytes - 2 * WEIGHTS / (NODE * NODES) < 2 * len(layers)
 
 
+@pytest.mark.parametrize(("gathers", "times"), [("step", 1), ("microbatch", 3 * 2)])
+def test_accumulated_steps_reduce_once_and_gather_as_often_as_stated(gathers: str, times: int) -> None:
+    instance = make("fsdp", accumulate=3, gathers=gathers, update=10**6)
+    size = {
+        kind: sum(e.size for e in instance.exchanges if e.kind == kind) for kind in ("all_gather", "reduce_scatter")
+    }
+    last = 2 * MODELS[MODEL].layers()[-1].elements()
+    assert size["reduce_scatter"] == 2 * WEIGHTS
+    assert size["all_gather"] == times * 2 * WEIGHTS - (3 * last if gathers == "microbatch" else 0)
+    assert instance.compute == pytest.approx(3 * (make("fsdp").compute) + 10**6, rel=1e-6)
+
+
+def test_selective_recomputation_keeps_what_matrices_and_attention_make() -> None:
+    """Of GPT-3 no time, and of the 34 bytes for each width of a token those of norms, masks and activations less."""
+    layers = MODELS["gpt-3"].layers(16)[1:3]
+    setups = [replace(SETUP, recompute=how) for how in (False, "selective", True)]
+    attention, wide = ([setup.kept(layer) / (16 * 12_288) for setup in setups] for layer in layers)
+    assert attention == [6.5, 5.0, 1.0]
+    assert wide == [10.5, 5.0, 1.0]
+    assert make("fsdp", "bert-base", recompute="selective").compute == make("fsdp", "bert-base").compute
+
+
 def test_hybrid_sharding_sends_shards_alone_between_groups() -> None:
     instance = make("hsdp")
     assert sent(instance, "reduce_scatter", 0) == 2 * WEIGHTS

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -93,7 +94,14 @@ def _tell_lines(text: str) -> None:
 
 
 class _Command(TyperCommand):
-    """A command whose summary stands whole in the list of commands."""
+    """A command whose summary stands whole in the list of commands, and whose ``--recompute`` may stand alone."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of a command line."""
+        for place, (word, following) in enumerate(pairwise((*args, ""))):
+            if word == "--recompute" and following not in ("full", "selective"):
+                args[place] = "--recompute=full"
+        return super().parse_args(ctx, args)
 
     def get_short_help_str(self, limit: int = 0) -> str:
         """The first sentence of the help, whatever the limit of click says."""

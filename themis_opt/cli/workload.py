@@ -32,12 +32,22 @@ USUAL_CHUNKS = {"lag": 64, "occupy": 4}
 class Choices(OptionGroup):
     """What is divided among NPUs, and what is exchanged."""
 
-    tensor_group: Annotated[int | None, Option(help="NPUs that share a model, or its fully connected layers.")] = None
+    tensor_group: Annotated[
+        int | None, Option("--tensor-group", "--tp", help="NPUs that share a model, or its fully connected layers.")
+    ] = None
     accumulate: Annotated[int, Option(help="Steps of which only the last exchanges gradients.")] = 1
-    zero: Annotated[int, Option(help="1: optimizer states are sharded. 2: gradients too. 0: copies.")] = 0
+    zero: Annotated[
+        int,
+        Option(help="1: optimizer states are sharded. 2: gradients too. 3: parameters too, in pipelines. 0: copies."),
+    ] = 0
+    gathers: Annotated[
+        str, Option(help="microbatch or step: how often sharded parameters are gathered (fsdp, hsdp, --zero 3).")
+    ] = "microbatch"
     granularity: Annotated[str, Option(help="Tensors of gradients: fused, layer or parameter.")] = "layer"
     weights_only: Annotated[bool, Option("--weights-only", help="Leave out biases and normalisation.")] = False
-    recompute: Annotated[bool, Option("--recompute", help="Compute activations again in the backward pass.")] = False
+    recompute: Annotated[
+        str, Option(help="Compute activations again in the backward pass: full, or selective for cheap operations.")
+    ] = ""
     update: Annotated[str, Option(help="Time of the optimizer, such as '1 ms'.")] = "0 s"
     separate: Annotated[
         bool, Option("--separate", help="Both parts of a split dimension have its bandwidth, instead of sharing it.")
@@ -50,9 +60,19 @@ class Choices(OptionGroup):
     adaptive: Annotated[float, Option(help="Compression of the slowest dimension; of others as they are slow.")] = 1.0
     tolerance: Annotated[float, Option(help="Fraction of the bytes between data-parallel NPUs that may be lost.")] = 0.0
     local_blocks: Annotated[int, Option(help="Blocks with a separate loss: gradients leave in the forward sweep.")] = 1
-    experts: Annotated[int | None, Option(help="NPUs that share the experts of a layer.")] = None
-    data: Annotated[int | None, Option(help="Copies of what is no expert; as many as there can be by default.")] = None
-    stages: Annotated[int | None, Option(help="Stages of a pipeline, outside of tensor groups and copies.")] = None
+    experts: Annotated[int | None, Option("--experts", "--ep", help="NPUs that share the experts of a layer.")] = None
+    data: Annotated[
+        int | None, Option("--data", "--dp", help="Copies of what is no expert; as many as there can be by default.")
+    ] = None
+    context: Annotated[
+        int | None, Option("--context", "--cp", help="NPUs that divide each sequence, attention included.")
+    ] = None
+    stages: Annotated[
+        int | None, Option("--stages", "--pp", help="Stages of a pipeline, outside of tensor groups and copies.")
+    ] = None
+    layers_per_stage: Annotated[
+        str | None, Option(help="Blocks of each stage, such as 15,16,16,15; by default stages take equally long.")
+    ] = None
     virtual_stages: Annotated[
         int, Option(help="Parts of the model on each stage, which microbatches pass in turn.")
     ] = 1
@@ -69,7 +89,7 @@ class Choices(OptionGroup):
     @property
     def parallelism(self) -> str:
         """The parallelism that the choices ask for, where none is named."""
-        if self.stages or self.data or (self.experts and self.tensor_group):
+        if self.stages or self.data or self.context or (self.experts and self.tensor_group):
             return "pipeline"
         return "expert" if self.experts else "data"
 
@@ -77,6 +97,7 @@ class Choices(OptionGroup):
         """The choices as :func:`themis_opt.workloads.setup.read_setup` takes them."""
         choices = asdict(self)
         del choices["weights_only"]  # decides about the layers before
+        choices["recompute"] = {"": False, "full": True}.get(self.recompute, self.recompute)
         return {"group": choices.pop("tensor_group"), **choices}
 
 
@@ -138,7 +159,7 @@ def workload(
     from themis_opt.problem.fields import located
     from themis_opt.workloads.devices import device_in
     from themis_opt.workloads.models import find_model
-    from themis_opt.workloads.parallelisms import make_workload
+    from themis_opt.workloads.parallelisms import make_workload, memory_of
     from themis_opt.workloads.setup import read_setup
     from themis_opt.workloads.timing import read_times
 
@@ -160,7 +181,8 @@ def workload(
         check_clock(instance)
     except ValidationError as error:
         raise located(error).within("command line") from None
-    _finish(instance, layers, trained.assumptions, output, as_json)
+    held = memory_of(layers, setup, parallelism or choices.parallelism).rows(setup)
+    _finish(instance, layers, held, trained.assumptions, output, as_json)
 
 
 def _layers(model: "TrainingModel", sequence: int | None, only_weights: bool) -> tuple["Layer", ...]:
@@ -179,7 +201,12 @@ def _print_template(model: str, training: options.Training, *, weights_only: boo
 
 
 def _finish(
-    instance: "Instance", layers: tuple["Layer", ...], notes: tuple[str, ...], output: Path | None, as_json: bool
+    instance: "Instance",
+    layers: tuple["Layer", ...],
+    held: list[dict[str, Any]],
+    notes: tuple[str, ...],
+    output: Path | None,
+    as_json: bool,
 ) -> None:
     from themis_opt.base.units import format_short_time
     from themis_opt.cli.printing import say
@@ -189,7 +216,7 @@ def _finish(
 
     if output is not None:
         save(instance, output)
-    summary = workload_summary(instance, layers) | {"assumed": list(notes)}
+    summary = workload_summary(instance, layers) | {"memory": held, "assumed": list(notes)}
     facts = {
         "parameters": f"{summary['parameters']:,}",
         **{name: str(summary[name.lower()]) for name in ("NPUs", "steps", "tasks")},
@@ -201,6 +228,7 @@ def _finish(
     exchanges = [row | {"bytes": f"{row['bytes']:,}"} for row in summary["exchanges"]]
     tables = [
         Listing.of_texts(instance.name, [{"quantity": name, "value": value} for name, value in facts.items()]),
+        Listing.of_texts("memory of one NPU", [row | {"bytes": f"{row['bytes']:,}"} for row in held]),
         Listing("exchanges", exchanges, columns("kind", "parallelism", "tensors", "bytes")),
     ]
     Reply(summary, (*on_step(instance), *notes), tables).tell(as_json=as_json)

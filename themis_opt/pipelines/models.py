@@ -4,7 +4,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.pipelines.problem import Pipeline
 from themis_opt.workloads.layers import Layer
-from themis_opt.workloads.pipeline import layer_times, pipeline_stages
+from themis_opt.workloads.pipeline import layer_times, pipeline_stages, sharing
 from themis_opt.workloads.setup import Setup
 
 
@@ -12,24 +12,27 @@ def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
     """The order of microbatches of a model as a problem, with as many parts of it on each stage as the setup says.
 
     A part keeps the inputs of its layers, or with recomputation those of its first layer; that with the most bytes
-    counts for all.  Messages cross the outermost dimension at its bandwidth.
+    counts for all.  Messages cross the slowest dimension that stages lie on.
 
     Raises
     ------
     InputError
         If the setup states no stages, or some that the network or the model cannot have.
     """
-    stages = pipeline_stages(layers, setup).layers
+    cut = pipeline_stages(layers, setup)
+    stages, used = cut.layers, cut.placement.dimensions["stages"]
     if (setup.stages or 1) == 1:
         raise InputError("must be 2 or more for an order of microbatches", field="--stages", value=1)
     placement = "v" if setup.schedule == "v" else "interleaved"
-    samples, link = setup.batch // setup.microbatches, setup.network.dimensions[-1]
-    bytes_of_sample = setup.element_bytes * samples
+    samples = setup.batch // setup.microbatches
+    near = [link for link in setup.network.dimensions if any(name.startswith(link.name) for name in used)]
+    link = min(near or setup.network.dimensions[-1:], key=lambda one: one.bandwidth)
+    bytes_of_sample = -(-setup.element_bytes * samples // sharing(setup))
     sent = bytes_of_sample * max(stage[-1].outputs for stage in stages[:-1])
-    kept = [sum(layer.inputs for layer in (stage[:1] if setup.recompute else stage)) for stage in stages]
+    kept = [sum(layer.inputs for layer in (stage[:1] if setup.repeats else stage)) for stage in stages]
     times = [[layer_times(layer, setup, setup.microbatches) for layer in stage] for stage in stages]
     times[0][0] = times[0][0].model_copy(update={"input_gradient": 0})  # nobody needs those of the data
-    again = [sum(t.forward for t in stage) if setup.recompute else 0 for stage in times]
+    again = [sum(t.forward for t in stage) if setup.repeats else 0 for stage in times]
     passes = {
         "forward": [sum(t.forward for t in stage) for stage in times],
         "inputs": [extra + sum(t.input_gradient for t in stage) for extra, stage in zip(again, times, strict=True)],

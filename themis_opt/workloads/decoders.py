@@ -124,7 +124,8 @@ def _attention(shape: Decoder, name: str, sequence: int, window: int) -> Layer:
     ranks = shape.compressed.query_rank + shape.compressed.rank if shape.compressed else 0
     keys = shape.heads if shape.compressed else shape.groups
     saved = 2 * shape.hidden + ranks + (shape.heads + keys) * (scored + valued)
-    return _layer(shape, name, "attention", parameters, flops, sequence, saved)
+    layer = _layer(shape, name, "attention", parameters, flops, sequence, saved, shape.hidden)
+    return replace(layer, context=sequence * keys * (scored + valued))
 
 
 def _grouped(shape: Decoder) -> tuple[tuple[Parameter, ...], int, int]:
@@ -171,7 +172,7 @@ def _feed_forward(shape: Decoder, name: str, sequence: int) -> Layer:
         biases = _bias(True, "in.bias", 2 * shape.inner, sharded=True), _bias(True, "out.bias", shape.hidden)
         weights = (into, *biases[0], out, *biases[1])
     flops, saved = 2 * 3 * shape.hidden * shape.inner * sequence, 2 * shape.hidden + 4 * shape.inner
-    return _layer(shape, name, "feed_forward", weights, flops, sequence, saved)
+    return _layer(shape, name, "feed_forward", weights, flops, sequence, saved, shape.hidden + 2 * shape.inner)
 
 
 def _experts(shape: Decoder, name: str, sequence: int) -> Layer:
@@ -184,8 +185,10 @@ def _experts(shape: Decoder, name: str, sequence: int) -> Layer:
     weights = (*_gated(shape, shape.experts * shape.expert, "experts."), *biases)
     shared = _gated(shape, shape.shared * shape.expert, "shared.") if shape.shared else ()
     used = 3 * shape.hidden * shape.expert * (shape.active + shape.shared) + router.elements
-    saved = 2 * shape.hidden + shape.active * shape.hidden + 4 * shape.expert * (shape.active + shape.shared)
-    layer = _layer(shape, name, "feed_forward", (router, *weights, *shared), 2 * used * sequence, sequence, saved)
+    wide = shape.expert * (shape.active + shape.shared)
+    saved, cheap = (2 + shape.active) * shape.hidden + 4 * wide, shape.hidden + 2 * wide
+    weights = (router, *weights, *shared)
+    layer = _layer(shape, name, "feed_forward", weights, 2 * used * sequence, sequence, saved, cheap)
     return replace(layer, routing=Routing(shape.experts, shape.active, sequence * shape.hidden, *shape.limited))
 
 
@@ -197,14 +200,21 @@ def _gated(shape: Decoder, width: int, of: str) -> tuple[Parameter, ...]:
 
 
 def _layer(
-    shape: Decoder, name: str, kind: LayerKind, weights: tuple[Parameter, ...], flops: int, sequence: int, saved: int
+    shape: Decoder,
+    name: str,
+    kind: LayerKind,
+    weights: tuple[Parameter, ...],
+    flops: int,
+    sequence: int,
+    saved: int,
+    cheap: int,
 ) -> Layer:
-    """A layer after a norm; `saved`: elements of a token that the backward pass needs."""
+    """A layer after a norm; `saved` and `cheap` elements of a token that the backward pass needs."""
     first = Parameter("norm.weight", shape.hidden, "norm")
     if shape.normed_twice:
         weights = (*weights, Parameter("out_norm.weight", shape.hidden, "norm"))
     size = sequence * shape.hidden
-    return Layer(name, kind, (first, *weights), flops, size, size, saved=sequence * saved)
+    return Layer(name, kind, (first, *weights), flops, size, size, saved=sequence * saved, cheap=sequence * cheap)
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def _routed(passes: Passes, layer: Layer, setup: Setup, groups: NpuGroups, what:
 
 def _backward(passes: Passes, layer: Layer, setup: Setup, groups: NpuGroups, *, is_first: bool) -> None:
     times, name = setup.times(layer), layer.name
-    if setup.recompute:
+    if setup.repeats:
         _routed(passes, layer, setup, groups, "dispatch_again")
         passes.compute(f"{name}.recompute", times.forward)
     _routed(passes, layer, setup, groups, "combine_gradient")

@@ -103,7 +103,7 @@ REQUIRED = object()
 """In the place of a usual value: the file must have the field."""
 
 
-class Field(NamedTuple):
+class Stated(NamedTuple):
     """Where a file states a size.
 
     `names`: its fields, of which the first one that is there counts.
@@ -169,13 +169,13 @@ class _File:
     def _size(self, rule: Any, before: Mapping[str, Any]) -> Any:
         if isinstance(rule, Shape):
             return self.shape(rule) if self.content.get(rule.only_with) is not None else None
-        if isinstance(rule, Field):
+        if isinstance(rule, Stated):
             return self._stated(rule, before)
         if isinstance(rule, tuple):
             return tuple(self._size(one, before) for one in rule)
         return rule(self) if callable(rule) else rule
 
-    def _stated(self, field: Field, before: Mapping[str, Any]) -> Any:
+    def _stated(self, field: Stated, before: Mapping[str, Any]) -> Any:
         name = next((name for name in field.names if self.content.get(name) is not None), None)
         usual = field.usual(before) if callable(field.usual) else field.usual
         if name is not None:
@@ -246,47 +246,47 @@ def _is_gated(file: _File) -> bool:
 
 
 DECODER: Mapping[str, Any] = {
-    "layers": Field(LAYER_FIELDS[1:]),
-    "hidden": Field(("hidden_size", "n_embd", "d_model")),
-    "vocabulary": Field(("vocab_size",)),
-    "heads": Field(("num_attention_heads", "n_head", "n_heads")),
-    "groups": Field(("num_key_value_heads", "num_kv_heads"), lambda sizes: sizes["heads"]),
-    "head": Field(("head_dim",), lambda sizes: max(1, sizes["hidden"] // sizes["heads"])),
-    "experts": Field(("num_local_experts", "num_experts", "n_routed_experts"), 0),
-    "active": Field(("num_experts_per_tok", "num_experts_per_token", "moe_topk"), _needed),
-    "expert": Field(("moe_intermediate_size", "intermediate_size"), _needed),
-    "shared": Field(("n_shared_experts", "num_shared_experts"), 0),
-    "dense": Field(("first_k_dense_replace",), 0),
-    "experts_every": Field(("decoder_sparse_step", "interleave_moe_layer_step"), 1),
-    "limited": (Field(("n_group",), 1), Field(("topk_group",), 1)),
-    "inner": Field(("intermediate_size", "ffn_dim", "n_inner"), _dense),
-    "tied": Field(("tie_word_embeddings",), False),
-    "biased": Field(("attention_bias",), False),
-    "out_biased": Field(("attention_bias",), False),
-    "inner_biased": Field(("mlp_bias",), False),
+    "layers": Stated(LAYER_FIELDS[1:]),
+    "hidden": Stated(("hidden_size", "n_embd", "d_model")),
+    "vocabulary": Stated(("vocab_size",)),
+    "heads": Stated(("num_attention_heads", "n_head", "n_heads")),
+    "groups": Stated(("num_key_value_heads", "num_kv_heads"), lambda sizes: sizes["heads"]),
+    "head": Stated(("head_dim",), lambda sizes: max(1, sizes["hidden"] // sizes["heads"])),
+    "experts": Stated(("num_local_experts", "num_experts", "n_routed_experts"), 0),
+    "active": Stated(("num_experts_per_tok", "num_experts_per_token", "moe_topk"), _needed),
+    "expert": Stated(("moe_intermediate_size", "intermediate_size"), _needed),
+    "shared": Stated(("n_shared_experts", "num_shared_experts"), 0),
+    "dense": Stated(("first_k_dense_replace",), 0),
+    "experts_every": Stated(("decoder_sparse_step", "interleave_moe_layer_step"), 1),
+    "limited": (Stated(("n_group",), 1), Stated(("topk_group",), 1)),
+    "inner": Stated(("intermediate_size", "ffn_dim", "n_inner"), _dense),
+    "tied": Stated(("tie_word_embeddings",), False),
+    "biased": Stated(("attention_bias",), False),
+    "out_biased": Stated(("attention_bias",), False),
+    "inner_biased": Stated(("mlp_bias",), False),
     "windows": _windows,
     "compressed": Shape(
         Compressed,
         {
-            "query_rank": Field(("q_lora_rank",), 0),
-            "rank": Field(("kv_lora_rank",)),
-            "plain": Field(("qk_nope_head_dim",)),
-            "rotary": Field(("qk_rope_head_dim",)),
-            "value": Field(("v_head_dim",)),
+            "query_rank": Stated(("q_lora_rank",), 0),
+            "rank": Stated(("kv_lora_rank",)),
+            "plain": Stated(("qk_nope_head_dim",)),
+            "rotary": Stated(("qk_rope_head_dim",)),
+            "value": Stated(("v_head_dim",)),
         },
         only_with="kv_lora_rank",
     ),
 }
 """The sizes of a decoder; architectures differ in some of them."""
 
-TIED = Field(("tie_word_embeddings",), True)
+TIED = Stated(("tie_word_embeddings",), True)
 GEMMA: Mapping[str, Any] = {"tied": TIED, "normed_twice": True}
 LLAMA_4: Mapping[str, Any] = {
-    "expert": Field(("intermediate_size",)), "shared": 1, "inner": Field(("intermediate_size_mlp",)),
+    "expert": Stated(("intermediate_size",)), "shared": 1, "inner": Stated(("intermediate_size_mlp",)),
     "windows": partial(_windows, pattern=4),
 }  # fmt: skip
 GPT_OSS: Mapping[str, Any] = {
-    "biased": Field(("attention_bias",), True), "out_biased": Field(("attention_bias",), True),
+    "biased": Stated(("attention_bias",), True), "out_biased": Stated(("attention_bias",), True),
     "sinks": True, "experts_biased": True, "windows": partial(_windows, pattern=2),
 }  # fmt: skip
 
@@ -316,48 +316,48 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "gpt_oss": _decoder(**GPT_OSS),
     "llama4": _decoder(**LLAMA_4),
     "llama4_text": _decoder(**LLAMA_4),
-    "glm4_moe": _decoder(out_biased=False, head_norms=Field(("use_qk_norm",), False)),
+    "glm4_moe": _decoder(out_biased=False, head_norms=Stated(("use_qk_norm",), False)),
     "deepseek_v2": _decoder(),
     "deepseek_v3": _decoder(),
     "kimi_k2": _decoder(),
     "bert": _transformer(
-        layers=Field(("num_hidden_layers",)), hidden=Field(("hidden_size",)), vocabulary=Field(("vocab_size",)),
-        positions=Field(("max_position_embeddings",), USUAL_SEQUENCE), segments=Field(("type_vocab_size",), 2),
-        pooled=True, inner=Field(("intermediate_size",), 0),
+        layers=Stated(("num_hidden_layers",)), hidden=Stated(("hidden_size",)), vocabulary=Stated(("vocab_size",)),
+        positions=Stated(("max_position_embeddings",), USUAL_SEQUENCE), segments=Stated(("type_vocab_size",), 2),
+        pooled=True, inner=Stated(("intermediate_size",), 0),
     ),
     "gpt2": _transformer(
-        layers=Field(("n_layer",)), hidden=Field(("n_embd",)), vocabulary=Field(("vocab_size",)),
-        positions=Field(("n_positions",), USUAL_SEQUENCE), inner=Field(("n_inner",), 0),
+        layers=Stated(("n_layer",)), hidden=Stated(("n_embd",)), vocabulary=Stated(("vocab_size",)),
+        positions=Stated(("n_positions",), USUAL_SEQUENCE), inner=Stated(("n_inner",), 0),
     ),
     "gpt_neox": _transformer(
-        layers=Field(("num_hidden_layers",)), hidden=Field(("hidden_size",)), vocabulary=Field(("vocab_size",)),
-        positions=0, inner=Field(("intermediate_size",)), tied=Field(("tie_word_embeddings",), False),
+        layers=Stated(("num_hidden_layers",)), hidden=Stated(("hidden_size",)), vocabulary=Stated(("vocab_size",)),
+        positions=0, inner=Stated(("intermediate_size",)), tied=Stated(("tie_word_embeddings",), False),
     ),
     "t5": Architecture(
         Shape(EncoderDecoder, {
-            "encoder": Field(("num_layers",)),
-            "decoder": Field(("num_decoder_layers",), lambda sizes: sizes["encoder"]),
-            "hidden": Field(("d_model",)), "vocabulary": Field(("vocab_size",)), "heads": Field(("num_heads",)),
-            "head": Field(("d_kv",)), "inner": Field(("d_ff",)),
-            "buckets": Field(("relative_attention_num_buckets",), 32), "gated": _is_gated, "tied": TIED,
+            "encoder": Stated(("num_layers",)),
+            "decoder": Stated(("num_decoder_layers",), lambda sizes: sizes["encoder"]),
+            "hidden": Stated(("d_model",)), "vocabulary": Stated(("vocab_size",)), "heads": Stated(("num_heads",)),
+            "head": Stated(("d_kv",)), "inner": Stated(("d_ff",)),
+            "buckets": Stated(("relative_attention_num_buckets",), 32), "gated": _is_gated, "tied": TIED,
         }),
         encoder_decoder,
     ),
     "whisper": Architecture(
         Shape(Speech, {
-            "encoder": Field(("encoder_layers",)), "decoder": Field(("decoder_layers",)),
-            "hidden": Field(("d_model",)), "vocabulary": Field(("vocab_size",)),
-            "encoder_inner": Field(("encoder_ffn_dim",)), "decoder_inner": Field(("decoder_ffn_dim",)),
-            "bins": Field(("num_mel_bins",)), "frames": Field(("max_source_positions",), 1500),
-            "positions": Field(("max_target_positions",), 448),
+            "encoder": Stated(("encoder_layers",)), "decoder": Stated(("decoder_layers",)),
+            "hidden": Stated(("d_model",)), "vocabulary": Stated(("vocab_size",)),
+            "encoder_inner": Stated(("encoder_ffn_dim",)), "decoder_inner": Stated(("decoder_ffn_dim",)),
+            "bins": Stated(("num_mel_bins",)), "frames": Stated(("max_source_positions",), 1500),
+            "positions": Stated(("max_target_positions",), 448),
         }),
         speech_model,
     ),
     "vit": Architecture(
         Shape(Vision, {
-            "layers": Field(("num_hidden_layers",)), "hidden": Field(("hidden_size",)),
-            "image": Field(("image_size",), 224), "patch": Field(("patch_size",), 16), "classes": _labels,
-            "inner": Field(("intermediate_size",), 0),
+            "layers": Stated(("num_hidden_layers",)), "hidden": Stated(("hidden_size",)),
+            "image": Stated(("image_size",), 224), "patch": Stated(("patch_size",), 16), "classes": _labels,
+            "inner": Stated(("intermediate_size",), 0),
         }),
         vision_transformer,
     ),

@@ -119,7 +119,7 @@ def _reduce_output(passes: Passes, layer: Layer, setup: Setup, groups: NpuGroups
 def _backward(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups, prefix: str) -> None:
     for layer in reversed(layers):
         times, name = setup.times(layer, _parts(layer, groups)), f"{prefix}{layer.name}"
-        if setup.recompute:
+        if setup.repeats:
             passes.compute(f"{name}.recompute", times.forward)
             _reduce_output(passes, layer, setup, groups, f"{name}.recomputed")
         passes.compute(f"{name}.weight_gradient", times.weight_gradient)

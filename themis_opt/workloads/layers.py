@@ -75,6 +75,8 @@ class Layer:
     `rows`: rows of the input where it is an image that parts of which different NPUs can hold; else 0.
     `halos`: elements per sample that a part needs of a neighbour: of the input, and of the gradients of the output.
     `saved`: elements of activations that the backward pass needs, per sample; 0 where that is the inputs alone.
+    `cheap`: those of them that no matrix product and no attention makes.
+    `context`: elements of keys and values per sample, which NPUs that divide a sequence gather; 0 without attention.
     `routing`: experts of which each token uses some, whose parameters have names that begin with ``experts.``.
     """
 
@@ -89,6 +91,8 @@ class Layer:
     halos: tuple[int, int] = (0, 0)
     routing: Routing | None = None
     saved: int = 0
+    cheap: int = 0
+    context: int = 0
 
     @property
     def kept(self) -> int:

@@ -3,9 +3,10 @@
 Parameters and gradients have the type of the training.  Adam keeps momentum and variance in FP32, beside a copy of the
 parameters in mixed precision (S. Rajbhandari et al., *ZeRO*, https://arxiv.org/abs/1910.02054, section 3.1).
 Activations are the inputs of all layers, which the backward pass needs with and without recomputation.  More is kept:
-where parameters are fully sharded, all that layers say, or with recomputation that of one.
+where parameters are fully sharded, all that layers say, less what selective recomputation makes again, or with
+recomputation that of one.
 Tensor groups keep them whole on each NPU (M. Shoeybi et al., https://arxiv.org/abs/1909.08053); with sequence
-parallelism, and beside pipelines, the NPUs of a group divide them.
+parallelism, and beside pipelines, the NPUs of a group divide them, and those that divide a sequence.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from themis_opt.problem.iteration import Iteration
 from themis_opt.workloads.devices import memory_of
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.microbatch_orders import most_kept, passes_by_stage
-from themis_opt.workloads.pipeline import elements_of, pipeline_stages
+from themis_opt.workloads.pipeline import PipelineStages, elements_of, pipeline_stages
 from themis_opt.workloads.setup import Setup
 
 MakeIteration = Callable[[str, Setup], Iteration]
@@ -27,15 +28,38 @@ MakeIteration = Callable[[str, Setup], Iteration]
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Bytes on one NPU: of parameters, gradients and the states of Adam, and of activations at least."""
+    """Bytes on one NPU: of parameters, gradients and the states of Adam, and of activations at least.
 
-    states: int
-    activations: int
+    `divided`: NPUs that divide the activations of the same tokens.
+    """
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    activations: int = 0
+    divided: int = 1
+
+    @property
+    def states(self) -> int:
+        """Bytes of all but activations."""
+        return self.parameters + self.gradients + self.optimizer
 
     @property
     def total(self) -> int:
-        """Bytes of both."""
+        """All bytes."""
         return self.states + self.activations
+
+    def rows(self, setup: Setup) -> list[dict[str, Any]]:
+        """Each part in bytes, with what it holds."""
+        kind = "FP32" if setup.element_bytes == 4 else "16 bits"
+        share = f", divided by {self.divided} NPUs" if self.divided > 1 else ", whole on each NPU"
+        parts = {
+            "parameters": (self.parameters, kind),
+            "gradients": (self.gradients, f"{kind}, as they are exchanged and accumulated"),
+            "Adam": (self.optimizer, "momentum and variance in FP32" + (", FP32 parameters" * (kind != "FP32"))),
+            "activations": (self.activations, f"{kind}, at least{share}"),
+        }
+        return [{"part": part, "bytes": size, "content": content} for part, (size, content) in parts.items()]
 
 
 def memory_use(layers: Sequence[Layer], setup: Setup, parallelism: str, make: MakeIteration) -> MemoryUse:
@@ -48,10 +72,14 @@ def memory_use(layers: Sequence[Layer], setup: Setup, parallelism: str, make: Ma
     copies = setup.network.num_npus // group
     kept = sum(layer.inputs for layer in layers) if setup.local_blocks == 1 and parallelism in WHOLE_SAMPLES else 0
     if parallelism in ("fsdp", "hsdp"):
-        every = [layer.kept for layer in layers]
-        kept = kept + max(every) if setup.recompute else sum(every)
+        every = sum(map(setup.kept, layers))
+        kept = every + max(layer.kept for layer in layers) if setup.recompute else every
     shares = group if parallelism == "sequence" else 1
-    return MemoryUse(_states(elements, copies, setup, zero), setup.batch * kept * setup.element_bytes // shares)
+    use = _states(elements, copies, setup, zero)
+    whole = setup.element_bytes * sum(layer.elements() for layer in layers)
+    if setup.accumulate > 1 and parallelism in ("fsdp", "hsdp"):  # gradients stay whole until the last step
+        use = replace(use, gradients=whole, parameters=whole if setup.gathers == "step" else use.parameters)
+    return replace(use, activations=setup.batch * kept * setup.element_bytes // shares, divided=shares)
 
 
 WHOLE_SAMPLES = ("data", "tensor", "hybrid", "expert", "sequence", "zero1", "fsdp", "hsdp", "daso")
@@ -79,11 +107,12 @@ def check_memory(layers: Sequence[Layer], setup: Setup, parallelism: str, make: 
     raise InputError(rule, field="--memory", value=value)
 
 
-def _states(elements: int, copies: int, setup: Setup, zero: int) -> int:
+def _states(elements: int, copies: int, setup: Setup, zero: int) -> MemoryUse:
     """Bytes of parameters, gradients and Adam for so many parameters, of which there are copies."""
     bytes_of_adam = 8 if setup.element_bytes == 4 else 12
-    gradients = elements * setup.element_bytes // (copies if zero > 1 else 1)
-    return elements * setup.element_bytes + gradients + elements * bytes_of_adam // (copies if zero else 1)
+    shares = [copies if zero > stage else 1 for stage in (2, 1, 0)]
+    sizes = (setup.element_bytes, setup.element_bytes, bytes_of_adam)
+    return MemoryUse(*(elements * size // share for size, share in zip(sizes, shares, strict=True)))
 
 
 def _group(setup: Setup, parallelism: str) -> int:
@@ -96,19 +125,29 @@ def _group(setup: Setup, parallelism: str) -> int:
 def _stages(layers: tuple[Layer, ...], setup: Setup) -> Iterator[MemoryUse]:
     """What an NPU of each stage of a pipeline holds."""
     parts, count = pipeline_stages(layers, setup), setup.stages or 1
-    group, experts = setup.group or 1, setup.experts or 1
+    group, context, experts = setup.group or 1, setup.context or 1, setup.experts or 1
     copies = setup.network.num_npus // (group * count)
-    samples = setup.batch // setup.microbatches
-    inputs = [samples * sum(layer.inputs for layer in part) * setup.element_bytes // group for part in parts.layers]
+    samples, divided = setup.batch // setup.microbatches, group * context
+    inputs = [samples * sum(layer.inputs for layer in part) * setup.element_bytes // divided for part in parts.layers]
     orders = passes_by_stage(count, setup.virtual_stages, setup.microbatches, setup.schedule)
     for stage, order in enumerate(orders):
-        held = [
-            layer for part, place in zip(parts.layers, parts.stage_of, strict=True) if place == stage for layer in part
-        ]
+        held = [layer for part in _parts_of(parts, stage) for layer in part]
         elements = [sum(part) for part in zip(*(elements_of(layer, setup) for layer in held), strict=True)]
         shares = zip(elements, (copies // experts, copies), strict=True)
-        states = sum(_states(number, least, setup, setup.zero) for number, least in shares)
-        yield MemoryUse(states, most_kept(order, inputs))
+        uses = [_states(number, least, setup, setup.zero) for number, least in shares]
+        whole = 0
+        if setup.zero == 3:  # while they are used, or for the whole step
+            sums = (sum(map(sum, (elements_of(layer, setup) for layer in part))) for part in _parts_of(parts, stage))
+            whole = setup.element_bytes * (sum if setup.gathers == "step" else max)(sums)
+        yield MemoryUse(
+            whole + sum(use.parameters for use in uses), sum(use.gradients for use in uses),
+            sum(use.optimizer for use in uses), most_kept(order, inputs), divided,
+        )  # fmt: skip
+
+
+def _parts_of(parts: PipelineStages, stage: int) -> Iterator[tuple[Layer, ...]]:
+    """The parts of the model on a stage."""
+    return (part for part, place in zip(parts.layers, parts.stage_of, strict=True) if place == stage)
 
 
 def _what_fits(layers: Sequence[Layer], setup: Setup, parallelism: str, make: MakeIteration) -> Iterator[str]:

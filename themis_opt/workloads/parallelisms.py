@@ -14,7 +14,7 @@ from themis_opt.workloads.daso import daso
 from themis_opt.workloads.experts import expert
 from themis_opt.workloads.hybrid import data, hybrid, tensor, zero1
 from themis_opt.workloads.layers import Layer, TrainingModel
-from themis_opt.workloads.memory import check_memory
+from themis_opt.workloads.memory import MemoryUse, check_memory, memory_use
 from themis_opt.workloads.out_of_core import out_of_core
 from themis_opt.workloads.pipeline import pipeline
 from themis_opt.workloads.sequence import sequence
@@ -32,8 +32,8 @@ class Maker(NamedTuple):
 
 
 PIPELINE_OPTIONS = (
-    *("group", "experts", "data", "stages", "virtual_stages", "microbatches", "schedule"),
-    *("zero", "granularity", "recompute", "update"),
+    *("group", "experts", "data", "context", "stages", "layers_per_stage", "virtual_stages", "microbatches"),
+    *("schedule", "zero", "gathers", "granularity", "recompute", "update"),
 )
 STEP_OPTIONS = ("accumulate", "zero", "granularity", "recompute", "update", "local_blocks")
 
@@ -45,8 +45,8 @@ PARALLELISMS: Mapping[str, Maker] = {
     "expert": Maker(expert, ("group", "experts", "recompute", "update")),
     "sequence": Maker(sequence, ("group", *STEP_OPTIONS)),
     "zero1": Maker(zero1, STEP_OPTIONS),
-    "fsdp": Maker(fully_sharded, ("recompute", "update")),
-    "hsdp": Maker(hybrid_sharded, ("group", "recompute", "update")),
+    "fsdp": Maker(fully_sharded, ("accumulate", "gathers", "recompute", "update")),
+    "hsdp": Maker(hybrid_sharded, ("group", "accumulate", "gathers", "recompute", "update")),
     "daso": Maker(daso, ("group", "granularity", "recompute", "update", "skip", "wait")),
     "pipeline": Maker(pipeline, PIPELINE_OPTIONS),
     "out-of-core": Maker(out_of_core, ("host_link", "granularity", "update")),
@@ -94,8 +94,15 @@ def make_workload(
     return instance if setup.adaptive == 1 else adapted(instance, setup.adaptive)
 
 
+def memory_of(layers: tuple[Layer, ...], setup: Setup, parallelism: str) -> MemoryUse:
+    """What the NPU holds that holds most."""
+    return memory_use(layers, setup, parallelism, partial(_iteration, layers))
+
+
 def _iteration(layers: tuple[Layer, ...], parallelism: str, setup: Setup) -> Iteration:
     setup.check_only(parallelism, PARALLELISMS[parallelism].options)
+    if setup.zero == 3 and parallelism != "pipeline":
+        raise InputError("must be 0, 1 or 2; stage 3 is --parallelism fsdp", field="--zero", value=setup.zero)
     try:
         return PARALLELISMS[parallelism].make(layers, setup)
     except InputError as error:

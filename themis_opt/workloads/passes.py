@@ -67,7 +67,7 @@ class Passes:
         """
         for layer in reversed(layers):
             times, name = setup.times(layer), f"{prefix}{layer.name}"
-            if setup.recompute:
+            if setup.repeats:
                 kept = (setup.batch * layer.kept, last_use(layer, layers, prefix)) if keeps else (0, "")
                 self.compute(f"{name}.recompute", times.forward, kept=kept[0], until=kept[1])
             self.compute(f"{name}.weight_gradient", times.weight_gradient)
@@ -134,6 +134,10 @@ class Passes:
             **given,
         )
         self._tensors.append(tensor)
+
+    def named(self, begin: str, end: str) -> tuple[str, ...]:
+        """Tensors whose names begin and end so."""
+        return tuple(one.name for one in self._tensors if one.name.startswith(begin) and one.name.endswith(end))
 
     @property
     def num_tensors(self) -> int:

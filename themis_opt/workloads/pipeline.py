@@ -1,16 +1,20 @@
 r"""Pipelines, alone or with tensor, expert and data parallelism together: who holds what, and what is exchanged when.
 
 A copy of the model lies on tensor groups of `group` NPUs, one for each of `stages` contiguous cuts of the layers that
-make the longest stage as short as can be, by dynamic programming over layers and stages, :math:`O(L^2 s)`.  There are
-`data` copies, of which `experts` share the experts of each layer.  From the innermost dimension outwards lie tensor
-groups, copies that share experts, other copies and stages, or where that does not fit stages before copies.
+make the longest stage as short as can be, by dynamic programming over layers and stages, :math:`O(L^2 s)`, or of as
+many blocks as the setup says.  Embeddings and the output are part of the first and last stage.  `context` tensor groups
+divide each sequence: they gather keys and values of each attention, and reduce-scatter their gradients (Llama 3,
+https://arxiv.org/abs/2407.21783, section 3.3.2).  There are `data` copies, of which `experts` share the experts of each
+layer.  From the innermost dimension outwards lie tensor groups, those that share a sequence, copies that share experts,
+other copies and stages, or where that does not fit stages before copies.  A message between stages on several
+dimensions takes the outermost one in which their places differ.
 
 An iteration has m microbatches, forward and backward through s stages, in an order of
 :mod:`themis_opt.workloads.microbatch_orders`.  With several parts on each stage the cut makes the longest part as short
 as can be, and tasks count parts as stages: part q of s stages lies on stage q mod s, or runs back with ``v``.
 Activations and their gradients are sent between neighbouring parts; gradients of the weights are all-reduced between
 the copies of a part after its last microbatch and needed before its first one of the next iteration, with ZeRO
-reduce-scattered, and parameters gathered.
+reduce-scattered, and parameters gathered; with stage 3 before each pass, unless they stay for a whole step.
 
 A pass of a stage is one task, and what its layers exchange between the NPUs of a tensor group and with experts follows
 as one collective of each kind and dimension: as many bytes, and the start-up of one.  The next pass waits for it.
@@ -22,10 +26,11 @@ With equal stages that take t for a microbatch in both directions and messages t
 not equal it is at least :math:`m t_k` and one pass in both directions of the stages before, for every stage k.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from math import ceil
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import MAX_PIPELINE_STAGES, MAX_TENSORS, Iteration
@@ -48,10 +53,18 @@ class PipelineStages:
     stage_of: tuple[int, ...]
     placement: Placement
 
-    @property
-    def replicas(self) -> tuple[str, ...]:
+    def replicas(self, *axes: str) -> tuple[str, ...]:
         """Dimensions of the exchange of gradients between copies of a stage."""
-        return self.placement.dimensions["experts"] + self.placement.dimensions["data"]
+        return tuple(name for axis in ("context", *axes) for name in self.placement.dimensions[axis])
+
+    def link(self, one: int, other: int) -> tuple[str, ...]:
+        """The outermost dimension in which two stages differ."""
+        link: tuple[str, ...] = ()
+        placement = self.placement
+        for name, size in zip(placement.dimensions["stages"], placement.sizes["stages"], strict=True):
+            link = (name,) if one % size != other % size else link
+            one, other = one // size, other // size
+        return link
 
 
 @dataclass(frozen=True)
@@ -78,6 +91,8 @@ def pipeline(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     _messages(passes, stages, setup)
     of_microbatches = passes.num_tensors
     _gradients(passes, stages, setup)
+    for stage in range(count):
+        _parameters(passes, stages, setup, [one for other, one in order if other == stage])
     room = MAX_TENSORS - (passes.num_tensors - of_microbatches)
     most = room * setup.microbatches // max(of_microbatches, 1)
     return passes.iteration(stages.placement.splits, remedy=f"at most {most} microbatches fit")
@@ -107,7 +122,7 @@ def balanced(weights: Sequence[int], parts: int) -> tuple[int, ...]:
 
 
 def _check(layers: tuple[Layer, ...], setup: Setup) -> None:
-    if setup.stages is None and setup.data is None and setup.experts is None:
+    if setup.stages is None and setup.data is None and setup.experts is None and setup.context is None:
         raise InputError("is required for pipeline", field="--stages")
     if (setup.stages or 1) > min(len(layers), MAX_PIPELINE_STAGES):
         rule = f"must be at most the {min(len(layers), MAX_PIPELINE_STAGES)} that the layers make"
@@ -122,6 +137,8 @@ def _check(layers: tuple[Layer, ...], setup: Setup) -> None:
         raise InputError(rule, field="--microbatches", value=setup.microbatches)
     if any(layer.kind == "table" for layer in layers):
         raise InputError("is not for models with tables", field="--parallelism", value="pipeline")
+    if setup.context and not any(layer.context for layer in layers):
+        raise InputError("needs layers of attention, the model has none", field="--context", value=setup.context)
     if setup.group not in (None, 1):
         check_sharded(layers, "pipeline")
     if setup.experts is not None:
@@ -129,39 +146,60 @@ def _check(layers: tuple[Layer, ...], setup: Setup) -> None:
 
 
 def pipeline_stages(layers: tuple[Layer, ...], setup: Setup) -> PipelineStages:
-    """Stages of nearly equal time. Raises InputError where there can be none."""
+    """Stages of nearly equal time, or of as many blocks as stated. Raises InputError where there can be none."""
     _check(layers, setup)
-    weights = [sum(time for _, time in layer_times(layer, setup)) for layer in layers]
     stage_of = tuple(stage_of_parts(setup.stages or 1, setup.virtual_stages, setup.schedule))
-    ends = (0, *balanced(weights, len(stage_of)))
+    if setup.layers_per_stage:
+        ends = (0, *_stated(layers, setup.layers_per_stage, len(stage_of)))
+    else:
+        ends = (0, *balanced([sum(time for _, time in layer_times(layer, setup)) for layer in layers], len(stage_of)))
     return PipelineStages(tuple(layers[begin:end] for begin, end in pairwise(ends)), stage_of, _placement(setup))
 
 
+def _stated(layers: tuple[Layer, ...], counts: Sequence[int], parts: int) -> Iterator[int]:
+    """Ends of parts with so many blocks each; layers before the first block and behind the last one come along."""
+    names = [layer.name.partition(".")[0] for layer in layers]
+    blocks = list(dict.fromkeys(name for name, layer in zip(names, layers, strict=True) if name != layer.name))
+    blocks = blocks or names
+    if len(counts) != parts or sum(counts) != len(blocks) or 0 in counts:
+        rule = f"must be {parts} numbers from 1 on, {len(blocks)} blocks in all"
+        raise InputError(rule, field="--layers-per-stage", value=",".join(map(str, counts)))
+    for last in accumulate(counts):
+        yield len(layers) if last == len(blocks) else names.index(blocks[last])
+
+
 def layer_times(layer: Layer, setup: Setup, parts: int = 1) -> LayerTimes:
-    """Times of a layer on an NPU of a tensor group, for one of equal parts of the batch."""
-    return setup.times(layer, parts * (setup.group or 1))
+    """Times of a layer on an NPU for its part of the weights and the sequence, for one of equal parts of the batch."""
+    return setup.times(layer, parts * sharing(setup))
+
+
+def sharing(setup: Setup) -> int:
+    """NPUs that divide the tokens and the weights of a stage."""
+    return (setup.group or 1) * (setup.context or 1)
 
 
 def _placement(setup: Setup) -> Placement:
     network, group, experts, stages = setup.network, setup.group or 1, setup.experts or 1, setup.stages or 1
-    copies = setup.data or network.num_npus // (group * stages) or 1
-    product, npus = group * copies * stages, network.num_npus
+    context = setup.context or 1
+    copies = setup.data or network.num_npus // (group * context * stages) or 1
+    product, npus = group * context * copies * stages, network.num_npus
+    divided = f" x {context} parts of a sequence" if context > 1 else ""
     if product != npus:
-        rule = (
-            f"must leave no NPU: tensor groups of {group} x {copies} copies x {stages} stages are {product} of {npus}"
-        )
+        parts = f"tensor groups of {group}{divided} x {copies} copies x {stages} stages"
+        rule = f"must leave no NPU: {parts} are {product} of {npus}"
         field, value = ("--data", setup.data) if setup.data else ("--stages", stages)
         raise InputError(rule, field=field, value=value)
     if copies % experts:
-        rule = f"must divide the {copies} copies: {npus} NPUs in tensor groups of {group} x {stages} stages"
+        rule = f"must divide the {copies} copies: {npus} NPUs in tensor groups of {group}{divided} x {stages} stages"
         raise InputError(rule, field="--experts", value=experts)
-    inner, across, outer = (("model", group), ("experts", experts)), ("data", copies // experts), ("stages", stages)
+    inner = (("model", group), ("context", context), ("experts", experts))
+    across, outer = ("data", copies // experts), ("stages", stages)
     for axes in ((*inner, across, outer), (*inner, outer, across)):
         placement = place(network, axes, shared=setup.shared)
-        if placement is not None and len(placement.dimensions["stages"]) <= 1:
+        if placement is not None:
             return placement
     sizes = " x ".join(map(str, network.sizes))
-    rule = f"does not fit dimensions of {sizes} with tensor groups of {group} and {copies} copies, within one of them"
+    rule = f"does not fit dimensions of {sizes} with tensor groups of {group}{divided} and {copies} copies"
     raise InputError(rule, field="--stages", value=stages)
 
 
@@ -177,7 +215,7 @@ def _compute(passes: Passes, stages: PipelineStages, setup: Setup, stage: int, o
         if not one.backward:
             time += times.forward
             continue
-        time += times.weight_gradient + (times.forward if setup.recompute else 0)
+        time += times.weight_gradient + (times.forward if setup.repeats else 0)
         if layer is not stages.layers[0][0]:
             time += times.input_gradient
     kept = sum(sum(elements_of(layer, setup)) for layer in stages.layers[one.part])
@@ -208,16 +246,53 @@ def _inside(passes: Passes, stages: PipelineStages, setup: Setup, stage: int, or
 def _exchanges(stages: PipelineStages, setup: Setup, part: int, backward: bool) -> list[PassExchange]:
     """In this order; without those that are empty."""
     layers, first, placement = stages.layers[part], stages.layers[0][0], stages.placement
-    samples, again = setup.batch // setup.microbatches, int(backward and setup.recompute)
+    samples, again = Fraction(setup.batch // setup.microbatches, setup.context or 1), int(backward and setup.repeats)
     summed = sum(layer.outputs * (again or not backward) for layer in layers if layer.sharded)
     summed += sum(layer.inputs for layer in layers if layer.sharded and backward and layer is not first)
     kind = CollectiveKind.ALL_TO_ALL
-    exchanges = [PassExchange("summed", CollectiveKind.ALL_REDUCE, samples * summed, placement.dimensions["model"])]
+    exchanges = [
+        PassExchange("summed", CollectiveKind.ALL_REDUCE, ceil(samples * summed), placement.dimensions["model"]),
+        *_context(stages, setup, part, backward),
+    ]
     sent = [tokens_sent(layer, placement.sizes["experts"]) for layer in layers]
     for dimension, elements in zip(placement.dimensions["experts"], map(sum, zip(*sent, strict=True)), strict=True):
-        share = -(-samples * elements * (2 + again) // (setup.group or 1))  # there, back, and there again
+        share = ceil(samples * elements * (2 + again) / (setup.group or 1))  # there, back, and there again
         exchanges.append(PassExchange(f"tokens_{dimension}", kind, share, (dimension,)))
     return [one for one in exchanges if one.elements and one.dimensions]
+
+
+def _context(stages: PipelineStages, setup: Setup, part: int, backward: bool) -> Iterator[PassExchange]:
+    """Keys and values of all tokens before both passes, and their gradients behind the backward one."""
+    samples, along = setup.batch // setup.microbatches, stages.placement.dimensions["context"]
+    elements = -(-samples * sum(layer.context for layer in stages.layers[part]) // (setup.group or 1))
+    yield PassExchange("keys", CollectiveKind.ALL_GATHER, elements, along)
+    if backward:
+        yield PassExchange("key_gradients", CollectiveKind.REDUCE_SCATTER, elements, along)
+
+
+def _parameters(passes: Passes, stages: PipelineStages, setup: Setup, order: Sequence[MicrobatchPass]) -> None:
+    """With ZeRO stage 3 the parameters of a part before each of its passes, while the pass before that runs.
+
+    Those of the first passes are there once the gradients of the iteration before are reduced.
+    """
+    if setup.zero != 3 or setup.gathers == "step":
+        return
+    stage = stages.stage_of[order[0].part]
+    for number, one in enumerate(order):
+        first = number < 2 or (one.microbatch, one.backward) == (0, False)
+        ready, after = _name(order[number - 2]), tuple[str, ...]()
+        if first:
+            ready = (
+                f"update{stage + 1}" if setup.update else _name(MicrobatchPass(one.part, setup.microbatches - 1, True))
+            )
+            reduced = f"stage{one.part + 1}."
+            after = () if setup.update else passes.named(reduced, "gradients")
+        sums = map(sum, zip(*(elements_of(layer, setup) for layer in stages.layers[one.part]), strict=True))
+        for what, elements, axes in zip(("expert_", ""), sums, (("data",), ("experts", "data")), strict=True):
+            name, along = f"{_name(one)}.{what}parameters", stages.replicas(*axes)
+            passes.exchange(
+                name, CollectiveKind.ALL_GATHER, elements, ready, _name(one), along, after=after, freed_after=_name(one)
+            )
 
 
 def _messages(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
@@ -228,7 +303,7 @@ def _messages(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
     hops = [part for part, (one, other) in enumerate(pairwise(stages.stage_of)) if one != other]
     for microbatch in range(setup.microbatches):
         for part in hops:
-            outputs = -(-stages.layers[part][-1].outputs // (setup.group or 1))
+            outputs = -(-stages.layers[part][-1].outputs // sharing(setup))
             elements = setup.batch // setup.microbatches * outputs
             for backward in (False, True):
                 ends = [_name(MicrobatchPass(number, microbatch, backward)) for number in (part, part + 1)]
@@ -236,7 +311,7 @@ def _messages(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
                 name = f"{ready}.{'error' if backward else 'output'}"
                 inside = _exchanges(stages, setup, part + backward, backward)
                 after = tuple(f"{ready}.{exchange.name}" for exchange in inside[-1:])
-                along = stages.placement.dimensions["stages"]
+                along = stages.link(*stages.stage_of[part : part + 2])
                 passes.exchange(name, CollectiveKind.SEND, elements, ready, needed, along, model=True, after=after)
 
 
@@ -248,9 +323,9 @@ def _gradients(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
             parts = {f".{layer.name}": (layer,) for layer in reversed(layers_of_part)}
         for name, layers in parts.items():
             experts, others = (sum(part) for part in zip(*(elements_of(layer, setup) for layer in layers), strict=True))
-            prefix, across = f"stage{part + 1}{name}", stages.placement.dimensions["data"]
-            _reduced(passes, stages, setup, part, f"{prefix}.gradients", others, stages.replicas)
-            _reduced(passes, stages, setup, part, f"{prefix}.expert_gradients", experts, across)
+            prefix = f"stage{part + 1}{name}"
+            _reduced(passes, stages, setup, part, f"{prefix}.gradients", others, stages.replicas("experts", "data"))
+            _reduced(passes, stages, setup, part, f"{prefix}.expert_gradients", experts, stages.replicas("data"))
 
 
 def _reduced(
@@ -269,6 +344,8 @@ def _reduced(
         passes.exchange(name, CollectiveKind.ALL_REDUCE, elements, ready, updated, dimensions)
         return
     passes.exchange(name, CollectiveKind.REDUCE_SCATTER, elements, ready, updated, dimensions)
+    if setup.zero == 3 and setup.gathers == "microbatch":
+        return
     gathered, gather = name.replace("gradients", "parameters"), CollectiveKind.ALL_GATHER
     if setup.update:
         passes.exchange(gathered, gather, elements, updated, needed, dimensions)

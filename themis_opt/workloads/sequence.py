@@ -28,7 +28,7 @@ def sequence(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
         raise InputError("must be 2 or more for sequence", field="--tensor-group", value=1)
     iteration = hybrid(layers, setup)
     tensors = [part for tensor in iteration.tensors for part in _halves(tensor)]
-    if not setup.recompute:
+    if not setup.repeats:
         tensors += _gathered_again(iteration, layers, setup, groups.inside)
     return iteration.varied(tensors=tuple(tensors))
 

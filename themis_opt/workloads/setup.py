@@ -23,7 +23,8 @@ SOMETIMES: Mapping[str, str] = {
     name: "--tensor-group" if name == "group" else f"--{name.replace('_', '-')}"
     for name in (
         *("group", "accumulate", "zero", "granularity", "recompute", "update", "local_blocks"),
-        *("experts", "data", "stages", "virtual_stages", "microbatches", "schedule", "skip", "wait", "host_link"),
+        *("experts", "data", "context", "stages", "layers_per_stage", "virtual_stages", "microbatches", "schedule"),
+        *("gathers", "skip", "wait", "host_link"),
     )
 }
 """Choices that are not for every parallelism, and their options."""
@@ -37,10 +38,12 @@ class Setup:
     `element_bytes`: bytes of each element of parameters, gradients and activations.
     `group`: NPUs of a group that shares the model; None for all of them where a parallelism needs groups.
     `accumulate`: steps of which only the last exchanges gradients.
-    `zero`: stage of ZeRO: 1 for optimizer states that are sharded among data-parallel NPUs, 2 for gradients too, 0 for
-      copies; stage 3 is the parallelism ``fsdp``.
+    `zero`: stage of ZeRO: 1 for optimizer states that are sharded among data-parallel NPUs, 2 for gradients too, 3 in
+      pipelines for parameters too, 0 for copies; elsewhere stage 3 is the parallelism ``fsdp``.
+    `gathers`: whether sharded parameters are gathered for each ``microbatch``, or once in a ``step`` of all.
     `granularity`: one tensor of gradients for everything, for each layer, or for each parameter tensor.
-    `recompute`: whether the backward pass of a layer begins with another forward pass.
+    `recompute`: whether the backward pass of a layer begins with another forward pass; ``selective`` for operations
+      that take hardly any time: all but matrix products and attention.
     `update`: picoseconds of the optimizer.
     `shared`: whether the two parts of a dimension that is split share its bandwidth.
     `unequal`: speeds of NPUs that are not equal, and how they share the batch.
@@ -49,9 +52,11 @@ class Setup:
     `tolerance`: fraction of the bytes between data-parallel NPUs that may be lost.
     `experts`, `data`: NPUs that share the experts of a layer, and copies of what is no expert; None for as many as
       there can be.
+    `context`: NPUs that divide the sequence, attention included.
     `stages`, `microbatches`: stages of a pipeline, None where there is none, and parts of the batch that go through
       them one by one.
     `virtual_stages`: parts of the model on each stage.
+    `layers_per_stage`: blocks of each part, those of embeddings and the output aside; empty for parts of equal time.
     `schedule`: order of forward and backward passes of a stage (:mod:`themis_opt.workloads.microbatch_orders`).
     `skip`, `wait`: batches from one exchange between all groups to the next, and batches that it may take
       (:mod:`themis_opt.workloads.daso`).
@@ -71,7 +76,8 @@ class Setup:
     accumulate: int = 1
     zero: int = 0
     granularity: Granularity = "layer"
-    recompute: bool = False
+    recompute: bool | Literal["selective"] = False
+    gathers: Literal["microbatch", "step"] = "microbatch"
     update: int = 0
     shared: bool = True
     unequal: Unequal = EQUAL
@@ -82,6 +88,8 @@ class Setup:
     local_blocks: int = 1
     experts: int | None = None
     data: int | None = None
+    context: int | None = None
+    layers_per_stage: tuple[int, ...] = ()
     stages: int | None = None
     virtual_stages: int = 1
     microbatches: int = 1
@@ -99,6 +107,7 @@ class Setup:
             ("--tensor-group", self.group),
             ("--experts", self.experts),
             ("--data", self.data),
+            ("--context", self.context),
             ("--stages", self.stages),
             ("--virtual-stages", self.virtual_stages),
             ("--local-blocks", self.local_blocks),
@@ -115,8 +124,9 @@ class Setup:
             rule = f"must be one of {', '.join(get_args(Granularity))}"
             raise InputError(rule, field="--granularity", value=self.granularity)
         check_order(self.stages or 1, self.virtual_stages, self.microbatches, self.schedule)
-        if self.zero not in (0, 1, 2):
-            raise InputError("must be 0, 1 or 2; stage 3 is --parallelism fsdp", field="--zero", value=self.zero)
+        _expect("--recompute", self.recompute, (False, True, "selective"), "full or selective")
+        _expect("--gathers", self.gathers, ("microbatch", "step"), "microbatch or step")
+        _expect("--zero", self.zero, (0, 1, 2, 3), "0, 1, 2 or, in a pipeline, 3")
         if self.zero and self.granularity != "layer":
             raise InputError("must be layer with --zero", field="--granularity", value=self.granularity)
         self.unequal.check(self.network.num_npus, self.batch)
@@ -137,7 +147,9 @@ class Setup:
             choices += [f"{format_size(self.memory)} of memory, {format_bandwidth(self.host_link)} to the host"]
         choices += [f"{self.local_blocks} local blocks"] * (self.local_blocks > 1)
         choices += [f"{self.accumulate} steps"] * (self.accumulate > 1) + [f"ZeRO stage {self.zero}"] * bool(self.zero)
-        return ", ".join(choices + ["activations recomputed"] * self.recompute) + "."
+        if self.recompute:
+            choices += ["activations recomputed" if self.recompute is True else "cheap activations recomputed"]
+        return ", ".join(choices) + "."
 
     def check_only(self, parallelism: str, allowed: Iterable[str]) -> None:
         """Refuse choices that say nothing in a parallelism.
@@ -157,9 +169,25 @@ class Setup:
         return times if factor == 1 else times.scaled(factor)
 
     @property
+    def repeats(self) -> bool:
+        """Whether the backward pass repeats the forward pass."""
+        return self.recompute is True
+
+    def kept(self, layer: Layer) -> int:
+        """Elements of a sample that a layer keeps for its backward pass."""
+        if self.recompute == "selective":
+            return max(layer.saved - layer.cheap, layer.inputs)
+        return layer.inputs if self.recompute else layer.kept
+
+    @property
     def optimizer(self) -> int:
         """Picoseconds of the optimizer on the slowest NPU."""
         return round(self.update * self.unequal.slowest_speed)
+
+
+def _expect(field: str, value: object, allowed: tuple[object, ...], words: str) -> None:
+    if value not in allowed:
+        raise InputError(f"must be {words}", field=field, value=value)
 
 
 def element_bytes(dtype: str) -> int:
@@ -184,6 +212,7 @@ def read_setup(
     memory: str | None,
     device: str,
     host_link: str | None,
+    layers_per_stage: str | None = None,
     **others: Any,
 ) -> Setup:
     """The setup of choices in words; `others` are fields of :class:`Setup` as they are.
@@ -201,9 +230,18 @@ def read_setup(
         refresh=parse_refresh(refresh),
         memory=memory_of(device) if memory is None else _quantity("--memory", memory, parse_size),
         device=device,
+        layers_per_stage=_counts("--layers-per-stage", layers_per_stage),
         host_link=None if host_link is None else _quantity("--host-link", host_link, parse_bandwidth),
         **others,
     )
+
+
+def _counts(field: str, text: str | None) -> tuple[int, ...]:
+    """Whole numbers with commas between."""
+    words = text.split(",") if text else []
+    if not all(word.isascii() and word.isdigit() and 0 < len(word) < 6 for word in words):
+        raise InputError("must be whole numbers, such as 8,8,9,7", field=field, value=text)
+    return tuple(map(int, words))
 
 
 def _quantity(field: str, text: str, parse: Callable[[str], Q]) -> Q:

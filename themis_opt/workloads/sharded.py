@@ -8,11 +8,16 @@ are gathered belongs to the plan.  Gradients are reduce-scattered when they are 
 What a layer keeps for its backward pass is held until that ends; with recomputation only its inputs, and the rest from
 when it is computed again.
 
+With accumulation several steps run one after the other, and only the last reduces gradients, which are kept whole until
+then (``no_sync``).  Each gathers what it uses, or parameters are gathered once and stay until the last step used them
+(``set_reshard_after_forward`` and ``set_reshard_after_backward`` of FSDP2).
+
 With hybrid sharding (section 3.2.2 of the latter) shards are spread over a group of NPUs alone, by default those of the
 innermost dimension, and shards of gradients are all-reduced between the groups after the reduce-scatter inside.  Both
 use different dimensions, so that those of one layer can overlap those of another.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from themis_opt.base.errors import InputError
@@ -43,40 +48,44 @@ class _Sharded:
     def iteration(self, parallelism: str) -> Iteration:
         if any(layer.kind == "table" for layer in self.layers):
             raise InputError("is not for models with tables", field="--parallelism", value=parallelism)
-        passes = Passes(self.setup.element_bytes)
+        passes, steps = Passes(self.setup.element_bytes), self.setup.accumulate
+        prefixes = [f"step{step + 1}/" if steps > 1 else "" for step in range(steps)]
         owning = [layer for layer in self.layers if layer.parameters]
-        self._compute(passes, owning)
-        for layer in self.layers:
-            if layer.parameters:
-                self._gathered(passes, layer)
-                self._reduced(passes, layer)
-        return passes.iteration(self.groups.splits)
-
-    def _compute(self, passes: Passes, owning: list[Layer]) -> None:
-        setup, total = self.setup, sum(layer.elements() for layer in owning)
-        for layer in self.layers:
-            shard = -(-layer.elements() // self.groups.size)
-            kept = setup.batch * (layer.inputs if setup.recompute else layer.kept)
-            until = last_use(layer, self.layers)
-            passes.compute(f"{layer.name}.forward", setup.times(layer).forward, shard, kept=kept, until=until)
-        passes.backward(self.layers, setup, keeps=True)
+        for prefix in prefixes:
+            self._compute(passes, prefix, owns=prefix == prefixes[0])
+        total = sum(layer.elements() for layer in owning)
         for layer in reversed(owning):
-            passes.compute(f"{layer.name}.update", setup.optimizer * layer.elements() // total)
+            passes.compute(f"{layer.name}.update", self.setup.optimizer * layer.elements() // total)
+        for layer in owning:
+            self._gathered(passes, layer, prefixes)
+            self._reduced(passes, layer, prefixes[-1])
+        return passes.iteration(self.groups.splits, steps)
 
-    def _gathered(self, passes: Passes, layer: Layer) -> None:
-        """Parameters before the forward pass and before the backward pass."""
+    def _compute(self, passes: Passes, prefix: str, *, owns: bool) -> None:
+        """One step, the first of which owns the shards."""
+        for layer in self.layers:
+            shard = -(-layer.elements() // self.groups.size) if owns else 0
+            kept, until = self.setup.batch * self.setup.kept(layer), last_use(layer, self.layers, prefix)
+            passes.compute(f"{prefix}{layer.name}.forward", self.setup.times(layer).forward, shard, 0, kept, until)
+        passes.backward(self.layers, self.setup, prefix, keeps=True)
+
+    def _gathered(self, passes: Passes, layer: Layer, prefixes: Sequence[str]) -> None:
+        """Parameters before forward and backward passes, or once for all steps."""
         elements, inside, last = layer.elements(), self.groups.inside, layer is self.layers[-1]
-        name, gather, forward = f"{layer.name}.parameters", CollectiveKind.ALL_GATHER, f"{layer.name}.forward"
-        used = last_use(layer, self.layers)
-        freed = used if last else forward
-        passes.exchange(name, gather, elements, f"{layer.name}.update", forward, inside, freed_after=freed)
-        if not last:
-            needed = f"{layer.name}.{'recompute' if self.setup.recompute else 'weight_gradient'}"
-            passes.exchange(f"{name}_again", gather, elements, forward, needed, inside, freed_after=used)
+        once, gather, ready = self.setup.gathers == "step", CollectiveKind.ALL_GATHER, f"{layer.name}.update"
+        for prefix in prefixes[:1] if once else prefixes:
+            name, forward = f"{prefix}{layer.name}.parameters", f"{prefix}{layer.name}.forward"
+            used = last_use(layer, self.layers, prefixes[-1] if once else prefix)
+            freed = used if last or once else forward
+            passes.exchange(name, gather, elements, ready, forward, inside, freed_after=freed)
+            if freed == forward:
+                needed = f"{prefix}{layer.name}.{'recompute' if self.setup.repeats else 'weight_gradient'}"
+                passes.exchange(f"{name}_again", gather, elements, forward, needed, inside, freed_after=used)
+            ready = used
 
-    def _reduced(self, passes: Passes, layer: Layer) -> None:
+    def _reduced(self, passes: Passes, layer: Layer, prefix: str) -> None:
         """Gradients to the NPUs that update them, and between the groups."""
-        elements, ready, needed = layer.elements(), f"{layer.name}.weight_gradient", f"{layer.name}.update"
+        elements, ready, needed = layer.elements(), f"{prefix}{layer.name}.weight_gradient", f"{layer.name}.update"
         name, shard = f"{layer.name}.gradients", -(-elements // self.groups.size)
         passes.exchange(name, CollectiveKind.REDUCE_SCATTER, elements, ready, needed, self.groups.inside)
         again = f"{layer.name}.gradients_of_groups"

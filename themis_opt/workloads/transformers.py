@@ -102,4 +102,7 @@ def sublayer(
         *norms(hidden),
     )
     size = sequence * hidden
-    return Layer(name, kind, parameters, flops, size, size, saved=sequence * saved // 2)
+    context = 2 * size if kind == "attention" else 0
+    cheap = 3 * hidden if context else 3 * hidden + 2 * first  # norm, mask of dropout, and what is activated
+    saved, cheap = sequence * saved // 2, sequence * cheap // 2
+    return Layer(name, kind, parameters, flops, size, size, saved=saved, cheap=cheap, context=context)
