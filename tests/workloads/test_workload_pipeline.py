@@ -27,7 +27,7 @@ from themis_opt.workloads.pipeline import balanced, pipeline, pipeline_stages
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import Rate
 
-Order = Literal["gpipe", "1f1b", "v"]
+Order = Literal["gpipe", "1f1b", "v", "dualpipe"]
 
 NETWORK = Network(
     dimensions=(
@@ -121,6 +121,20 @@ def test_bubble_is_the_formula(schedule: Order, microbatches: int, stages: int) 
     assert slow.period.bubble == made.period.bubble
     assert slow.period.exposed > made.period.exposed
     assert made.makespan == pytest.approx(max(bounds(instance).values()), rel=0, abs=picosecond_per_stage)
+
+
+def test_exchanges_of_a_pass_hide_behind_the_pass_of_another_microbatch() -> None:
+    """Where exchanges are as long as passes, a stage of 1F1B waits for each, and one with two microbatches for few."""
+    model = find_model("transformer:layers=4:hidden=64:vocabulary=8:heads=4:inner=64:experts=2:active=2:expert=64")
+    network = Network(dimensions=[Dimension(kind="switch", size=2, bandwidth=2 * 10**9, name=name) for name in "ab"])
+    setup = replace(SETUP, network=network, stages=2, experts=2, microbatches=16, batch=16)
+    instances = [
+        make_workload(model, model.layers(32), replace(setup, schedule=order), parallelism="pipeline", chunks=1)
+        for order in ("1f1b", "dualpipe")
+    ]
+    exposed, hidden = (run(instance).period.exposed / instance.compute for instance in instances)
+    assert exposed > 0.5
+    assert hidden < 0.4 * exposed
 
 
 def test_messages_go_both_ways_between_neighbours_by_the_links_of_who_sends() -> None:

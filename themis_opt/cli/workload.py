@@ -77,7 +77,9 @@ class Choices(OptionGroup):
         int, Option(help="Parts of the model on each stage, which microbatches pass in turn.")
     ] = 1
     microbatches: Annotated[int, Option(help="Parts of the batch that go through a pipeline one by one.")] = 1
-    schedule: Annotated[str, Option(help="gpipe, 1f1b or v: order of the passes of a stage of a pipeline.")] = "1f1b"
+    schedule: Annotated[
+        str, Option(help="gpipe, 1f1b, v or dualpipe: order of the passes of a stage of a pipeline.")
+    ] = "1f1b"
     skip: Annotated[int, Option(help="Batches from one exchange between all groups to the next (daso).")] = 1
     wait: Annotated[int, Option(help="Batches that an exchange between all groups may take (daso).")] = 0
     device: Annotated[

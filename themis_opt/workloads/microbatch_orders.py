@@ -6,7 +6,9 @@ https://arxiv.org/abs/1811.06965).  ``1f1b`` runs one backward pass after every 
 runs each of them for as many microbatches as there are stages in turn, the interleaved schedule of that section.  With
 ``v`` the second half of the parts runs back through the stages (P. Qi et al., https://arxiv.org/abs/2405.15362): a
 stage that is free prefers backward passes, then forward passes of its second part, and keeps as many microbatches as
-there are stages.
+there are stages.  ``dualpipe`` is 1F1B with twice as many forward passes ahead, so that what a pass exchanges hides
+behind the pass of another microbatch (DeepSeek-AI, https://arxiv.org/abs/2412.19437, section 3.2.1, of whose two
+directions this is one).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +16,7 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 
 from themis_opt.base.errors import InputError
 
-MicrobatchSchedule = Literal["gpipe", "1f1b", "v"]
+MicrobatchSchedule = Literal["gpipe", "1f1b", "v", "dualpipe"]
 
 
 Turn = TypeVar("Turn")
@@ -42,6 +44,8 @@ def check_order(stages: int, parts: int, microbatches: int, schedule: str) -> No
         )
     if schedule == "v" and parts != 2:
         raise InputError("must be 2 with --schedule v", field="--virtual-stages", value=parts)
+    if schedule == "dualpipe" and parts != 1:
+        raise InputError("must be 1 with --schedule dualpipe", field="--virtual-stages", value=parts)
     if schedule == "1f1b" and parts > 1 and microbatches % stages:
         rule = f"must be a multiple of the {stages} stages with --virtual-stages and 1f1b"
         raise InputError(rule, field="--microbatches", value=microbatches)
@@ -69,6 +73,8 @@ def _of_stage(
     ahead = len(visits)
     if schedule == "1f1b":
         ahead = stages - stage - 1 if parts == 1 else 2 * (stages - stage - 1) + (parts - 1) * stages
+    elif schedule == "dualpipe":
+        ahead = 2 * (stages - stage - 1) + 1
     forward = [MicrobatchPass(stage + turn * stages, i, False) for turn, i in visits]
     backward = [MicrobatchPass(stage + (parts - 1 - turn) * stages, i, True) for turn, i in visits]
     yield from in_turn(forward, backward, ahead)

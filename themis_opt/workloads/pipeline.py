@@ -17,7 +17,8 @@ the copies of a part after its last microbatch and needed before its first one o
 reduce-scattered, and parameters gathered; with stage 3 before each pass, unless they stay for a whole step.
 
 A pass of a stage is one task, and what its layers exchange between the NPUs of a tensor group and with experts follows
-as one collective of each kind and dimension: as many bytes, and the start-up of one.  The next pass waits for it.
+as one collective of each kind and dimension: as many bytes, and the start-up of one.  The next pass waits for it, or
+with ``dualpipe`` the one after the next.
 Tensor groups divide all weights, those of embeddings and the output by words, where only a scalar for each token is
 exchanged.
 
@@ -230,9 +231,10 @@ def elements_of(layer: Layer, setup: Setup) -> tuple[int, int]:
 
 
 def _inside(passes: Passes, stages: PipelineStages, setup: Setup, stage: int, order: Sequence[MicrobatchPass]) -> None:
-    """What the passes of a stage exchange within tensor groups and with experts, before the next pass."""
+    """What the passes of a stage exchange within tensor groups and with experts, before one of the next passes."""
     first = f"update{stage + 1}" if setup.update else _name(order[0])
-    for one, following in zip(order, (*map(_name, order[1:]), first), strict=True):
+    hidden = 1 + (setup.schedule == "dualpipe")
+    for one, following in zip(order, (*map(_name, order[hidden:]), first, first), strict=False):
         name = _name(one)
         after: tuple[str, ...] = ()
         for exchange in _exchanges(stages, setup, one.part, one.backward):
