@@ -235,14 +235,23 @@ class Training(OptionGroup):
     )
     sequence: Annotated[int | None, Option(help="Tokens of one sample, where the model reads sequences.")] = None
     dtype: Annotated[str, Option("--dtype", help="fp16, bf16 or fp32.")] = "fp16"
-    flops: Annotated[str, Option(help="Floating-point operations per second of an NPU.")] = "120 TFLOP/s"
+    flops: Annotated[
+        str | None,
+        Option(help="Floating-point operations per second of an NPU: those of --device in 16 bits, else 120 TFLOP/s."),
+    ] = None
     efficiency: Annotated[float, Option(help="Fraction of --flops that is reached.")] = 1.0
 
-    def rate(self) -> "Rate":
-        """The speed of an NPU."""
+    def rate(self, device: str = "") -> "Rate":
+        """The speed of an NPU, by default the peak of a device."""
         from themis_opt.cli.printing import tell
-        from themis_opt.workloads.timing import Rate, parse_rate
+        from themis_opt.workloads.devices import find_device
+        from themis_opt.workloads.setup import BYTES_BY_TYPE
+        from themis_opt.workloads.timing import USUAL_RATE, Rate, parse_rate
 
+        known = find_device(device)
+        if self.flops is None:
+            peak = known.peak if known and BYTES_BY_TYPE.get(self.dtype) == 2 else USUAL_RATE
+            return Rate(peak, self.efficiency)
         rate = parse_rate(self.flops)
         if rate < SLOWEST_NPU:
             tell(f"warning: --flops: {self.flops} means {rate} FLOP/s: write the unit, such as '{rate} TFLOP/s'")

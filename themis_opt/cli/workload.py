@@ -83,7 +83,7 @@ class Choices(OptionGroup):
     skip: Annotated[int, Option(help="Batches from one exchange between all groups to the next (daso).")] = 1
     wait: Annotated[int, Option(help="Batches that an exchange between all groups may take (daso).")] = 0
     device: Annotated[
-        str, Option(help="Accelerator, whose memory counts; by default what the network is named by.")
+        str, Option(help="Accelerator, whose memory and peak rate count; its memory also where it names the network.")
     ] = ""
     memory: Annotated[str | None, Option(help="Memory of an NPU, such as '16 GB', which training must fit.")] = None
     host_link: Annotated[str | None, Option(help="Bandwidth between an NPU and its host (out-of-core).")] = None
@@ -167,7 +167,7 @@ def workload(
 
     trained = find_model(model)
     layers = _layers(trained, training.sequence, choices.weights_only)
-    timing = training.rate() if times is None else read_times(times, layers)
+    timing = training.rate(choices.device) if times is None else read_times(times, layers)
     given = {"batch": training.batch, "dtype": training.dtype, **choices.by_name()}
     try:
         source = load(network)
@@ -184,7 +184,9 @@ def workload(
     except ValidationError as error:
         raise located(error).within("command line") from None
     held = memory_of(layers, setup, parallelism or choices.parallelism).rows(setup)
-    _finish(instance, layers, held, trained.assumptions, output, as_json)
+    rate = f"Compute runs at {timing}; --flops, --efficiency and --layer-times state another."
+    notes = (*trained.assumptions, *([rate] if choices.device else []))
+    _finish(instance, layers, held, notes, output, as_json)
 
 
 def _layers(model: "TrainingModel", sequence: int | None, only_weights: bool) -> tuple["Layer", ...]:

@@ -1,24 +1,33 @@
-"""Memory of accelerators, by the name that data sheets give them."""
+"""Memory and peak rates of accelerators, by the name that data sheets give them."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from themis_opt.base.errors import InputError, suggestion
 
-GB = 10**9
+GB, TERA = 10**9, 10**12
 
-DEVICES: Mapping[str, int] = {
-    "V100": 16 * GB,
-    "P4d": 40 * GB,
-    "A100": 80 * GB,
-    "H100": 80 * GB,
-    "H800": 80 * GB,
-    "H200": 141 * GB,
-    "GB200": 186 * GB,
-    "MI300X": 192 * GB,
-    "Gaudi_3": 128 * GB,
-    "TPU_v4": 32 * GB,
+
+class Accelerator(NamedTuple):
+    """Bytes of memory, and operations per second of matrices in 16 bits without sparsity."""
+
+    memory: int
+    peak: int
+
+
+DEVICES: Mapping[str, Accelerator] = {
+    "V100": Accelerator(16 * GB, 125 * TERA),
+    "P4d": Accelerator(40 * GB, 312 * TERA),
+    "A100": Accelerator(80 * GB, 312 * TERA),
+    "H100": Accelerator(80 * GB, 989 * TERA),
+    "H800": Accelerator(80 * GB, 989 * TERA),
+    "H200": Accelerator(141 * GB, 989 * TERA),
+    "GB200": Accelerator(186 * GB, 2500 * TERA),
+    "MI300X": Accelerator(192 * GB, 1307 * TERA),
+    "Gaudi_3": Accelerator(128 * GB, 1835 * TERA),
+    "TPU_v4": Accelerator(32 * GB, 275 * TERA),
 }
-"""Bytes of each device, the smaller where there are two; P4d are the A100 of AWS.
+"""The smaller memory where there are two; P4d are the A100 of AWS.
 
 https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf,
 https://aws.amazon.com/ec2/instance-types/p4/, https://www.nvidia.com/en-us/data-center/a100/,
@@ -30,12 +39,18 @@ https://cloud.google.com/tpu/docs/v4
 """
 
 
-def memory_of(device: str) -> int | None:
-    """Bytes of a device; None without a name. Raises InputError if it is unknown."""
+def find_device(device: str) -> Accelerator | None:
+    """A device; None without a name. Raises InputError if it is unknown."""
     if device and device not in DEVICES:
         rule = f"must be one of {', '.join(DEVICES)}{suggestion(device, DEVICES)}"
         raise InputError(rule, field="--device", value=device)
     return DEVICES.get(device)
+
+
+def memory_of(device: str) -> int | None:
+    """Bytes of a device; None without a name. Raises InputError if it is unknown."""
+    known = find_device(device)
+    return known.memory if known else None
 
 
 def device_in(name: str) -> str:

@@ -21,6 +21,8 @@ RATE_UNITS: Mapping[str, Decimal] = {
 }
 """Floating-point operations per second, by unit."""
 
+USUAL_RATE = 120 * 10**12  # operations per second of an NPU, unless something else is known
+
 
 class LayerTimes(Model):
     """Picoseconds of the three passes of one layer, for the whole batch on one NPU."""

@@ -16,9 +16,7 @@ from themis_opt.workloads.layers import TrainingModel
 from themis_opt.workloads.listing import PARAMETER_LINE, model_of_listing
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
-from themis_opt.workloads.timing import Rate
-
-USUAL_FLOPS = 120 * 10**12  # operations per second of an NPU, unless a file says so: as themis-opt workload takes them
+from themis_opt.workloads.timing import USUAL_RATE, Rate
 
 
 def _is_config(source: Source) -> bool:
@@ -46,7 +44,7 @@ def _reading(model_of: Callable[[Path], TrainingModel]) -> Callable[[Sequence[So
 
 
 def _trained(model: TrainingModel, machine: Machine) -> Instance:
-    timing = Rate(int(machine.flops or USUAL_FLOPS))
+    timing = Rate(int(machine.flops or USUAL_RATE))
     return make_workload(model, model.layers(), Setup(network=machine.network, timing=timing), chunks=machine.chunks)
 
 
