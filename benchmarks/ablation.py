@@ -33,12 +33,12 @@ from solver_process import Limits, SolverProcess
 
 from themis_opt.policies.hourglass.candidates import aims_of
 from themis_opt.policies.hourglass.policy import USUAL_HOURGLASS, Hourglass
-from themis_opt.schedules.steps import Step
+from themis_opt.schedules.incumbent import Step
 from themis_opt.search.annealing import Annealing
 from themis_opt.search.annealing_state import USUAL_MOVES
 from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.refute_counts import usual_oracles
+from themis_opt.search.refuter import usual_oracles
 from themis_opt.search.table import PERIOD_STEPS, STEPS
 
 SEARCH, HOURGLASS = "themis_opt.search", "themis_opt.policies.hourglass.policy"
@@ -117,7 +117,7 @@ def oracles_without(name: str) -> AbstractContextManager[Any]:
     def others(*question: Any) -> list[Any]:
         return [oracle for oracle in usual_oracles(*question) if type(oracle).__name__ != name]
 
-    return replaced("refute_counts.usual_oracles", others)
+    return replaced("refuter.usual_oracles", others)
 
 
 def of_hourglass(out: AbstractContextManager[Any], sizes: str = "any") -> Mechanism:

@@ -27,7 +27,7 @@ from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.refute_ends import RefuteEnds
+from themis_opt.search.refuter import RefuteEnds
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.makespan_bounds import chunk_counts
 from themis_opt.solving.sizing import resized

@@ -30,8 +30,7 @@ from themis_opt.schedules.validation import validate
 from themis_opt.study.bundle import write_comparison
 from themis_opt.study.comparison import solve
 from themis_opt.study.plan_cache import PlanCache
-from themis_opt.tuning.history import History, key_of
-from themis_opt.tuning.storage import open_storage
+from themis_opt.tuning.storage import History, key_of, open_storage
 from themis_opt.tuning.tuner import tune
 
 pytestmark = pytest.mark.benchmarks
@@ -40,7 +39,13 @@ KILLS = int(os.environ.get("THEMIS_OPT_KILLS", "100"))
 EACH = -(-KILLS // 3)
 FEWER = max(1, KILLS // 10)  # kills with PostgreSQL, and with a cluster
 CONTEXT = multiprocessing.get_context("forkserver")
-PRELOADED = ["pytest", "themis_opt.batches.output", "themis_opt.tuning.tuner", "themis_opt.search.exact", "optuna"]
+PRELOADED = [
+    "pytest",
+    "themis_opt.batches.experiment_run",
+    "themis_opt.tuning.tuner",
+    "themis_opt.search.exact",
+    "optuna",
+]
 
 EXPERIMENT = """name = "killed"
 [[runs]]

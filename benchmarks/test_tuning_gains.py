@@ -17,7 +17,7 @@ import themis_opt
 from themis_opt.formats.tables import to_csv
 from themis_opt.reports.rendering.charts import Axis, bars, save
 from themis_opt.tuning import Tuned, tune
-from themis_opt.tuning.history import key_of
+from themis_opt.tuning.storage import key_of
 
 pytestmark = pytest.mark.benchmarks
 

@@ -10,8 +10,8 @@ from themis_opt.batches import measured_run
 from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import Experiment
+from themis_opt.batches.experiment_run import finished_rows
 from themis_opt.batches.measured_run import run_one
-from themis_opt.batches.output import finished_rows
 from themis_opt.batches.runner import run_batch
 from themis_opt.batches.store import RunStore
 from themis_opt.policies.registry import make_policy

@@ -10,13 +10,11 @@ import pytest
 from background import PATIENCE
 
 from themis_opt.base.errors import InputError
-from themis_opt.batches.estimate import RunEstimate
 from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
-from themis_opt.batches.experiment_run import status_of
-from themis_opt.batches.output import finished_rows
-from themis_opt.batches.runner import BatchState, RunnerParams, run_batch
+from themis_opt.batches.experiment_run import finished_rows, status_of
+from themis_opt.batches.runner import BatchState, RunEstimate, RunnerParams, run_batch
 from themis_opt.batches.store import APPLICATION, RunStore
 
 TEXT = """name = "trial"

@@ -7,8 +7,8 @@ import pytest
 from themis_opt.batches import measured_run
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import Experiment
+from themis_opt.batches.experiment_run import ROW_COLUMNS
 from themis_opt.batches.measured_run import RECORDED, activity, code_version, execute, run_one, task_of
-from themis_opt.batches.output import ROW_COLUMNS
 from themis_opt.policies.registry import make_policy, specify, usual_policies
 from themis_opt.problem.catalog import load
 from themis_opt.schedules.simulator import simulate

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from themis_opt.base.errors import InputError
+from themis_opt.batches.experiment_run import finished_rows
 from themis_opt.batches.measured_run import code_version
-from themis_opt.batches.output import finished_rows
 from themis_opt.batches.store import RunStore
 
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from themis_opt.batches import executors, measured_run
-from themis_opt.batches.output import ROW_COLUMNS
+from themis_opt.batches.experiment_run import ROW_COLUMNS
 from themis_opt.batches.store import RunStore
 
 TEXT = """name = "trial"

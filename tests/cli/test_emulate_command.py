@@ -14,7 +14,7 @@ import pytest
 from background import LISTENING, PATIENCE, wait_until
 
 from themis_opt.base.errors import InputError
-from themis_opt.emulation import network, relay
+from themis_opt.emulation import emulator, network
 from themis_opt.runtime.control import TOKEN_VARIABLE
 
 SENDER = """
@@ -91,9 +91,9 @@ def test_packets_are_held_on_links_with_latency():
 
 
 def test_systems_without_tap_devices_are_told(monkeypatch):
-    monkeypatch.setattr(relay, "TUN_DEVICE", "/dev/net/missing")
+    monkeypatch.setattr(emulator, "TUN_DEVICE", "/dev/net/missing")
     with pytest.raises(OSError, match="/dev/net/missing, which holds packets back, cannot be used: No such file"):
-        relay.tap("t0")
+        emulator.tap("t0")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from themis_opt.base.units import parse_bandwidth, parse_size, parse_time
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import load, shipped
 from themis_opt.problem.network import Network, doubts
-from themis_opt.reports.registry import report_function
+from themis_opt.reports.making import report_function
 from themis_opt.workloads.models import find_model
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from themis_opt.cli import printing
-from themis_opt.cli.tables import BETWEEN, blocks, columns_of, widths
+from themis_opt.cli.printing import BETWEEN, blocks, columns_of, widths
 
 TITLES = ("policy", "makespan", "busy", "speedup", "note")
 

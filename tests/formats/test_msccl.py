@@ -13,10 +13,9 @@ from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import Replay, export, in_sentences, make_exporter
 from themis_opt.formats.msccl import transfers
 from themis_opt.formats.msccl.algorithm import DIALECTS, Gpu, MscclStep, ThreadBlock, check_limits, from_xml, to_xml
-from themis_opt.formats.msccl.exporter import Msccl
+from themis_opt.formats.msccl.exporter import Msccl, least_needs
 from themis_opt.formats.msccl.interpreter import interpret
 from themis_opt.formats.msccl.plus import MscclPlus
-from themis_opt.formats.msccl.threadblocks import least_needs
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance

@@ -15,8 +15,8 @@ from formulations.dispatch_tree import JobStates
 from formulations.job_plans import JobTimes, SizedOutcome
 from formulations.lattice import JobClass, JobPhase
 from formulations.limits import Limits
-from themis_opt.search import refute_counts
-from themis_opt.search.refute_counts import search_tree
+from themis_opt.search import refuter
+from themis_opt.search.refuter import search_tree
 
 LONG = Limits(seconds=600.0, deterministic=True)
 ROUNDING = 1e-6  # what horizons are longer or shorter by
@@ -25,7 +25,7 @@ ROUNDING = 1e-6  # what horizons are longer or shorter by
 @pytest.fixture(autouse=True)
 def _short_memo(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes are forgotten, and met again."""
-    monkeypatch.setattr(refute_counts, "ENTRIES", 1 << 8)
+    monkeypatch.setattr(refuter, "ENTRIES", 1 << 8)
 
 
 def outcome(whole: JobClass, fixed: JobClass, count: int, horizon: float, limits: Limits = LONG) -> SizedOutcome:
@@ -86,7 +86,7 @@ def test_horizons_are_refuted_by_as_few_nodes_as_ever(seed: int, nodes: tuple[in
     for horizon, number in zip((0.95 * best, 0.9 * best, 0.85 * best), nodes, strict=True):
         answer = search_tree(JobStates(whole, least, [1, 0.5]), count, horizon, LONG, Event())
         assert answer.status == ("infeasible" if number else "feasible")
-        assert not number or round(answer.work / refute_counts.WORK_PER_NODE / count) == number
+        assert not number or round(answer.work / refuter.WORK_PER_NODE / count) == number
 
 
 MORE_NODES = [
@@ -113,7 +113,7 @@ def test_horizons_of_three_machines_take_as_few_nodes_as_ever(seed: int, refuted
     states = JobStates(whole, least, [1, 0.5, 0.25])
     answers = [search_tree(states, count, share * bound, LONG, Event()) for share in (1.0, 1.05, 1.1, 1.15)]
     assert [answer.status == "infeasible" for answer in answers] == [number < refuted for number in range(4)]
-    assert [round(answer.work / refute_counts.WORK_PER_NODE / count) for answer in answers] == nodes
+    assert [round(answer.work / refuter.WORK_PER_NODE / count) for answer in answers] == nodes
 
 
 def stages(whole: JobClass, fixed: JobClass, plan: JobTimes, share: float) -> Iterator[tuple[int, float, float, float]]:

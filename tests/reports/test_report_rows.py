@@ -7,7 +7,7 @@ import pytest
 from report_rows import COLUMNS, row, write_rows
 
 from themis_opt.base.errors import InputError
-from themis_opt.batches.output import ROW_COLUMNS as BATCH_COLUMNS
+from themis_opt.batches.experiment_run import ROW_COLUMNS as BATCH_COLUMNS
 from themis_opt.reports.rows import REQUIRED_COLUMNS, RunRow, read_rows
 
 

@@ -13,10 +13,9 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules import adasum
-from themis_opt.schedules.data_movement import move
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.schedules.verification import verify
+from themis_opt.schedules.verification import move, verify
 from themis_opt.solving.bounds import bounds
 
 

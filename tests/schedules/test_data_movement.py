@@ -9,7 +9,6 @@ from themis_opt.base.errors import InputError
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import Blocks, Phase
 from themis_opt.problem.wiring import ALGORITHM_RULES, KIND_RULES, Algorithm, Kind, blocks_sent, grid, steps
-from themis_opt.schedules.data_movement import move
 from themis_opt.schedules.messages import (
     PATTERNS,
     Messages,
@@ -18,6 +17,7 @@ from themis_opt.schedules.messages import (
     stage_messages,
     stage_ways,
 )
+from themis_opt.schedules.verification import move
 
 SIZES = (2, 3, 4, 5, 6, 7, 8, 12, 16, 21)
 GATHERS = (Phase.ALL_GATHER, Phase.GATHER)
@@ -126,7 +126,7 @@ def test_blocks_that_went_two_ways_must_agree(monkeypatch: pytest.MonkeyPatch) -
     """One of both ways that leaves out its last steps is seen in the result."""
     whole = algorithm_ways(Phase.ALL_GATHER, Algorithm.MESH2D, 6)
     broken = (whole[0], whole[1]._replace(pattern=type(whole[1].pattern)(2, whole[1].pattern.step)))
-    monkeypatch.setattr("themis_opt.schedules.data_movement.stage_ways", lambda *_: broken)
+    monkeypatch.setattr("themis_opt.schedules.verification.stage_ways", lambda *_: broken)
     dimension = Dimension(kind=Kind.MESH2D, size=6, bandwidth=1e9)
     before = random_blocks(6, 1)
     after, _ = move(before, 0, Phase.ALL_GATHER, dimension)
@@ -136,7 +136,7 @@ def test_blocks_that_went_two_ways_must_agree(monkeypatch: pytest.MonkeyPatch) -
 def test_a_block_that_an_npu_does_not_have_is_not_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
     (way,) = algorithm_ways(Phase.ALL_TO_ALL, Algorithm.LINE, 4)
     late = way._replace(pattern=type(way.pattern)(2, lambda number: way.pattern.step(number + 1)))
-    monkeypatch.setattr("themis_opt.schedules.data_movement.stage_ways", lambda *_: (late,))
+    monkeypatch.setattr("themis_opt.schedules.verification.stage_ways", lambda *_: (late,))
     after, _ = move(random_blocks(4, 4), 0, Phase.ALL_TO_ALL, Dimension(kind=Kind.LINE, size=4, bandwidth=1e9))
     assert (after[1:, 0] == 0).all()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from themis_opt.schedules.status import status_of
+from themis_opt.schedules.results import status_of
 
 
 @pytest.mark.parametrize(

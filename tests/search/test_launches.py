@@ -11,10 +11,10 @@ from themis_opt.policies.launching.common import Launching, fusible, of_runs, wh
 from themis_opt.policies.planning import plan_launches
 from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.instance import Instance
+from themis_opt.schedules.incumbent import take_turns
 from themis_opt.schedules.plan import Launch, TaskOf
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.steps import take_turns
 from themis_opt.schedules.validation import validate
 from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent

@@ -9,8 +9,8 @@ from small_iterations import iteration, microseconds, tensor
 from formulations.limits import Limits
 from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.instance import Instance
+from themis_opt.schedules.incumbent import take_turns
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.steps import take_turns
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.table import PERIOD_STEPS

@@ -9,15 +9,14 @@ from formulations.limits import Limits
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
+from themis_opt.schedules.incumbent import Step
 from themis_opt.schedules.plan import Chunks, Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.steps import Step
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.orders import MAX_ORDERED_STAGES
-from themis_opt.search.refute_counts import RefuteCounts, usual_oracles
-from themis_opt.search.refute_ends import RefuteEnds
+from themis_opt.search.refuter import RefuteCounts, RefuteEnds, usual_oracles
 from themis_opt.search.start import starting_schedule
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.makespan_bounds import chunk_counts

@@ -11,7 +11,7 @@ from strategies import schedules
 from themis_opt.schedules.event_loop import NEVER, makespan_of
 from themis_opt.schedules.kernel import workspace
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.search import annealing_loop, resumed_loop
+from themis_opt.search import annealing_loop
 from themis_opt.search.annealing import Annealing
 
 HOT = 2e-2  # hot enough to accept many worse plans
@@ -31,8 +31,8 @@ def test_what_is_served_again_is_served_as_in_a_whole_simulation(start: Schedule
     ) -> int:
         whole, begins = from_the_begin(operations)
         left = remaining.copy()  # which is changed; no limit that the plan just keeps cuts it off
-        assert resumed_loop.makespan_within(operations, space, known, since, left, tail, whole, arriving) == whole
-        makespan = resumed_loop.makespan_within(operations, space, known, since, remaining, tail, limit, arriving)
+        assert annealing_loop.makespan_within(operations, space, known, since, left, tail, whole, arriving) == whole
+        makespan = annealing_loop.makespan_within(operations, space, known, since, remaining, tail, limit, arriving)
         is_same = makespan == whole and np.array_equal(space.start, begins)
         assert is_same or (makespan == NEVER and whole > limit)
         return makespan

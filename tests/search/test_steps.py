@@ -15,10 +15,10 @@ from formulations.limits import Limits
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Packet
+from themis_opt.schedules.incumbent import Step, take_turns
 from themis_opt.schedules.plan import has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.steps import Step, take_turns
 from themis_opt.schedules.validation import validate
 from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent

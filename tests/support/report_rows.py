@@ -8,7 +8,7 @@ from random import Random
 from types import SimpleNamespace
 
 from themis_opt.reports.experiment import ExperimentHead
-from themis_opt.reports.registry import report_function
+from themis_opt.reports.making import report_function
 from themis_opt.reports.rendering.charts import specification
 from themis_opt.reports.rows import RunRow, RunRows
 

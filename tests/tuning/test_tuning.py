@@ -16,14 +16,24 @@ from themis_opt.base import clock as clocks
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy, specify
-from themis_opt.problem.cost_overrides import with_costs
+from themis_opt.problem.cost_terms import with_costs
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.tuning import tune, tuner
-from themis_opt.tuning.history import Trial, best_of, fresh, front_of, key_of, value_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.space import CaseMeasurement, Space
-from themis_opt.tuning.storage import StorageError, open_storage, open_study, sqlite_url
+from themis_opt.tuning.storage import (
+    StorageError,
+    Trial,
+    best_of,
+    fresh,
+    front_of,
+    key_of,
+    open_storage,
+    open_study,
+    sqlite_url,
+    value_of,
+)
 from themis_opt.tuning.tuner import Search
 
 NAME = "2d-sw_sw.all_reduce.100MiB"

@@ -16,7 +16,7 @@ from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import solve
 from themis_opt.tuning import tune
-from themis_opt.tuning.history import value_of
+from themis_opt.tuning.storage import value_of
 from themis_opt.workloads.parallelisms import PARALLELISMS
 
 NETWORK = {"network": "v100-256.resnet-50", "npus": [2, 4], "chunks": 1, "batch": 4}

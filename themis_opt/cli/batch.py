@@ -98,7 +98,7 @@ def _say_status(experiment: Path, as_json: bool, **settings: Any) -> None:
 def _check_report(experiment: Path) -> None:
     """Refuse an experiment whose report does not exist before its runs are made."""
     from themis_opt.batches.experiment import read_experiment
-    from themis_opt.reports.registry import report_function
+    from themis_opt.reports.making import report_function
 
     try:
         report_function(read_experiment(experiment).report, experiment.parent)

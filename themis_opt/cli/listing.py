@@ -20,7 +20,7 @@ LISTED: Mapping[str, str] = {
     "exports": "themis_opt.formats.exports:EXPORTS",
     "formats": "themis_opt.formats.catalogue:formats",
     "transports": "themis_opt.runtime.links:TRANSPORTS",
-    "reports": "themis_opt.reports.registry:REPORTS",
+    "reports": "themis_opt.reports.making:REPORTS",
     "models": "themis_opt.workloads.models:MODELS",
     "instances": "themis_opt.problem.catalog:all_shipped",
     "designs": "themis_opt.designing.problem:shipped_problems",

@@ -173,12 +173,13 @@ class Replanning(OptionGroup):
 
     def apply(self, schedule: "Schedule") -> "Schedule":
         """What the plan of a schedule takes with these costs and sizes; the schedule itself where there are none."""
-        from themis_opt.problem.cost_overrides import with_costs
-        from themis_opt.study.replanning import replanned
+        from themis_opt.problem.cost_terms import with_costs
+        from themis_opt.solving.sizing import replanned
+        from themis_opt.study.comparison import checked_sizes
 
         costs = self.costs.given()
         instance = with_costs(schedule.instance, **costs) if costs else schedule.instance
-        return replanned(schedule, instance, self.sizes)
+        return replanned(schedule, instance, None if self.sizes is None else checked_sizes(self.sizes))
 
 
 @dataclass(frozen=True)

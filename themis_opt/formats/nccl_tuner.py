@@ -38,8 +38,7 @@ from themis_opt.formats.size_ranges import SIZE_TOLERANCE, SizeRange, fewest_ran
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.solving.cut import cut
-from themis_opt.solving.narrowest import too_slow
+from themis_opt.solving.cut import cut, too_slow
 
 
 class TunerDialect(NamedTuple):

@@ -16,8 +16,8 @@ from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.registry import GRAPH_POLICIES, GRAPH_SEARCHES, is_search
 from themis_opt.graphs.schedule import GraphSchedule, chunked_schedules
 from themis_opt.graphs.steps import GraphContest
+from themis_opt.schedules.incumbent import take_turns
 from themis_opt.schedules.results import PolicyResult
-from themis_opt.schedules.steps import take_turns
 
 WORTH_SEARCHING = 0.01
 """Gap above which the search is asked by default: pipelines of many chunks are nearer."""

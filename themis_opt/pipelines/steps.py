@@ -17,8 +17,7 @@ from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrde
 from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
 from themis_opt.pipelines.validation import validate
 from themis_opt.schedules.contest import Contest
-from themis_opt.schedules.incumbent import Progress, ignore
-from themis_opt.schedules.steps import Step, take_turns
+from themis_opt.schedules.incumbent import Progress, Step, ignore, take_turns
 
 if TYPE_CHECKING:
     from formulations.microbatch_order import MicrobatchProblem

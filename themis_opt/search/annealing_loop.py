@@ -1,16 +1,302 @@
-"""The inner loop of :mod:`themis_opt.search.annealing`: simulates and accepts changed plans.  Always compiled."""
+"""The inner loop of :mod:`themis_opt.search.annealing`: changes a plan, simulates it from where it differs, accepts.
 
-from math import exp, log
+Always compiled.
+"""
+
+from math import ceil, exp, log
 
 import numpy as np
 
+from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.compiled import Compilable
 from themis_opt.schedules import event_loop
-from themis_opt.schedules.event_loop import NEVER, serve_all
-from themis_opt.search import annealing_moves, annealing_state, resumed_loop
-from themis_opt.search.annealing_moves import change_one, retrace
+from themis_opt.schedules.event_loop import NEVER, Operations, Workspace, pop, push, serve_all
+from themis_opt.search import annealing_state
 from themis_opt.search.annealing_state import BEST, CURRENT, AnnealingProblem, ChunkLayout, State, duration_of
-from themis_opt.search.resumed_loop import makespan_within
+
+
+def makespan_within(
+    operations: Operations,
+    workspace: Workspace,
+    known: IntArray,
+    since: int,
+    remaining: IntArray,
+    tail: IntArray,
+    limit: float,
+    arriving: IntArray,
+) -> int:
+    """The makespan, or ``NEVER`` where it cannot be within a limit: then not all operations are served.
+
+    `operations`: without enforced sequences.
+    `workspace`: is filled; as far as operations are served.
+    `known`, shape (operations,): start times of another plan, of which those before `since` are also those of this one.
+    `since`: picoseconds until which both plans are alike.
+    `remaining`, shape (resources,): total duration on each resource; changed.
+    `tail`, shape (operations,): picoseconds from the end of each operation to the results of those that wait for it, at
+      least.
+    `limit`: picoseconds.
+    `arriving`, shape (resources, 2): changed: where those on their way to each resource are in ``workspace.arrivals``,
+      the first and after the last.
+    """
+    makespan = take_over(operations, workspace, known, since, remaining)
+    note_the_others(operations, workspace, arriving)
+    begin, free, duration = workspace.begin, workspace.free, operations.duration
+    while True:
+        now, first = NEVER, 0
+        for r in range(len(begin)):
+            if begin[r] < now:
+                now, first = begin[r], r
+        if now == NEVER:
+            return makespan
+        let_wait(operations, workspace, arriving, first, now)
+        i = pop(operations, workspace, first)
+        end = now + duration[i]
+        if now + remaining[first] > limit or end + tail[i] > limit:
+            return NEVER
+        workspace.start[i], free[first] = now, end
+        remaining[first] -= duration[i]
+        result = end + operations.lag[i]
+        makespan = max(makespan, result)
+        for edge in range(operations.successor_start[i], operations.successor_start[i + 1]):
+            j = operations.successor[edge]
+            workspace.ready[j] = max(workspace.ready[j], result)
+            workspace.missing[j] -= 1
+            if workspace.missing[j] == 0:
+                arrive(operations, workspace, arriving, j)
+        set_begin(workspace, arriving, first)
+
+
+def arrive(operations: Operations, workspace: Workspace, arriving: IntArray, i: int) -> None:
+    """Note an operation among those on their way to its resource, by time: it is mostly one of the last to be there."""
+    r, arrivals, ready = operations.resource[i], workspace.arrivals, workspace.ready
+    place = arriving[r, 1]
+    while place > arriving[r, 0] and ready[arrivals[place - 1]] > ready[i]:
+        arrivals[place] = arrivals[place - 1]
+        place -= 1
+    arrivals[place] = i
+    arriving[r, 1] += 1
+    if workspace.waiting[r] == 0:
+        workspace.begin[r] = min(workspace.begin[r], max(workspace.free[r], ready[i]))
+
+
+def let_wait(operations: Operations, workspace: Workspace, arriving: IntArray, r: int, now: int) -> None:
+    """Let operations wait for their resource that have arrived by now."""
+    while arriving[r, 0] < arriving[r, 1] and workspace.ready[workspace.arrivals[arriving[r, 0]]] <= now:
+        i = workspace.arrivals[arriving[r, 0]]
+        arriving[r, 0] += 1
+        push(operations, workspace, r, i)
+
+
+def set_begin(workspace: Workspace, arriving: IntArray, r: int) -> None:
+    """Tell when a resource serves next."""
+    workspace.begin[r] = NEVER
+    if workspace.waiting[r] > 0:
+        workspace.begin[r] = workspace.free[r]
+    elif arriving[r, 0] < arriving[r, 1]:
+        workspace.begin[r] = max(workspace.free[r], workspace.ready[workspace.arrivals[arriving[r, 0]]])
+
+
+def take_over(operations: Operations, workspace: Workspace, known: IntArray, since: int, remaining: IntArray) -> int:
+    """Prepare the workspace, with what is served before `since`; returns when the last result of that is there."""
+    ready, missing, start, queue_start = workspace.ready, workspace.missing, workspace.start, workspace.queue_start
+    resource, duration = operations.resource, operations.duration
+    for r in range(len(workspace.free)):
+        workspace.waiting[r], workspace.free[r], workspace.served[r], workspace.begin[r] = 0, 0, 0, NEVER
+        queue_start[r + 1] = 0
+    for i in range(len(ready)):
+        ready[i], missing[i] = operations.release[i], operations.num_predecessors[i]
+        queue_start[resource[i] + 1] += 1
+    for r in range(len(workspace.free)):
+        queue_start[r + 1] += queue_start[r]
+    makespan = 0
+    for i in range(len(ready)):
+        if known[i] >= since:
+            start[i] = -1
+            continue
+        start[i], r = known[i], resource[i]
+        end = known[i] + duration[i]
+        workspace.free[r] = max(workspace.free[r], end)
+        remaining[r] -= duration[i]
+        result = end + operations.lag[i]
+        makespan = max(makespan, result)
+        for edge in range(operations.successor_start[i], operations.successor_start[i + 1]):
+            j = operations.successor[edge]
+            ready[j] = max(ready[j], result)
+            missing[j] -= 1
+    return makespan
+
+
+def note_the_others(operations: Operations, workspace: Workspace, arriving: IntArray) -> None:
+    """Let the operations that are not served arrive."""
+    for r in range(len(arriving)):
+        arriving[r, 0] = arriving[r, 1] = workspace.queue_start[r]
+    for i in range(len(workspace.start)):
+        if workspace.start[i] < 0 and workspace.missing[i] == 0:
+            arrive(operations, workspace, arriving, i)
+
+
+def change_one(problem: AnnealingProblem, state: State, num_touched: int) -> int:
+    """Change a path, priorities or the size of a random chunk; returns the number of chunks touched so far."""
+    chunk = np.random.randint(len(problem.first_stage))
+    # Not for one makespan alone: there each stage counts more than the order of launches.
+    if num_touched == 0 and problem.iterations > 1 and np.random.random() < problem.moves.launch:
+        return move_launch(problem, state, chunk)
+    if problem.resizes and np.random.random() < problem.moves.exchange:
+        return num_touched + move_bytes(problem, state, chunk, num_touched)
+    phase = np.random.randint(1 if problem.retraces[chunk] else problem.num_phases[chunk])
+    state.touched[num_touched] = chunk
+    if np.random.random() < problem.moves.exchange:
+        return num_touched + exchange(problem, state, chunk, phase, num_touched)
+    if np.random.random() < 0.5:
+        if problem.pinned[chunk]:
+            return num_touched
+        change_path(problem, state, chunk, phase)
+        return num_touched + 1
+    other = np.random.randint(len(problem.first_stage))
+    state.touched[num_touched + 1] = other
+    phase = np.random.randint(problem.num_phases[chunk])
+    return num_touched + change_priority(problem, state, chunk, phase, other)
+
+
+def move_launch(problem: AnnealingProblem, state: State, chunk: int) -> int:
+    """Serve the launch of a chunk earlier or later, a stage of it just before or after a stage of another chunk.
+
+    Returns how many chunks are touched.
+    """
+    stage = problem.first_stage[chunk] + np.random.randint(problem.num_phases[chunk] * problem.num_dimensions[chunk])
+    other = np.random.randint(len(problem.first_stage))
+    beside = problem.first_stage[other] + np.random.randint(problem.num_phases[other] * problem.num_dimensions[other])
+    shift = state.candidate.key[beside] - state.candidate.key[stage] + (1 if np.random.random() < 0.5 else -1)
+    launch = problem.launch[chunk]
+    first = problem.first_chunk[launch]
+    num_touched: int = problem.first_chunk[launch + 1] - first
+    for i in range(num_touched):
+        state.touched[i] = first + i
+    begin = problem.first_stage[first]
+    for i in range(begin, begin + num_touched * problem.num_phases[chunk] * problem.num_dimensions[chunk]):
+        state.candidate.key[i] += shift
+    return num_touched
+
+
+def move_bytes(problem: AnnealingProblem, state: State, chunk: int, num_touched: int) -> int:
+    """Move a part of the bytes of a chunk to another one of its launch, small parts more often.
+
+    Parts are whole multiples, for rounding at the end would cost what the last steps gained.  Returns how many chunks
+    are touched.
+    """
+    other = np.random.randint(len(problem.first_stage))
+    if other == chunk or problem.launch[other] != problem.launch[chunk]:
+        return 0
+    unit = problem.granule[problem.launch[chunk]]
+    part = ceil(state.candidate.size[chunk] * np.random.random() ** 3 / unit) * unit
+    if part > state.candidate.size[chunk]:
+        return 0
+    state.candidate.size[chunk] -= part
+    state.candidate.size[other] += part
+    state.touched[num_touched], state.touched[num_touched + 1] = chunk, other
+    return 2
+
+
+def retrace(problem: AnnealingProblem, state: State, num_touched: int) -> None:
+    """Let chunks that must gather along their path backwards do so."""
+    for number in range(num_touched):
+        chunk = state.touched[number]
+        if problem.retraces[chunk]:
+            first, size = problem.first_stage[chunk], problem.num_dimensions[chunk]
+            for i in range(size):
+                state.candidate.path[first + size + i] = state.candidate.path[first + size - 1 - i]
+
+
+def change_path(problem: AnnealingProblem, state: State, chunk: int, phase: int) -> None:
+    """Take the path of another chunk, or swap two dimensions of a path, as often each."""
+    size = problem.num_dimensions[chunk]
+    first = problem.first_stage[chunk] + phase * size
+    if np.random.random() < 0.5:
+        other = np.random.randint(len(problem.first_stage))
+        if problem.launch[other] == problem.launch[chunk]:
+            from_first = problem.first_stage[other] + phase * size
+            for i in range(size):
+                state.candidate.path[first + i] = state.candidate.path[from_first + i]
+        return
+    one, two = np.random.randint(size), np.random.randint(size)
+    swap(state.candidate.path, first + one, first + two)
+    if np.random.random() < 0.5:  # each place in the path keeps its moment
+        swap(state.candidate.key, first + state.candidate.path[first + one], first + state.candidate.path[first + two])
+        if problem.retraces[chunk]:
+            back = first + size
+            swap(
+                state.candidate.key, back + state.candidate.path[first + one], back + state.candidate.path[first + two]
+            )
+
+
+def swap(values: IntArray | FloatArray, one: int, two: int) -> None:
+    """Swap two elements."""
+    kept = values[one]
+    values[one] = values[two]
+    values[two] = kept
+
+
+def exchange(problem: AnnealingProblem, state: State, chunk: int, phase: int, num_touched: int) -> int:
+    """Let two chunks of a launch exchange a phase, its path and its places; returns how many are touched."""
+    other = np.random.randint(len(problem.first_stage))
+    size = problem.num_dimensions[chunk]
+    may_not = problem.pinned[chunk] or problem.retraces[chunk]
+    if may_not or other == chunk or problem.launch[other] != problem.launch[chunk]:
+        return 0
+    first, other_first = problem.first_stage[chunk] + phase * size, problem.first_stage[other] + phase * size
+    for i in range(size):
+        swap(state.candidate.path, first + i, other_first + i)
+        swap(state.candidate.key, first + i, other_first + i)
+    state.touched[num_touched], state.touched[num_touched + 1] = chunk, other
+    return 2
+
+
+def change_priority(problem: AnnealingProblem, state: State, chunk: int, phase: int, other: int) -> int:
+    """Swap the places of two chunks, or serve a stage just before or after one of the other chunk on its resource.
+
+    Returns how many chunks are touched, both or the first or none: a stage that is served as before is left alone.
+    """
+    size = problem.num_dimensions[chunk]
+    first, other_first = problem.first_stage[chunk], problem.first_stage[other]
+    kind = np.random.randint(3)
+    if kind == 0:
+        if problem.launch[other] != problem.launch[chunk]:
+            return 0
+        for i in range(size * problem.num_phases[chunk]):
+            swap(state.candidate.key, first + i, other_first + i)
+        return 2
+    local = np.random.randint(size)
+    resource = problem.resource[problem.launch[chunk], phase, local]
+    other_phase = np.random.randint(problem.num_phases[other])
+    for i in range(problem.num_dimensions[other]):
+        if problem.resource[problem.launch[other], other_phase, i] == resource:
+            # Keys are start times in whole picoseconds, so that one more or less is next to the other stage.
+            place_of_other = state.candidate.key[other_first + other_phase * problem.num_dimensions[other] + i]
+            key = place_of_other + (1 if kind == 1 else -1)
+            if matters(problem, state, chunk, phase, local, key):
+                state.candidate.key[first + phase * size + local] = key
+                return 1
+    return 0
+
+
+def matters(problem: AnnealingProblem, state: State, chunk: int, phase: int, local: int, key: float) -> bool:
+    """Whether a stage of the current plan, on its local dimension `local`, would be served at another time.
+
+    One that goes earlier has to overtake a stage that is served while it waits; one that goes later has to let one pass
+    that waits by then.
+    """
+    if problem.iterations > 1 or state.known[0] == NEVER:
+        return True
+    stage = problem.first_stage[chunk] + phase * problem.num_dimensions[chunk]
+    while state.candidate.path[stage] != local:
+        stage += 1
+    resource, begin, ready = state.operations.resource, state.known[stage], state.known_ready[stage]
+    for other in range(len(state.known)):
+        if other != stage and resource[other] == resource[stage]:
+            moment = state.known[other]
+            if max(ready, key) <= moment <= begin or (begin <= moment <= key and state.known_ready[other] <= begin):
+                return True
+    return False
 
 
 def anneal(problem: AnnealingProblem, state: State, steps: int, hot: float, cold: float, seed: int) -> None:
@@ -193,5 +479,5 @@ def copy_chunk(problem: AnnealingProblem, origin: ChunkLayout, target: ChunkLayo
         target.path[stage], target.key[stage] = origin.path[stage], origin.key[stage]
 
 
-ANNEAL = Compilable(anneal, event_loop, resumed_loop, annealing_moves, annealing_state, nogil=True)
+ANNEAL = Compilable(anneal, event_loop, annealing_state, nogil=True)
 """Always compiled; other threads run meanwhile."""

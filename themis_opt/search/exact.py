@@ -12,11 +12,10 @@ from themis_opt.policies.law import Law, has_law
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.incumbent import Progress, ignore
+from themis_opt.schedules.incumbent import Progress, Step, ignore, take_turns
 from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.steps import Step, take_turns
 from themis_opt.search.incumbent import Incumbent, Reference
 from themis_opt.search.start import starting_schedule
 from themis_opt.solving.lowering import chunk_overhead

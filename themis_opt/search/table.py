@@ -1,12 +1,11 @@
 """The steps of the reference, in the order in which they take turns."""
 
-from themis_opt.schedules.steps import Step
+from themis_opt.schedules.incumbent import Step
 from themis_opt.search.anneal import Anneal, Coarse
 from themis_opt.search.launches import Launches, Sizes
 from themis_opt.search.orders import MoveElements, Orders
-from themis_opt.search.refute_counts import RefuteCounts
-from themis_opt.search.refute_ends import RefuteEnds
 from themis_opt.search.sequences import Sequences
+from themis_opt.search.refuter import RefuteCounts, RefuteEnds
 
 # The search for the schedule of collectives
 STEPS: tuple[Step, ...] = (

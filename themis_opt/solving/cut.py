@@ -35,7 +35,7 @@ algorithms for all-gather is that of the worst cut (ForestColl, https://arxiv.or
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from math import prod
 from typing import Literal
@@ -114,3 +114,25 @@ def _bytes_per_second(dimension: Dimension, mean: bool) -> float:
     header = dimension.packet.header / dimension.packet.payload if dimension.packet else 0.0
     links = float(dimension.kind.rule.capacity(dimension.size)) if mean else 1
     return dimension.bandwidth * links * dimension.compression / (1 + header)
+
+
+def narrowest(instance: Instance, bound: Callable[[Instance], float]) -> str:
+    """Name of the dimension that a bound depends on most; empty where it depends on none."""
+    known, dimensions = bound(instance), instance.network.dimensions
+    lowered = {}
+    for number, name in enumerate(instance.network.dimension_names):
+        doubled = (*dimensions[:number], dimensions[number].faster(2), *dimensions[number + 1 :])
+        lowered[name] = bound(instance.replace(network=instance.network.varied(dimensions=doubled)))
+    best = min(lowered, key=lowered.__getitem__)
+    return best if lowered[best] < known else ""
+
+
+def too_slow(instance: Instance, bound: Callable[[Instance], float], measured: float) -> str:
+    """The sentence about a measured time below what no algorithm can beat; empty where it is not below."""
+    known = bound(instance)
+    if measured >= known:
+        return ""
+    name = narrowest(instance, bound)
+    others = "the times of compute" if instance.tasks else "the bandwidths of all dimensions"
+    check = f"{name}.bandwidth" if name else others
+    return f"the description of the network is too slow by at least {known / measured:.2f}x: check {check}"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.cost import fixed_occupancy, rails_offset, variable_occupancy
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import Chunks, Plan
+from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 from themis_opt.schedules.refinement import refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
@@ -202,3 +203,24 @@ def rounded(shares: FloatArray, total: int, unit: int) -> IntArray:
     sizes[np.argsort(sizes - exact, kind="stable")[:missing]] += 1
     whole: IntArray = sizes * unit
     return whole
+
+
+def replanned(schedule: Schedule, instance: Instance, sizes: Literal["equal", "free"] | None = None) -> Schedule:
+    """The plan of a schedule, simulated again; the schedule itself where nothing changes.
+
+    `instance`: the same exchanges and dimensions, perhaps with other costs.
+    `sizes`: chunks of equal size, or of the sizes that suit the order of the plan best, not the present ones; paths and
+      orders stay, and so does the number of chunks, but for those that end with nothing.
+    """
+    plan = _with_equal_sizes(schedule.plan, instance) if sizes == "equal" else schedule.plan
+    is_same = plan is schedule.plan and instance is schedule.instance
+    changed = schedule if is_same else simulate(instance, plan)
+    return resized(changed) if sizes == "free" else changed
+
+
+def _with_equal_sizes(plan: Plan, instance: Instance) -> Plan:
+    chunks = tuple(
+        replace(chunks, sizes=equal_sizes(replace(exchange, max_chunks=len(chunks.sizes))))
+        for chunks, exchange in zip(plan.chunks, plan.launched(instance), strict=True)
+    )
+    return replace(plan, chunks=chunks)

@@ -26,9 +26,9 @@ from themis_opt.policies.registry import (
 )
 from themis_opt.problem.cost import check_memory, count_stages
 from themis_opt.problem.instance import Instance
+from themis_opt.schedules.results import status_of
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.status import status_of
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Reference
 from themis_opt.solving.bounds import bounds_of

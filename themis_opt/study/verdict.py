@@ -10,9 +10,9 @@ from themis_opt.policies.registry import HEURISTICS, make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.explanation import resource_time
+from themis_opt.schedules.results import NEAR_OPTIMAL
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.schedules.status import NEAR_OPTIMAL
 from themis_opt.schedules.timed import Explanation, ResourceTime
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import Comparison, Result

@@ -10,7 +10,7 @@ from themis_opt.policies.launching.common import fusible
 from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch, Order
-from themis_opt.tuning.parameters import Choice, ParameterValue, TunedParameter, every_choice
+from themis_opt.tuning.space import Choice, ParameterValue, TunedParameter, every_choice
 
 STEPS_PER_DOUBLING = 2  # sizes of buckets to choose from between one and its double
 # Values of the knobs that policies have by themselves

@@ -12,15 +12,14 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_short_size, format_size, parse_size
 from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.cost import check_clock, check_memory
-from themis_opt.problem.cost_overrides import with_costs
+from themis_opt.problem.cost_terms import with_costs
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, located
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import has_launches
 from themis_opt.tuning.launching import DEFAULT, LaunchingChoices
-from themis_opt.tuning.parameters import ParameterValue, TunedParameter
 from themis_opt.tuning.profiles import PROFILES
-from themis_opt.tuning.space import USUAL_DIVISOR, Space
+from themis_opt.tuning.space import USUAL_DIVISOR, ParameterValue, Space, TunedParameter
 
 TUNED_POLICIES = ("themis", "baseline", "hourglass")
 """Policies for chunks that are quick enough to be tried a hundred times."""
@@ -61,7 +60,7 @@ def make_space(
     `max_chunks`: most chunks of a collective; 256 by default, with compute 64.
     `min_chunk`: least bytes of an equal chunk, 1 by default, at most the largest collective.
     `memory`: GiB; choices whose schedules need more are not tried.
-    `**costs`: as in :func:`themis_opt.problem.cost_overrides.with_costs`.
+    `**costs`: as in :func:`themis_opt.problem.cost_terms.with_costs`.
     """
     costly, chosen = with_costs(instance, **costs), _names_option("--policies", policies, TUNED_POLICIES)
     if has_launches(instance):

@@ -18,12 +18,23 @@ from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.errors import InputError, ThemisError
 from themis_opt.families.door import family_of
 from themis_opt.problem.instance import Instance
-from themis_opt.tuning.history import OUTCOME, History, Objective, Trial, best_of, key_of, ratio_of
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
-from themis_opt.tuning.parameters import ParameterValue, TunedParameter, every_choice, nearest_choice
-from themis_opt.tuning.space import CaseMeasurement, Space
-from themis_opt.tuning.storage import StorageError, open_study, sampler, storage_errors, without_secrets
+from themis_opt.tuning.space import CaseMeasurement, ParameterValue, Space, TunedParameter, every_choice, nearest_choice
+from themis_opt.tuning.storage import (
+    OUTCOME,
+    History,
+    Objective,
+    StorageError,
+    Trial,
+    best_of,
+    key_of,
+    open_study,
+    ratio_of,
+    sampler,
+    storage_errors,
+    without_secrets,
+)
 
 if TYPE_CHECKING:
     import optuna

@@ -46,7 +46,7 @@ def run(
         done = execute(schedules, coordinator, settings, repeat=repeat, seed=seed, progress=progress)
     files: list[Path] = []
     if output is not None:
-        from themis_opt.runtime.pictures import write_execution
+        from themis_opt.runtime.execution import write_execution
 
         files = write_execution(output, done)
     return Reply(done.document(), [f"{done.verdict()}."], [_times_table(done), _traffic_table(done)], files=files)

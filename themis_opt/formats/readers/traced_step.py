@@ -147,7 +147,7 @@ class TrainingStep:
         from themis_opt.policies.registry import make_policy, usual_policies
         from themis_opt.schedules.simulator import simulate
         from themis_opt.solving.bounds import bounds, bounds_of
-        from themis_opt.solving.narrowest import too_slow
+        from themis_opt.solving.cut import too_slow
 
         as_traced, *others = usual_policies(instance)
         traced = simulate(instance, make_policy(as_traced)(instance))
