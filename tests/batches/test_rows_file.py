@@ -6,7 +6,7 @@ import pytest
 
 from themis_opt.base.errors import InputError
 from themis_opt.batches import rows_file
-from themis_opt.batches.rows_file import num_rows, parquet_of, provenance_of, read_csv_text, rows_of, write_csv
+from themis_opt.batches.rows_file import num_rows, provenance_of, read_csv_text, rows_of, write_csv
 
 NAMES = ("rows.csv", "rows.csv.gz")
 
@@ -33,7 +33,6 @@ def test_a_folder_with_packed_rows_keeps_them_packed(tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_files_beside_the_rows_are_named_the_same_packed_or_not(name, tmp_path):
     assert provenance_of(tmp_path / name).name == "provenance.json"
-    assert parquet_of(tmp_path / name).name == "rows.parquet"
     assert provenance_of(tmp_path / f"my.{name}").name == "my.rows.provenance.json"
 
 

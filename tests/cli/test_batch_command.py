@@ -2,7 +2,6 @@ import csv
 import json
 import sys
 from functools import partial
-from importlib.util import find_spec
 
 import pytest
 
@@ -37,8 +36,7 @@ def finished(tmp_path_factory, succeed):
     """The folder of a finished experiment; not to be changed."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "experiment.toml").write_text(TEXT, encoding="utf-8")
-    parquet = ("--parquet",) if find_spec("pyarrow") else ()
-    printed = succeed("batch", folder / "experiment.toml", "--jobs", 1, "--json", *parquet)
+    printed = succeed("batch", folder / "experiment.toml", "--jobs", 1, "--json")
     return folder, json.loads(printed)
 
 
@@ -131,14 +129,11 @@ def test_an_unreachable_scheduler_is_refused(invoke, experiment, monkeypatch):
     assert "error: --cluster = 'tcp://127.0.0.1:9': no scheduler answers" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("module", "arguments"), [("distributed", ("--cluster", "tcp://x:1")), ("pyarrow", ("--parquet",))]
-)
-def test_a_missing_package_is_told(invoke, experiment, monkeypatch, module, arguments):
-    monkeypatch.setitem(sys.modules, module, None)
-    result = invoke("batch", experiment, *arguments)
+def test_a_missing_package_is_told(invoke, experiment, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    result = invoke("batch", experiment, "--cluster", "tcp://x:1")
     assert result.exit_code == 2
-    assert f"needs the package {module}: pip install" in result.stderr
+    assert "needs the package distributed: pip install" in result.stderr
 
 
 @pytest.mark.usefixtures("in_threads")
@@ -186,13 +181,6 @@ def experiment_file(tmp_path):
     runs = '[[runs]]\ninstances = ["fig5.all_reduce.256MB"]\npolicies = ["baseline+fifo", "themis+scf"]\n'
     path.write_text(f'name = "small"\n{runs}', encoding="utf-8")
     return path
-
-
-def test_parquet_holds_the_same_rows(finished):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    rows = parquet.read_table(finished[0] / "rows.parquet").to_pylist()
-    assert [row["policy"] for row in rows] == [row["policy"] for row in read(finished[0] / "rows.csv")]
-    assert rows[0]["makespan_ns"] > 0
 
 
 @pytest.mark.usefixtures("in_threads")

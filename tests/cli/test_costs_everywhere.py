@@ -31,8 +31,7 @@ def test_every_command_has_the_cost_options(known):
 
 def test_chunk_sizes_have_one_name(known):
     assert {name for name, options in known.items() if "--chunk-sizes" in options} == set(CUTTING)
-    others = [options for name, options in known.items() if name != "export"]  # whose --sizes are those of messages
-    assert not any({"--sizes", "--profiles", "--sizes-of-collective"} & options for options in others)
+    assert not any({"--sizes", "--profiles", "--sizes-of-collective"} & options for options in known.values())
 
 
 @pytest.mark.parametrize("command", ["explain", "robustness"])

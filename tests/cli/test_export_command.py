@@ -42,19 +42,3 @@ def test_a_model_for_a_solver_of_ones_own_is_written(succeed, refuse, solution, 
     assert {path.suffix for path in tmp_path.iterdir()} == {".pb", ".pbtxt", ".lp", ".mps"}
     assert "the schedule is feasible for the model" in printed
     assert "name one format" in refuse("export", solution / "schedule.json")
-
-
-def test_sizes_give_a_plan_for_each_range_of_them(succeed, solution, tmp_path):
-    arguments = ("--sizes", "256KiB..256MiB:32", "--chunks", "1,4", "--policies", "baseline", "-o", tmp_path, "--check")
-    printed = succeed("export", solution / "schedule.json", "--to", "msccl:dialect=rccl", *arguments)
-    files = list(tmp_path.glob("*.xml"))
-    assert files
-    assert "plans by message size" in printed
-    assert printed.count("every GPU ends with its result") == len(files)
-
-
-def test_what_chooses_among_plans_needs_sizes(refuse, solution, tmp_path):
-    line = refuse("export", solution / "schedule.json", "--to", "msccl", "--chunks", "1,4", "-o", tmp_path)
-    assert "are for --sizes, which chooses among plans" in line
-    line = refuse("export", solution / "schedule.json", "--to", "csv", "--sizes", "1MiB", "-o", tmp_path)
-    assert "writes no plans by message size" in line

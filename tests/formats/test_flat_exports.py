@@ -15,32 +15,20 @@ from themis_opt.base.errors import InvalidSchedule
 from themis_opt.formats.exports import export, make_exporter
 from themis_opt.formats.flat_exports import ORDER_SCHEMA
 from themis_opt.formats.order_table import order_table
-from themis_opt.formats.tables import to_latex
 from themis_opt.formats.trace import IN_FLIGHT, chrome_trace
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"
 
 
-@pytest.mark.parametrize("name", ["csv", "parquet", "order", "trace"])
+@pytest.mark.parametrize("name", ["csv", "order", "trace"])
 @with_and_without_compute
 def test_what_is_written_passes_its_check(tmp_path, name, schedule):
-    if name == "parquet":
-        pytest.importorskip("pyarrow")
     files = export(schedule, name, tmp_path)
     lines = list(make_exporter(name).check(schedule, tmp_path))
     tables = 3 if schedule.has_period else 2
-    assert len(files) == {"csv": tables, "parquet": tables, "order": 2, "trace": 1}[name]
-    assert len(lines) == (tables if name in ("csv", "parquet") else 1)
+    assert len(files) == {"csv": tables, "order": 2, "trace": 1}[name]
+    assert len(lines) == (tables if name == "csv" else 1)
     assert list(make_exporter(name).notes(schedule))
-
-
-def test_data_frames_read_parquet(tmp_path):
-    pytest.importorskip("pyarrow")
-    import pandas
-
-    export(collectives(), "parquet", tmp_path)
-    frame = pandas.read_parquet(tmp_path / "stages.parquet")
-    assert frame.to_dict("records") == collectives().stage_rows()
 
 
 @pytest.mark.parametrize(("name", "file"), [("csv", "stages.csv"), ("order", "order.json")])
@@ -112,23 +100,3 @@ def test_overlapping_slices_are_found(tmp_path):
     path.write_text(json.dumps(trace))
     with pytest.raises(InvalidSchedule, match="overlap at"):
         list(make_exporter("trace").check(schedule, tmp_path))
-
-
-def test_latex_escapes_names_and_ties_units():
-    text = to_latex(["policy", "gap"], [["themis_scf&co", "0.12 %"]], "an instance")
-    assert text.splitlines() == [
-        "% an instance",
-        r"% needs \usepackage{booktabs}",
-        r"\begin{tabular}{lr}",
-        r"\toprule",
-        r"policy & gap \\",
-        r"\midrule",
-        r"themis\_scf\&co & 0.12\,\% \\",
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-
-
-def test_line_breaks_of_names_do_not_end_the_comment_of_a_latex_table():
-    text = to_latex(["policy", "gap"], [["themis", "1 %"]], "a\n\\input{/etc/passwd}")
-    assert [line for line in text.splitlines() if "input" in line] == ["% a \\input{/etc/passwd}"]

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from themis_opt.formats.size_ranges import fewest_ranges
+from themis_opt.formats.nccl_tuner import fewest_ranges
 
 SIZES = (1, 4, 16, 64)
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from strategies import instances
 
 import themis_opt
-from themis_opt.problem.cost_terms import with_costs
+from themis_opt.problem.cost_overrides import with_costs
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind

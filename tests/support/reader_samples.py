@@ -41,13 +41,6 @@ SIMAI = (
     "moe -1 1 ALLREDUCE 0 1 NONE 0 1 NONE 0 0\n"
 )
 
-LIBRA_NETWORK = "Topology: [ Ring, FullyConnected ]  # two levels\nNpusCount: [ 8, 4 ]\nCostDimension: [ Node, Pod ]\n"
-LIBRA_COMMUNICATORS = "# TP-4, DP-8\nForward: [ 4, -1 ]\nInputGrad: [ 4, -1 ]\nWeightGrad: [ 2, 4 ]\n"
-LIBRA_PRICES = "Node:\n  Link: 2.5\nPod:\n  Link: 4\n  Switch: 18\n  Nic: 31.6\n"
-LIBRA_WORKLOAD = (
-    "first -1 100 ALLREDUCE 4096000 200 NONE 0 300 REDUCESCATTER 8192000 10\n"
-    "last -1 100 NONE 0 200 ALLGATHER 4096000 300 NONE 0 10\n"
-)
 AICB = (
     "[rank0 ~ rank31]\ncomm_type,comm_group,comm_group_size,msg_size,stage,dst,src,additional,_elapsed_time,count\n"
     "CommType.broadcast,CommGroup.dp_group,8,64,init,None,0,,None,1\n"
@@ -320,10 +313,6 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
     "astra-sim-1-network": {"dgx2.json": json.dumps(DGX_2)},
     "astra-sim-1-system": {"system.txt": SYSTEM_1},
     "astra-sim-1-workload": {"data.txt": DATA_PARALLEL, "transformer.txt": TRANSFORMER, "simai.txt": SIMAI},
-    "libra-network": {"libra.yml": LIBRA_NETWORK},
-    "libra-communicators": {"groups.yml": LIBRA_COMMUNICATORS},
-    "libra-prices": {"prices.yml": LIBRA_PRICES},
-    "libra-workload": {"layers.txt": LIBRA_WORKLOAD},
     "aicb": {"step.csv": AICB},
     "astra-sim-groups": {"groups.json": '{"0": [0, 1, 2, 3], "1": [0, 4]}'},
     "nccl-tests": {

@@ -16,7 +16,7 @@ from themis_opt.base import clock as clocks
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy, specify
-from themis_opt.problem.cost_terms import with_costs
+from themis_opt.problem.cost_overrides import with_costs
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.tuning import tune, tuner

@@ -9,17 +9,16 @@ import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
 from themis_opt.policies.registry import make_policy
-from themis_opt.problem.cost_terms import is_free_to_cut, with_costs
+from themis_opt.problem.cost_overrides import is_free_to_cut, with_costs
 from themis_opt.problem.exchanges import Collective
 from themis_opt.schedules.plan import equal_sizes
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
 from themis_opt.tuning import tune
-from themis_opt.tuning.launching import LAUNCHING_KNOBS, USUAL_KNOBS
+from themis_opt.tuning.launching import LAUNCHING_KNOBS, USUAL_KNOBS, TunedParameter, every_choice
 from themis_opt.tuning.options import chunk_counts, make_space
 from themis_opt.tuning.outcome import settings
 from themis_opt.tuning.profiles import planned, ramp_sizes
-from themis_opt.tuning.space import TunedParameter, every_choice
 from themis_opt.tuning.storage import key_of
 
 NAME = "2d-sw_sw.all_reduce.100MiB"

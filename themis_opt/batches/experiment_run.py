@@ -22,10 +22,9 @@ from themis_opt.batches import executors
 from themis_opt.batches.expansion import Run, expand
 from themis_opt.batches.experiment import STORE, read_experiment
 from themis_opt.batches.measured_run import RECORDED, code_version
-from themis_opt.batches.rows_file import num_rows, parquet_of, provenance_of, rows_of, write_csv
+from themis_opt.batches.rows_file import num_rows, provenance_of, rows_of, write_csv
 from themis_opt.batches.runner import BatchListener, BatchState, Outcome, RunEstimate, run_batch, unfinished
 from themis_opt.batches.store import RunStore
-from themis_opt.formats.tables import load_pyarrow, to_parquet
 from themis_opt.problem.cost_terms import COST_TERMS
 
 CellType = type[str] | type[int] | type[float]
@@ -89,14 +88,6 @@ def _check_types(row: Mapping[str, Any], source: str) -> None:
 
 
 _WORDS: Mapping[CellType, str] = {str: "a text", int: "a whole number", float: "a number"}
-
-
-def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as Parquet, at once or not at all. Raises InputError if pyarrow is not installed."""
-    pyarrow, _ = load_pyarrow("--parquet")
-    types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
-    schema = pyarrow.schema([(name, types[kind]) for name, kind in ROW_COLUMNS.items()])
-    write_atomically(path, to_parquet(rows, schema))
 
 
 def provenance(rows: Sequence[Mapping[str, Any]], num_runs: int, command: str, seconds: float) -> dict[str, Any]:
@@ -186,7 +177,6 @@ def run_experiment(
     store: Path | None = None,
     quick: bool = False,
     retry_failed: bool = False,
-    parquet: bool = False,
     overrides: Mapping[str, Any] = MappingProxyType({}),
     command: str = "",
     report: BatchListener = lambda state: None,
@@ -210,8 +200,6 @@ def run_experiment(
         Whether to run only what ``[quick]`` leaves.
     retry_failed : bool
         Whether to run again what failed before.
-    parquet : bool
-        Whether to write the rows as a Parquet file too.
     overrides : mapping
         Values in the place of those that the fields of all blocks have, such as ``{"launch_overhead": "2us"}``.
     command : str
@@ -233,8 +221,6 @@ def run_experiment(
     """
     began, path = monotonic(), Path(path)
     checked = read_experiment(path).overridden(overrides)
-    if parquet:
-        load_pyarrow("--parquet")
     runs = expand(checked, path, quick=quick)
     rows = output or rows_of(path.parent)
     if rows.is_dir():
@@ -242,7 +228,7 @@ def run_experiment(
     make_folder(rows.parent)
     with RunStore(store or path.parent / STORE) as kept:
         left = len(unfinished(runs, kept, retry_failed=retry_failed))
-        exports = _Exports(lambda: _export(runs, kept, rows, False, command, began))
+        exports = _Exports(lambda: _export(runs, kept, rows, command, began))
         export = exports.if_due if rows.is_file() or not rows.exists() else (lambda: None)
         try:
             with _site(jobs, address) as site:
@@ -250,10 +236,10 @@ def run_experiment(
         except BaseException:
             if len(unfinished(runs, kept, retry_failed=retry_failed)) < left:
                 with undisturbed():
-                    _export(runs, kept, rows, parquet, command, began)
+                    _export(runs, kept, rows, command, began)
             raise
         with undisturbed():
-            files, known = _export(runs, kept, rows, parquet, command, began, is_changed=outcome.executed > 0)
+            files, known = _export(runs, kept, rows, command, began, is_changed=outcome.executed > 0)
     return Finished(rows, files, known, outcome)
 
 
@@ -278,22 +264,19 @@ def _site(jobs: int | None, address: str | None) -> AbstractContextManager[execu
 
 
 def _export(
-    runs: list[Run], store: RunStore, path: Path, parquet: bool, command: str, began: float, *, is_changed: bool = True
+    runs: list[Run], store: RunStore, path: Path, command: str, began: float, *, is_changed: bool = True
 ) -> tuple[tuple[Path, ...], dict[str, Any]]:
     """Write rows and provenance; returns the files and the latter.
 
     A file that holds more rows stays as it is, because the store may be younger; so does a provenance that
     describes these rows, unless some of them are new (`is_changed`).  There is none beside a pipe or device.
     """
-    rows, table, origin = finished_rows(runs, store), parquet_of(path), provenance_of(path)
+    rows, origin = finished_rows(runs, store), provenance_of(path)
     known = provenance(rows, len(runs), command, monotonic() - began)
     if num_rows(path) > len(rows):
         return (), known
     write_csv(path, list(ROW_COLUMNS), rows)
     files = [path]
-    if parquet:
-        write_parquet(table, rows)
-        files.append(table)
     if path.is_file() and (is_changed or not _describes(origin, known)):
         write_atomically(origin, json.dumps(known, indent=2) + "\n")
         files.append(origin)

@@ -31,11 +31,6 @@ def provenance_of(rows: Path) -> Path:
     return rows.parent / (PROVENANCE if stem == Path(ROWS).stem else f"{stem}.{PROVENANCE}")
 
 
-def parquet_of(rows: Path) -> Path:
-    """The Parquet file of the same rows."""
-    return rows.with_name(rows.name.removesuffix(PACKED)).with_suffix(".parquet")
-
-
 def read_csv_text(path: Path) -> str:
     """The text of a file of rows.
 

@@ -38,7 +38,6 @@ def batch(
     retry_failed: Annotated[bool, Option("--retry-failed", help="Run again what failed before.")] = False,
     changes: options.Changes,
     sizes: Annotated[str | None, Option("--chunk-sizes", help="equal or free, instead of the experiment's.")] = None,
-    parquet: Annotated[bool, Option("--parquet", help="Write the rows as a Parquet file too.")] = False,
     status: Annotated[
         bool, Option("--status", help="Only say how far the batch is, which may be running elsewhere.")
     ] = False,
@@ -56,7 +55,7 @@ def batch(
     _check_report(experiment)
     given_options = {"--jobs": jobs, "--cluster": address, "-o": output, "--store": store}
     given_options |= {f"--{name.replace('_', '-')}": value for name, value in given.items()}
-    given_options |= {"--quick": quick, "--retry-failed": retry_failed, "--parquet": parquet}
+    given_options |= {"--quick": quick, "--retry-failed": retry_failed}
     with batch_progress() as report:
         finished = run_experiment(
             experiment,
@@ -66,7 +65,6 @@ def batch(
             store=store,
             quick=quick,
             retry_failed=retry_failed,
-            parquet=parquet,
             overrides=given,
             command=_command(experiment, given_options),
             report=report,

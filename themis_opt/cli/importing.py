@@ -29,7 +29,7 @@ def import_command(
         str | None, Option(help="Of links, or dimensions, that files leave out, such as nvlink=450GB/s,pcie=64GB/s.")
     ] = None,
     time_unit: Annotated[
-        str | None, Option(help="Of workloads of ASTRA-sim 1 and LIBRA, which state none: ns if left out, us, ms or s.")
+        str | None, Option(help="Of workloads of ASTRA-sim 1, which state none: ns if left out, us, ms or s.")
     ] = None,
     output: Annotated[Path | None, options.output("Write the instance to this file.")] = None,
     whole: Annotated[bool, Option("--all", help="Every row of what the files hold beside the problem.")] = False,

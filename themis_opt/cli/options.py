@@ -173,7 +173,7 @@ class Replanning(OptionGroup):
 
     def apply(self, schedule: "Schedule") -> "Schedule":
         """What the plan of a schedule takes with these costs and sizes; the schedule itself where there are none."""
-        from themis_opt.problem.cost_terms import with_costs
+        from themis_opt.problem.cost_overrides import with_costs
         from themis_opt.solving.sizing import replanned
         from themis_opt.study.comparison import checked_sizes
 

@@ -241,7 +241,7 @@ def assumptions(instance: "Instance", sizes: str) -> str:
 def free_cuts_in_words(schedules: Sequence["Schedule"]) -> list[str]:
     """A note where small chunks look better than they are."""
     from themis_opt.base.units import format_size
-    from themis_opt.problem.cost_terms import is_free_to_cut
+    from themis_opt.problem.cost_overrides import is_free_to_cut
 
     smallest = min(int(chunks.sizes.min()) for schedule in schedules for chunks in schedule.plan.chunks)
     if smallest >= SMALL_CHUNK or not is_free_to_cut(schedules[0].instance):

@@ -95,15 +95,6 @@ def export(
     check: Annotated[
         bool, Option("--check", help="Read the files again, and run them by the rules of their format.")
     ] = False,
-    sizes: Annotated[
-        str | None,
-        Option(
-            help="Message sizes, such as 64KiB..1GiB:4: one plan for each range of them, the best there. For runtimes "
-            "that choose among plans by size (msccl, mscclpp)."
-        ),
-    ] = None,
-    chunks: Annotated[str | None, Option(help="With --sizes: chunk counts to choose from, such as 1,4,16.")] = None,
-    policies: options.Policies = None,
 ) -> None:
     """Write a schedule in the format of another tool.
 
@@ -114,5 +105,4 @@ def export(
     to = to or "model"
     schedule, _ = options.load_solution(path)
     folder = output or Path(f"{to.partition(':')[0]}.export")
-    given: dict[str, Any] = {"check": check, "sizes": sizes, "chunks": chunks, "policies": policies}
-    ask("export", schedule.problem, schedule, to, folder, **given).tell(as_json=False)
+    ask("export", schedule.problem, schedule, to, folder, check=check).tell(as_json=False)

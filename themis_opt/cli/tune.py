@@ -100,7 +100,7 @@ def _run(
     from themis_opt.base.documents import make_folder
     from themis_opt.cli.printing import tell, tell_files, tell_note
     from themis_opt.cli.progress import trial_progress
-    from themis_opt.problem.cost_terms import is_free_to_cut
+    from themis_opt.problem.cost_overrides import is_free_to_cut
     from themis_opt.tuning.folder import write_tuned
     from themis_opt.tuning.options import make_space
     from themis_opt.tuning.storage import sqlite_url

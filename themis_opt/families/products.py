@@ -116,7 +116,8 @@ class ProductFamily(Family):
         from pydantic import ValidationError
 
         from themis_opt.problem.cost import check_clock
-        from themis_opt.problem.cost_terms import COST_TERMS, with_costs
+        from themis_opt.problem.cost_overrides import with_costs
+        from themis_opt.problem.cost_terms import COST_TERMS
         from themis_opt.problem.fields import located
 
         costs = {name: value for name, value in changes.items() if name in COST_TERMS}

@@ -1,9 +1,9 @@
 """Schedules for tools that run or show them: exporters by name, and what one writes in a folder."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.errors import InputError
@@ -23,7 +23,6 @@ EXPORTS = Registry(
         "model": "themis_opt.formats.solver_models:SolverModel",
         "order": "themis_opt.formats.flat_exports:RowOrder",
         "csv": "themis_opt.formats.flat_exports:Csv",
-        "parquet": "themis_opt.formats.flat_exports:Parquet",
         "trace": "themis_opt.formats.flat_exports:Trace",
     },
 )
@@ -87,20 +86,6 @@ class Exporter(Protocol):
         """
 
 
-@runtime_checkable
-class SizedExporter(Exporter, Protocol):
-    """Writes plans that serve messages of some sizes alone.
-
-    `min_bytes`, `max_bytes`: knobs: the smallest and the largest message, in bytes; 0 stands for no limit.
-    """
-
-    min_bytes: int
-    max_bytes: int
-
-    def multiple(self, schedule: Schedule) -> int:
-        """The number of which the bytes of a message must be a multiple for the plan of a schedule to serve it."""
-
-
 def make_exporter(specification: str) -> Exporter:
     """The exporter that ``format[:knob=value...]`` describes, such as ``msccl:dialect=rccl``.
 
@@ -115,26 +100,6 @@ def make_exporter(specification: str) -> Exporter:
         raise InputError(f"must be a dataclass, is not in {EXPORTS.origin(name)}", field="--to", value=name)
     made: Exporter = kind(**knobs_of(kind, specification, settings, field="--to"))
     return made
-
-
-def make_sized_exporter(specification: str) -> SizedExporter:
-    """The same of a format whose plans serve messages of some sizes alone.
-
-    Raises InputError if it is another format, or a knob says the sizes.
-    """
-    exporter = make_exporter(specification)
-    if not isinstance(exporter, SizedExporter):
-        raise InputError("writes no plans by message size; leave out --sizes", field="--to", value=specification)
-    if "min_bytes=" in specification or "max_bytes=" in specification:
-        raise InputError("says sizes, which --sizes chooses", field="--to", value=specification)
-    return exporter
-
-
-def for_sizes(exporter: SizedExporter, min_bytes: int, max_bytes: int) -> SizedExporter:
-    """The exporter for messages of some sizes."""
-    changed: Any = exporter  # exporters are dataclasses, which a protocol cannot say
-    sized: SizedExporter = replace(changed, min_bytes=min_bytes, max_bytes=max_bytes)
-    return sized
 
 
 def export(schedule: Schedule, exporter: str | Exporter, folder: Path) -> list[Path]:

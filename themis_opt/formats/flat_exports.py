@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from themis_opt.base.documents import read_json, read_text
-from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.base.errors import InvalidSchedule
 from themis_opt.formats.order_table import order_json, order_rows
-from themis_opt.formats.tables import load_pyarrow, task_rows, to_csv, to_parquet
+from themis_opt.formats.tables import task_rows, to_csv
 from themis_opt.formats.trace import chrome_trace
 from themis_opt.schedules.schedule import Schedule
 
@@ -60,34 +60,6 @@ class Csv:
             path = folder / f"{name}.csv"
             written = list(csv.DictReader(io.StringIO(read_text(path, "CSV"), newline="")))
             _same(path, written, [{key: str(value) for key, value in row.items()} for row in rows])
-            yield f"{path.name}: {len(rows)} rows"
-
-
-@dataclass(frozen=True)
-class Parquet:
-    """Tables of stages, issue orders and compute tasks as Parquet, for data frames and databases."""
-
-    endings: ClassVar[tuple[str, ...]] = ("parquet",)
-
-    def files(self, schedule: Schedule) -> Iterator[tuple[str, bytes]]:
-        """One file per table. Raises InputError if pyarrow is not installed."""
-        for name, rows in tables(schedule):
-            yield f"{name}.parquet", to_parquet(rows)
-
-    def notes(self, schedule: Schedule) -> Iterator[str]:
-        """Notes for users of the files."""
-        yield "times are nanoseconds, sizes bytes of one NPU"
-
-    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
-        """Compare the rows of the files."""
-        pyarrow, parquet = load_pyarrow("--to")
-        for name, rows in tables(schedule):
-            path = folder / f"{name}.parquet"
-            try:
-                written = parquet.read_table(path).to_pylist()
-            except (OSError, pyarrow.ArrowInvalid) as error:
-                raise InputError(f"cannot be read: {error}", source=str(path)) from None
-            _same(path, written, rows)
             yield f"{path.name}: {len(rows)} rows"
 
 

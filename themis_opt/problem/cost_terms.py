@@ -8,14 +8,6 @@ that the command line shows its help at once.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
-
-from themis_opt.base.errors import InputError
-from themis_opt.problem.cost import check_clock
-from themis_opt.problem.fields import located
-from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import cost_type
-
 NONE = "none"  # takes a cost away where it may be missing
 
 
@@ -43,42 +35,3 @@ COST_TERMS: Mapping[str, CostTerm] = {
     "reduction": CostTerm("Bytes per second at which an NPU sums, such as 200GB/s.", "sums at", "reduction"),
 }
 """The costs by the name of their field."""
-
-
-def with_costs(instance: Instance, *, latency: str | None = None, **costs: str | float | None) -> Instance:
-    """The instance with other costs on all its dimensions.
-
-    Raises InputError if one of them breaks a rule, or the clock cannot hold the times.
-
-    `latency`: whether step latencies occupy the dimension.
-    `**costs`: values of :data:`~themis_opt.problem.cost_terms.COST_TERMS`; a number is in SI units.
-    """
-    given = {name: _read(name, value) for name, value in costs.items() if value is not None}
-    result: Instance = _checked("--latency", latency, lambda: instance.overridden(latency=latency))
-    if given:
-        result = result.replace(network=instance.network.with_costs(given))
-    check_clock(result)
-    return result
-
-
-def _read(name: str, value: str | float) -> Any:
-    """The value of a cost term, checked."""
-    if name not in COST_TERMS:
-        raise InputError(f"must be one of {', '.join(COST_TERMS)}", field="cost", value=name)
-    option = f"--{name.replace('_', '-')}"
-    return _checked(option, value, lambda: TypeAdapter(cost_type(name)).validate_python(value))
-
-
-def is_free_to_cut(instance: Instance) -> bool:
-    """Whether nothing makes a small chunk dearer, so that more chunks always look better."""
-    dimensions = instance.fabric.dimensions
-    headers = any(d.packet is not None and d.packet.header for d in dimensions)
-    return instance.latency == "lag" and not headers and not any(d.launch_overhead or d.rails for d in dimensions)
-
-
-def _checked(option: str, value: object, make: Callable[[], Any]) -> Any:
-    """What `make` makes; an error names the option."""
-    try:
-        return make()
-    except ValidationError as error:
-        raise InputError(located(error).rule, field=option, value=value) from None

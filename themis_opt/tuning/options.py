@@ -12,14 +12,14 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_short_size, format_size, parse_size
 from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.cost import check_clock, check_memory
-from themis_opt.problem.cost_terms import with_costs
+from themis_opt.problem.cost_overrides import with_costs
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, located
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import has_launches
-from themis_opt.tuning.launching import DEFAULT, LaunchingChoices
+from themis_opt.tuning.launching import DEFAULT, LaunchingChoices, ParameterValue, TunedParameter
 from themis_opt.tuning.profiles import PROFILES
-from themis_opt.tuning.space import USUAL_DIVISOR, ParameterValue, Space, TunedParameter
+from themis_opt.tuning.space import USUAL_DIVISOR, Space
 
 TUNED_POLICIES = ("themis", "baseline", "hourglass")
 """Policies for chunks that are quick enough to be tried a hundred times."""

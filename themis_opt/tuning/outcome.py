@@ -12,8 +12,8 @@ from themis_opt.base.html import page
 from themis_opt.base.units import format_percent, nanoseconds
 from themis_opt.policies.launching.common import has_buckets
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.tuning.launching import USUAL_KNOBS
-from themis_opt.tuning.space import CaseMeasurement, Choice, Space
+from themis_opt.tuning.launching import USUAL_KNOBS, Choice
+from themis_opt.tuning.space import CaseMeasurement, Space
 from themis_opt.tuning.storage import Objective, Trial, front_of, ratio_of
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ import numpy as np
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import nanoseconds
-from themis_opt.tuning.space import CaseMeasurement, Choice
+from themis_opt.tuning.launching import Choice
+from themis_opt.tuning.space import CaseMeasurement
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler

@@ -18,9 +18,10 @@ from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.errors import InputError, ThemisError
 from themis_opt.families.door import family_of
 from themis_opt.problem.instance import Instance
+from themis_opt.tuning.launching import ParameterValue, TunedParameter, every_choice, nearest_choice
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
-from themis_opt.tuning.space import CaseMeasurement, ParameterValue, Space, TunedParameter, every_choice, nearest_choice
+from themis_opt.tuning.space import CaseMeasurement, Space
 from themis_opt.tuning.storage import (
     OUTCOME,
     History,

@@ -5,7 +5,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_duration, nanoseconds
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out
@@ -201,49 +200,18 @@ def _bound(schedule: "Schedule") -> float | None:
     return max(bounds(schedule.instance, equal_sizes=schedule.has_equal_sizes).values())
 
 
-def export(
-    schedule: "Schedule",
-    to: str,
-    folder: Path,
-    *,
-    check: bool = False,
-    sizes: str | None = None,
-    chunks: str | None = None,
-    policies: str | None = None,
-) -> Reply:
-    """Files of another tool: of the schedule, or of one plan for each range of message sizes."""
+def export(schedule: "Schedule", to: str, folder: Path, *, check: bool = False) -> Reply:
+    """Files of another tool."""
     from themis_opt.cli.progress import export_progress
     from themis_opt.formats.exports import export as write
-    from themis_opt.formats.exports import for_sizes, in_sentences, make_exporter, make_sized_exporter
-    from themis_opt.study.plans_by_size import plans_by_size
-    from themis_opt.study.sweep import read_values
+    from themis_opt.formats.exports import in_sentences, make_exporter
 
-    tables, chosen = list[Listing](), [(schedule, make_exporter(to))] if sizes is None else []
-    if sizes is not None:
-        exporter = make_sized_exporter(to)
-        counts, named = read_values("chunks", chunks) if chunks else (), options.split(policies) or ()
-        plans = plans_by_size(schedule, read_values("size", sizes), exporter, chunks=counts, policies=named)
-        chosen = [(plan.schedule, for_sizes(exporter, plan.min_bytes, plan.max_bytes)) for plan in plans]
-        tables.append(_plan_table(plans))
-    elif chunks is not None or policies is not None:
-        raise InputError("are for --sizes, which chooses among plans", field="--chunks and --policies")
+    exporter = make_exporter(to)
     with export_progress():
-        files = [path for exported, exporter in chosen for path in write(exported, exporter, folder)]
-        facts = [fact for exported, exporter in chosen for fact in exporter.check(exported, folder)] if check else []
-    notes = dict.fromkeys(note for exported, exporter in chosen for note in exporter.notes(exported))
-    return Reply(None, [f"checked: {line}" for line in in_sentences(facts)], tables, tuple(notes), files)
-
-
-def _plan_table(plans: Sequence[Any]) -> Listing:
-    from themis_opt.base.units import format_size
-
-    rows = [
-        {"from": format_size(plan.min_bytes), "to": format_size(plan.max_bytes), "policy": plan.policy}
-        | {"chunks": plan.num_chunks, "makespan_ns": nanoseconds(plan.schedule.makespan), "above": plan.excess}
-        for plan in plans
-    ]
-    shown = columns("from", "to", "policy", "chunks", "makespan_ns", "above", above=("above best", "share"))
-    return Listing("plans by message size", rows, shown)
+        files = write(schedule, exporter, folder)
+        facts = exporter.check(schedule, folder) if check else ()
+        told = [f"checked: {line}" for line in in_sentences(facts)]
+    return Reply(None, told, [], tuple(dict.fromkeys(exporter.notes(schedule))), files)
 
 
 def simulate(instance: "Instance", policies: str | None, *, sizes: str = "equal", output: Path | None = None) -> Reply:

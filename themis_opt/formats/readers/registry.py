@@ -40,7 +40,7 @@ FOREIGN = (
 )
 """Files of other tools that are no problem, by what stands in their heads, and what to do with them."""
 
-WITHOUT_UNIT = {"astra-sim-1-workload", "libra-workload"}  # formats whose times have no unit
+WITHOUT_UNIT = {"astra-sim-1-workload"}  # formats whose times have no unit
 
 READERS = Registry(
     "themis_opt.readers",
@@ -66,10 +66,6 @@ READERS = Registry(
         "pytorch-trace": "themis_opt.formats.readers.traced_step:READER",
         "chakra": "themis_opt.formats.readers.chakra_trace:READER",
         "aicb": "themis_opt.formats.readers.aicb:READER",
-        "libra-network": "themis_opt.formats.readers.libra:LIBRA_NETWORK",
-        "libra-communicators": "themis_opt.formats.readers.libra:LIBRA_GROUPS",
-        "libra-prices": "themis_opt.formats.readers.libra:LIBRA_PRICES",
-        "libra-workload": "themis_opt.formats.readers.libra:LIBRA_LAYERS",
         "fjsp": "themis_opt.formats.readers.job_shop:READER",
     },
 )
@@ -157,13 +153,15 @@ def import_files(
         readers.setdefault(name, (reader, []))[1].append(path)
         file_formats.append((str(file), name))
     if time_unit is not None and not readers.keys() & WITHOUT_UNIT:
-        raise InputError(
-            "is for workloads of ASTRA-sim 1 and LIBRA, which state none", field="--time-unit", value=time_unit
-        )
+        raise InputError("is for workloads of ASTRA-sim 1, which state none", field="--time-unit", value=time_unit)
     parts = [part for reader, paths in readers.values() for part in _parts(reader, paths, alone=len(readers) == 1)]
     rates = request.bandwidths if request else {}
     if rates and not any(part.graph or part.open_network for part in parts):
-        raise InputError("is for graphs and networks of LIBRA", field="--bandwidths", value=", ".join(rates))
+        raise InputError(
+            "is for graphs, and networks whose files leave bandwidths open",
+            field="--bandwidths",
+            value=", ".join(rates),
+        )
     parts = [replace(part, network=part.open_network(rates)) if part.open_network else part for part in parts]
     needs_request = not any(part.workload for part in parts)
     stated = None if rates and request == Request(bandwidths=rates) else request

@@ -1,16 +1,13 @@
-"""Inputs of LIBRA and AICB as problems: small files in their formats, with times from closed forms."""
+"""Lists of AICB as problems: small files in its format, with times from closed forms."""
 
 import pytest
-from reader_samples import AICB, LIBRA_COMMUNICATORS, LIBRA_NETWORK, LIBRA_PRICES, LIBRA_WORKLOAD, RING_16
+from reader_samples import AICB
 
 from themis_opt.base.errors import InputError
-from themis_opt.formats.readers.parts import Request
 from themis_opt.formats.readers.registry import import_files
 from themis_opt.policies.registry import make_policy, usual_policies
 from themis_opt.schedules.simulator import simulate
 
-RATES = Request(bandwidths={"Node": 100e9, "Pod": 50e9})
-LIBRA = {"net__yml": LIBRA_NETWORK, "groups__yml": LIBRA_COMMUNICATORS, "work__txt": LIBRA_WORKLOAD}
 LEVELS = "topology: [ Switch, Switch ]\nnpus_count: [ 8, 4 ]\nbandwidth: [ 100.0, 50.0 ]\nlatency: [ 0.0, 0.0 ]\n"
 
 
@@ -21,40 +18,6 @@ def of_source(instance):
 def exchanged(instance):
     names = instance.fabric.dimension_names
     return [(each.kind.value, each.size, tuple(names[k] for k in each.span)) for each in instance.exchanges]
-
-
-def test_passes_of_libra_exchange_over_their_communicators(write):
-    imported = import_files(write(**LIBRA, prices__yml=LIBRA_PRICES), request=RATES)
-    assert exchanged(imported.instance) == [
-        ("all_reduce", 4_096_000, ("Node_in",)),
-        ("all_gather", 4 * 4_096_000, ("Node_in",)),
-        ("reduce_scatter", 8_192_000, ("Node_out", "Pod")),
-    ]
-    (prices,) = imported.tables.values()
-    assert prices[1] == {"dimension": "Pod", "link": "4", "switch": "18", "nic": "31.6"}
-    assert any("leave bandwidths open" in note for note in imported.notes)
-
-
-def test_libras_loop_overlaps_nothing(write):
-    instance = import_files(write(**LIBRA), request=RATES).instance.overridden(chunks=1)
-    compute = 2 * (100 + 200 + 300)
-    reduced, gathered = 2 * 4_096_000 * 3 / 4 / 100, 4_096_000 * 3 / 100
-    scattered = 8_192_000 / 2 / 100 + 4_096_000 * 3 / 4 / 50  # one chunk is on one dimension at a time
-    assert of_source(instance).makespan / 1000 == pytest.approx(compute + reduced + gathered + scattered, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("change", "request_", "rule"),
-    [
-        ({}, None, "must say the bandwidth of Node, Pod"),
-        ({"groups__yml": "Forward: [ 3, -1 ]\nInputGrad: [ -1, -1 ]\nWeightGrad: [ 2, 4 ]\n"}, RATES, "must multiply"),
-        ({"groups__yml": "Forward: [ 3 ]\nInputGrad: [ -1 ]\nWeightGrad: [ 2 ]\n"}, RATES, "one entry for each"),
-        ({"net__yml": RING_16}, RATES, "is for graphs and networks of LIBRA"),
-    ],
-)
-def test_libra_files_that_do_not_fit_are_refused(write, change, request_, rule):
-    with pytest.raises(InputError, match=rule):
-        import_files(write(**LIBRA | change), request=request_)
 
 
 def test_rows_of_aicb_are_a_chain_in_their_groups(write):
