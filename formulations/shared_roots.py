@@ -310,17 +310,6 @@ def partition_throughput(graph: CapacityGraph, parts: Iterable[frozenset[int]]) 
     return Fraction(halves, 4 * (len(inhabited) - 1))
 
 
-def partition_lengths(graph: CapacityGraph, parts: Iterable[frozenset[int]]) -> dict[tuple[int, int], Fraction]:
-    """What a unit of each capacity adds to the throughput that a partition allows, where it adds something."""
-    part_of, inhabited = _numbered(graph, parts)
-    each = Fraction(1, 2 * (len(inhabited) - 1))
-    return {
-        (tail, head): each if {part_of[tail], part_of[head]} <= inhabited else each / 2
-        for tail, head in graph.arcs
-        if part_of[tail] != part_of[head]
-    }
-
-
 def _numbered(graph: CapacityGraph, parts: Iterable[frozenset[int]]) -> tuple[dict[int, int], set[int]]:
     """The number of the part of each node, and those of parts with terminals."""
     part_of = {node: number for number, part in enumerate(parts) for node in part}

@@ -163,29 +163,7 @@ def documents() -> dict[str, Document]:
         }
         for name, (source, collective, network) in networks().items()
     }
-    return instances | {"leaf_spine.mixed.design.json": uplinks()}
-
-
-def uplinks() -> Document:
-    """What NICs and uplinks of the leaf-spine network should have, for the money of those that it has."""
-    network = leaf_spine()
-    for each in network["links"]:
-        first, second = each["ends"]
-        if "leaf" in second or "leaf" in first:
-            del each["bandwidth"]
-            each["group"] = "uplink" if "spine" in second else "nic"
-    groups = [{"name": "nic", "price": 14}, {"name": "uplink", "price": 20}]
-    return {
-        "format": "themis-opt/design/1",
-        "name": "leaf_spine.mixed",
-        "description": "NICs and uplinks of a leaf-spine network for the money of 50 GB/s each; prices are assumptions",
-        "network": {"name": "leaf_spine", "groups": groups, **network},
-        "workloads": [
-            {"name": "gradients", "collectives": [{"kind": "all_reduce", "size": "1 GB"}]},
-            {"name": "experts", "collectives": [{"kind": "all_to_all", "size": "256 MB"}]},
-        ],
-        "budget": {"money": 32 * 50 * 14 + 16 * 50 * 20},
-    }
+    return instances
 
 
 def text_of(document: Document) -> str:

@@ -17,7 +17,7 @@ from themis_opt.graphs.policies import ring_plan
 from themis_opt.graphs.problem import load_graph
 from themis_opt.graphs.schedule import simulate_graph
 from themis_opt.graphs.schedule_file import schedule_text
-from themis_opt.problem.catalog import is_graph, shipped_graphs, shipped_pipelines
+from themis_opt.problem.catalog import shipped_graphs, shipped_pipelines
 from themis_opt.schedules.schedule_file import schedule_document
 
 REPORTS = sorted(Path(__file__).parents[2].joinpath("reports").glob("*/experiment.toml"))
@@ -48,8 +48,7 @@ def documents(kind):
         "schedule": [schedule_document(schedule), schedule_document(iteration)],
         "order": [json.loads(order_json(schedule))],
         "times": [{"layers": {"conv1": times}}],
-        "design": [problem for problem in designs if not is_graph(problem)],
-        "graph-design": [problem for problem in designs if is_graph(problem)],
+        "design": designs,
         "devices": [documented_devices()],
         "pipeline": [json.loads(path.read_text(encoding="utf-8")) for path in shipped_pipelines().values()],
         "graph": [json.loads(path.read_text(encoding="utf-8")) for path in shipped_graphs().values()],

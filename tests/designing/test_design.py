@@ -243,8 +243,3 @@ def test_a_shipped_problem_is_found_by_its_name_and_by_that_of_its_file(ending: 
 def test_the_nearest_shipped_problem_is_named() -> None:
     with pytest.raises(InputError, match=r"did you mean 'libra\.gpt-3_4d\.sum500'"):
         load_problem("libra.gpt3_4d.sum500")
-
-
-def test_readings_and_policies_are_not_for_graphs() -> None:
-    with pytest.raises(InputError, match="is not for graphs: bounds of any algorithm"):
-        design("leaf_spine.mixed", "fixed")

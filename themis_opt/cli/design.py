@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.designing.design import Design
     from themis_opt.designing.devices import DeviceDesign
-    from themis_opt.designing.graph_design import GraphDesign
     from themis_opt.designing.problem import DesignProblem
 
 ALL_READINGS = "fixed,free,simulated"
@@ -44,22 +43,6 @@ DIMENSIONS: "ShownColumns" = {
     "provisioned": ("beside the one before", "text"),
 }
 
-LINK_GROUPS: "ShownColumns" = {
-    "links": ("links", "text"),
-    "count": ("count", "count"),
-    "bandwidth": ("bandwidth", "bandwidth"),
-    "dollars": ("dollars", "text"),
-    "saved": ("one more GB/s of each saves", "text"),
-}
-
-GRAPH_PARTS: "ShownColumns" = {
-    "collective": ("collective", "text"),
-    "weight": ("weight", "text"),
-    "time_ns": ("trees and flows need", "time"),
-    "simulated_ns": ("trees take", "time"),
-    "deciding": ("what decides", "text"),
-}
-
 DEVICE_SHARES: "ShownColumns" = {
     "device": ("device", "text"),
     "count": ("count", "count"),
@@ -85,24 +68,13 @@ def design(
     """Find the bandwidths of a network that make its workloads fastest, with a proof that none do better."""
     from themis_opt.base.documents import read_json
     from themis_opt.designing.devices import DEVICES_FORMAT, design_devices, read_devices
-    from themis_opt.designing.problem import GraphDesignProblem, find_problem, load_problem
+    from themis_opt.designing.problem import find_problem, load_problem
 
     path = find_problem(source)
     if read_json(path).get("format") == DEVICES_FORMAT:
         _of_devices(design_devices(read_devices(path)), output).tell(as_json=as_json)
         return
-    problem = load_problem(path)
-
-    from themis_opt.designing.design import design as design_network  # it loads a solver
-
-    if isinstance(problem, GraphDesignProblem):
-        given = {"readings": readings != ALL_READINGS, "policy": policy, "pareto": front}
-        for name in (name for name, value in given.items() if value):
-            raise InputError("is not for graphs: bounds of any algorithm are minimised", field=f"--{name}")
-        reply = _of_graph(design_network(problem), output)
-    else:
-        reply = _of_dimensions(problem, readings, policy, front, output)
-    reply.tell(as_json=as_json)
+    _of_dimensions(load_problem(path), readings, policy, front, output).tell(as_json=as_json)
 
 
 def _of_dimensions(
@@ -149,31 +121,6 @@ def _write_dimensions(folder: Path, designs: "Sequence[Design]", points: "Sequen
     for name, chart in charts.items():
         save(chart, folder / name, designs[0].problem.name)
     return [*files, *(folder / name for name in charts)]
-
-
-def _of_graph(answer: "GraphDesign", output: Path | None) -> Reply:
-    """Divide bandwidth among the links of a graph."""
-    rows = [
-        row | {"dollars": f"{row['money']:,.0f}", "saved": _saved_in_words(row["saved_ns_per_gb_per_s"])}
-        for row in answer.rows()
-    ]
-    shown = {name: how for name, how in LINK_GROUPS.items() if answer.money or name != "dollars"}
-    parts = [row | {"deciding": "; ".join(row["deciding"])} for row in answer.part_rows()]
-    tables = [
-        Listing(f"{answer.problem.name or 'design'}: bandwidth of each link", rows, shown),
-        Listing("collectives", parts, GRAPH_PARTS),
-        *_prices([({}, answer.constraint_prices)]),
-    ]
-    files = []
-    if output is not None:
-        from themis_opt.families.door import family_of
-        from themis_opt.formats.graph_pictures import draw_network
-
-        texts = {f"{name}.json": family_of(instance).text(instance) for name, instance in answer.instances().items()}
-        texts["design.json"] = json.dumps(answer.document(), indent=2) + "\n"
-        files = [*_write(output, texts), output / "network.svg"]
-        draw_network(answer.network, files[-1])
-    return Reply({"problem": answer.problem.name} | answer.document(), answer.verdict, tables, files=files)
 
 
 def _of_devices(answer: "DeviceDesign", output: Path | None) -> Reply:

@@ -13,27 +13,33 @@ Three readings of how long a workload takes:
 The bound of *free* and *simulated* holds for every schedule of the model on every network within the constraints.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from formulations.allocation import AllocationData, cheapest_rates, extreme_rates
+from formulations.allocation import (
+    Allocation,
+    AllocationData,
+    Group,
+    Infeasible,
+    LinearRow,
+    allocate,
+    cheapest_rates,
+    extreme_rates,
+)
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_duration, format_percent, nanoseconds
-from themis_opt.designing.problem import DesignProblem, GraphDesignProblem, load_problem
-from themis_opt.designing.programme import AnyDesign, allocated, obeys, programme_of
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_bandwidth, format_duration, format_percent, nanoseconds
+from themis_opt.designing.problem import DOLLARS_PER, MONEY_BUDGET, DesignProblem, load_problem
 from themis_opt.designing.times import WorkloadPart, fixed_group, free_group, parts_of
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
-
-if TYPE_CHECKING:
-    from themis_opt.designing.graph_design import GraphDesign
 
 Reading = Literal["fixed", "free", "simulated"]
 READINGS: tuple[Reading, ...] = get_args(Reading)
@@ -47,7 +53,7 @@ FIRST_STEP, LAST_STEP = 0.1, 0.001
 
 
 @dataclass(frozen=True, eq=False)
-class Design(AnyDesign):
+class Design:
     """Bandwidths for a network of dimensions.
 
     Attributes
@@ -68,6 +74,8 @@ class Design(AnyDesign):
     """
 
     problem: DesignProblem
+    bound: float
+    allocation: Allocation
     reading: Reading
     policy: str
     bandwidths: FloatArray
@@ -79,9 +87,29 @@ class Design(AnyDesign):
         return self.times[self.reading]
 
     @property
-    def values(self) -> list[float]:
-        """Bytes per second of every dimension."""
-        return [float(bandwidth) for bandwidth in self.bandwidths]
+    def gap(self) -> float:
+        """How far the time may be from the best possible, as a fraction of that."""
+        return self.time / self.bound - 1
+
+    @property
+    def money(self) -> float:
+        """Dollars for the whole network."""
+        return float(sum(r.dollars * value for r, value in zip(self.problem.rates, self.bandwidths, strict=True)))
+
+    @property
+    def dimension_prices(self) -> tuple[float, ...]:
+        """Picoseconds that one more GB/s would save on each dimension if it cost nothing."""
+        return tuple(price * DOLLARS_PER for price in self.allocation.rate_prices)
+
+    @property
+    def constraint_prices(self) -> dict[str, float]:
+        """Picoseconds saved by one more GB/s, or one more dollar, in every constraint."""
+        pairs = zip(self.problem.rows, self.allocation.row_prices, strict=True)
+        return {text: price if text == MONEY_BUDGET else price * DOLLARS_PER for text, price in pairs}
+
+    def price_rows(self) -> list[dict[str, Any]]:
+        """The same as rows; times are in nanoseconds."""
+        return [{"constraint": text, "saved_ns": nanoseconds(p)} for text, p in self.constraint_prices.items()]
 
     @cached_property
     def times(self) -> dict[Reading, float]:
@@ -123,7 +151,7 @@ class Design(AnyDesign):
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per dimension, innermost first; times are in nanoseconds, bandwidths in bytes per second."""
-        dimensions = zip(self.problem.rates, self.problem.network.dimensions, self.values, strict=True)
+        dimensions = zip(self.problem.rates, self.problem.network.dimensions, self.bandwidths.tolist(), strict=True)
         figures = zip(self.utilisation.tolist(), self.dimension_prices, (("-", 1.0), *self.provisioning), strict=True)
         return [
             {
@@ -163,32 +191,24 @@ class Design(AnyDesign):
         return self.summary() | {"dimensions": self.rows(), "constraints": self.price_rows()}
 
 
-@overload
-def design(problem: GraphDesignProblem) -> "GraphDesign": ...
-@overload
 def design(
-    problem: DesignProblem, reading: Reading = ..., *, policy: str | None = ..., evaluations: int = ...
-) -> Design: ...
-@overload
-def design(problem: str | Path, reading: Reading = ..., *, policy: str | None = ..., evaluations: int = ...) -> Any: ...
-def design(
-    problem: DesignProblem | GraphDesignProblem | str | Path,
+    problem: DesignProblem | str | Path,
     reading: Reading = "free",
     *,
     policy: str | None = None,
     evaluations: int = 200,
-) -> "Design | GraphDesign":
+) -> Design:
     """Find the bandwidths of a network, of equally good ones the cheapest.
 
     Parameters
     ----------
-    problem : DesignProblem, GraphDesignProblem, str or path
+    problem : DesignProblem, str or path
         The problem, its file, or the name of a shipped one.
     reading : {"free", "fixed", "simulated"}
         What is minimised: the fluid bound over all orders, the busiest dimension in the fixed order, or the makespan
-        of a policy.  On a graph it is a bound of any algorithm.
+        of a policy.
     policy : str, optional
-        What simulates; ``hourglass`` by default, in the fixed order ``baseline``.  On a graph trees are simulated.
+        What simulates; ``hourglass`` by default, in the fixed order ``baseline``.
     evaluations : int
         Most allocations that the simulated reading tries around the best one for free orders.
 
@@ -197,16 +217,10 @@ def design(
     InputError
         If the problem breaks a rule, has no solution, or leaves a bandwidth without limit.
     """
-    if not isinstance(problem, DesignProblem | GraphDesignProblem):
+    if not isinstance(problem, DesignProblem):
         problem = load_problem(problem)
     if reading not in READINGS:
         raise InputError(f"must be one of {', '.join(READINGS)}", field="reading", value=reading)
-    if isinstance(problem, GraphDesignProblem):
-        from themis_opt.designing.graph_design import design_graph
-
-        if reading != "free" or policy is not None:
-            raise InputError("is not for graphs: bounds of any algorithm are minimised", field="reading or policy")
-        return design_graph(problem)
     parts = parts_of(problem)
     policy = policy or (FIXED_POLICY if reading == "fixed" else FREE_POLICY)
     in_order = allocated(problem, tuple(map(fixed_group, parts)))
@@ -306,3 +320,61 @@ def on_design(designs: Sequence[Design]) -> tuple[str, ...]:
     if dearest["saved_ns_per_gb_per_s"] > 0:
         sentences.append(f"One more GB/s helps most on {dearest['dimension']}.")
     return tuple(sentences)
+
+
+NO_SOLUTION = "no bandwidths obey all constraints"
+
+
+def allocated(problem: DesignProblem, groups: tuple[Group, ...]) -> Allocation:
+    """The best rates, of equally good ones the cheapest. Raises InputError if there are none."""
+    try:
+        return allocate(programme_of(problem, groups), np.array([rate.dollars for rate in problem.rates]))
+    except Infeasible:
+        raise InputError(NO_SOLUTION, field="constraints") from None
+
+
+def programme_of(problem: DesignProblem, groups: tuple[Group, ...] = ()) -> AllocationData:
+    """The data of the programme.
+
+    Raises InputError if nothing limits a bandwidth, or constraints leave one less than it needs.
+    """
+    rows, least = tuple(problem.rows.values()), tuple(rate.least for rate in problem.rates)
+    limits = _tightened(least, [rate.most for rate in problem.rates], rows)
+    for rate, limit in zip(problem.rates, limits, strict=True):
+        if limit == math.inf:
+            raise InputError("nothing limits its bandwidth: give it 'most' or 'links', or a budget", field=rate.name)
+        if limit <= 0:
+            raise InputError("the constraints leave it no bandwidth", field=rate.name)
+        if limit < rate.least * (1 - 1e-9):  # which sums of floating-point numbers may lose
+            left = f"{rate.name} needs {format_bandwidth(rate.least)}, and they leave it {format_bandwidth(limit)}"
+            raise InputError(f"{NO_SOLUTION}: {left}", field="constraints")
+    return AllocationData(groups, rows, least, tuple(limits), tuple(rate.unit for rate in problem.rates))
+
+
+def _tightened(least: Sequence[float], most: Sequence[float], rows: Sequence[LinearRow]) -> list[float]:
+    """The largest rates that rows allow, one row at a time, as often as they change something."""
+    limits = list(most)
+    for _ in range(len(limits) + 1):
+        for row in rows:
+            for sign in {"<=": (1,), ">=": (-1,), "==": (1, -1)}[row.sense]:
+                _tighten(least, limits, [sign * a for a in row.coefficients], sign * row.limit)
+    return limits
+
+
+def _tighten(least: Sequence[float], limits: list[float], coefficients: Sequence[float], limit: float) -> None:
+    """Lower limits by one row: the sum of coefficients times rates is at most `limit`."""
+    smallest = [a * least[k] if a > 0 else a * limits[k] if a else 0.0 for k, a in enumerate(coefficients)]
+    for k, a in enumerate(coefficients):
+        if a > 0:
+            others = sum(value for other, value in enumerate(smallest) if other != k)
+            limits[k] = min(limits[k], max((limit - others) / a, 0.0))
+
+
+def obeys(data: AllocationData, rates: FloatArray) -> bool:
+    """Whether rates are within all limits and constraints, up to rounding."""
+    slack = 1e-9 * max(data.most)
+    if (rates < np.array(data.least) - slack).any() or (rates > np.array(data.most) + slack).any():
+        return False
+    excess = [float(np.dot(row.coefficients, rates)) - row.limit for row in data.rows]
+    signs = {"<=": lambda e: e <= slack, ">=": lambda e: e >= -slack, "==": lambda e: abs(e) <= slack}
+    return all(signs[row.sense](e) for row, e in zip(data.rows, excess, strict=True))

@@ -1,26 +1,22 @@
 """Design problems: a network whose bandwidths are sought, what it is for, and what may be spent.
 
-The network has dimensions, or it is a graph with groups of links.  The documents are described in ``docs/design.md``;
-like instances they are checked once, at the border.
+The documents are described in ``docs/design.md``; like instances they are checked once, at the border.
 """
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import BytesPerSecond, parse_bandwidth
 from themis_opt.formats.readers.registry import load
-from themis_opt.graphs.links import MAX_GRAPH_LINKS, MAX_GRAPH_NODES, GraphLink, GraphNode, Name
-from themis_opt.graphs.problem import GraphInstance, GraphNetwork
-from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, is_graph, locate
+from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, locate
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.documents import read_model
 from themis_opt.problem.exchanges import Collective
@@ -47,17 +43,15 @@ Money = Annotated[float, Field(ge=0, le=1e18, strict=False)]
 
 
 class SoughtRate(NamedTuple):
-    """One bandwidth of a design, in bytes per second: of a dimension, of each link of a group, or of all fixed links.
+    """The bandwidth of a dimension that is sought, in bytes per second.
 
     `unit`: what it is a multiple of, 0 if it has any value.
-    `width`: bytes per second of the budget of bandwidth that one of it takes.
     `dollars`: what one of it costs.
     """
 
     name: str
     least: float
     most: float
-    width: float
     dollars: float
     unit: float = 0.0
 
@@ -117,11 +111,11 @@ class DesignDimension(Dimension):
         """Its limits, and what it costs in a network of so many NPUs."""
         dollars = self.price.per_bandwidth(self.kind, self.size) * npus / DOLLARS_PER
         if self.is_fixed:
-            return SoughtRate(name, self.bandwidth, self.bandwidth, 1.0, dollars)
+            return SoughtRate(name, self.bandwidth, self.bandwidth, dollars)
         if self.links:
             unit = self.links.rate
-            return SoughtRate(name, self.links.least * unit, self.links.most * unit, 1.0, dollars, unit)
-        return SoughtRate(name, self.least, self.most or math.inf, 1.0, dollars)
+            return SoughtRate(name, self.links.least * unit, self.links.most * unit, dollars, unit)
+        return SoughtRate(name, self.least, self.most or math.inf, dollars)
 
     def at(self, bandwidth: float) -> Dimension:
         """The dimension with the bandwidth designed for it."""
@@ -184,105 +178,6 @@ class DesignNetwork(Model):
         return self
 
 
-class SoughtLink(GraphLink):
-    """A link whose `bandwidth` is fixed if it is given, and else sought: that of its `group`, or for it alone."""
-
-    model_config = ConfigDict(json_schema_extra=None)
-
-    bandwidth: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)] = MAX_BANDWIDTH
-    group: Name | None = None
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether the bandwidth is given."""
-        return "bandwidth" in self.model_fields_set
-
-    @property
-    def group_name(self) -> str:
-        """The group, or the link itself."""
-        return self.group or self.label
-
-    def at(self, bandwidth: float) -> GraphLink:
-        """The link with the bandwidth designed for it."""
-        latency = f"{self.latency} ps"
-        return GraphLink(ends=self.ends, bandwidth=bandwidth, back=self.back, latency=latency, name=self.name)
-
-    @model_validator(mode="after")
-    def _check_sought(self) -> Self:
-        if self.is_fixed and self.group is not None:
-            raise FieldError("a fixed bandwidth is that of no group", "group")
-        if not self.is_fixed and self.back:
-            raise FieldError("must be that of the other direction, or 0 for one direction, where none is given", "back")
-        return self
-
-
-class LinkGroup(Model):
-    """What each link of a group, or a single link, may have, and dollars per GB/s of it."""
-
-    name: Name
-    least: Annotated[BytesPerSecond, Field(ge=0, le=MAX_BANDWIDTH)] = 0.0
-    most: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)] | None = None
-    price: Money = 0.0
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.most is not None and self.least > self.most:
-            raise FieldError(f"must be at most most = {self.most:g} B/s", "least")
-        return self
-
-
-class SoughtNetwork(Model):
-    """A graph of which some links have no bandwidth yet."""
-
-    name: str = ""
-    nodes: Annotated[tuple[GraphNode, ...], Field(max_length=MAX_GRAPH_NODES)]
-    links: Annotated[tuple[SoughtLink, ...], Field(max_length=MAX_GRAPH_LINKS)]
-    groups: tuple[LinkGroup, ...] = ()
-
-    @cached_property
-    def members(self) -> dict[str, tuple[SoughtLink, ...]]:
-        """The links of each group, in the order in which groups first stand."""
-        members: dict[str, tuple[SoughtLink, ...]] = {}
-        for link in self.links:
-            if not link.is_fixed:
-                members[link.group_name] = (*members.get(link.group_name, ()), link)
-        return members
-
-    def limits(self, name: str) -> LinkGroup:
-        """What the links of a group may have."""
-        return next((group for group in self.groups if group.name == name), LinkGroup(name=name))
-
-    @cached_property
-    def fixed(self) -> float:
-        """Bytes per second of the fastest fixed link, either way; 0 if there is none."""
-        links = (link for link in self.links if link.is_fixed)
-        return max((rate for link in links for rate in link.bandwidths.values()), default=0.0)
-
-    def at(self, bandwidths: Mapping[str, float]) -> GraphNetwork:
-        """The network with bytes per second for every group; links that get none are not built."""
-        rates = [(link, link.bandwidth if link.is_fixed else bandwidths[link.group_name]) for link in self.links]
-        links = tuple(link.at(rate) for link, rate in rates if rate)
-        return GraphNetwork(name=self.name, nodes=self.nodes, links=links)
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.members:
-            raise FieldError("all have a bandwidth: leave it out where it is sought", "links")
-        try:
-            self.at(dict.fromkeys(self.members, 1.0))
-        except ValidationError as error:
-            broken = located(error)
-            raise FieldError(broken.rule, broken.field or "links") from None
-        names = [group.name for group in self.groups]
-        for number, name in enumerate(names):
-            if name not in self.members:
-                rule = f"'{name}' has no links whose bandwidth is sought{suggestion(name, self.members)}"
-                raise FieldError(rule, f"groups[{number}].name")
-        if len(set(names)) < len(names):
-            raise FieldError("names must differ", "groups")
-        return self
-
-
 class RepeatedCollective(Collective):
     """A collective that runs `count` times, one after the other; its name and release have no meaning."""
 
@@ -306,14 +201,6 @@ class DesignWorkload(Model):
         if (self.collectives is None) == (self.instance is None):
             raise ValueError(f"workload '{self.name}' must have either collectives or an instance")
         return self
-
-
-class GraphWorkload(Model):
-    """Collectives that run one after the other."""
-
-    name: Annotated[str, Field(min_length=1)]
-    weight: Annotated[float, Field(gt=0, le=1e18)] = 1.0
-    collectives: Annotated[tuple[RepeatedCollective, ...], Field(min_length=1)]
 
 
 class Budget(Model):
@@ -379,68 +266,25 @@ def _read_term(text: str, names: Sequence[str]) -> tuple[float, str | None]:
         raise ValueError(f"'{text}' is neither a name, with a factor or not, nor a bandwidth{hint}") from None
 
 
-class AnyDesignProblem(Model):
-    """What problems on dimensions and on graphs have in common.
+class DesignProblem(Model):
+    """A network of dimensions to be designed.
 
-    `constraints` are linear, as texts of the names of rates, numbers and bandwidths, such as ``"node >= pod"`` or
+    `constraints` are linear, as texts of names of dimensions, numbers and bandwidths, such as ``"node >= pod"`` or
     ``"node + 2 pod == 200 GB/s"``.
     """
-
-    remedy: ClassVar[str]  # what limits a bandwidth
 
     format: Literal["themis-opt/design/1"] = FORMAT
     name: str = ""
     description: str = ""
     source: str = ""
+    network: DesignNetwork
+    workloads: Annotated[tuple[DesignWorkload, ...], Field(min_length=1)]
     budget: Budget = Budget()
     constraints: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What constraints may name."""
-        raise NotImplementedError
-
-    @property
-    def rates(self) -> tuple[SoughtRate, ...]:
-        """All bandwidths, in the order of their names; one of all fixed links may follow."""
-        raise NotImplementedError
-
-    @cached_property
-    def rows(self) -> dict[str, "LinearRow"]:
-        """The linear constraints by their texts, those with two signs as two, and budgets last."""
-        from formulations.allocation import LinearRow
-
-        constraints = [row for text in self.constraints for row in read_constraint(text, self.names)]
-        fixed = (0.0,) * (len(self.rates) - len(self.names))
-        rows = {row.text: LinearRow((*row.coefficients, *fixed), row.sense, row.limit) for row in constraints}
-        if self.budget.bandwidth is not None:
-            rows[BANDWIDTH_BUDGET] = LinearRow(tuple(r.width for r in self.rates), "<=", self.budget.bandwidth)
-        if self.budget.money is not None:
-            rows[MONEY_BUDGET] = LinearRow(tuple(r.dollars for r in self.rates), "<=", self.budget.money)
-        return rows
-
-    def check_texts(self, workloads: Sequence[str]) -> None:
-        """Check constraints, and the names of workloads."""
-        for number, text in enumerate(self.constraints):
-            try:
-                read_constraint(text, self.names)
-            except ValueError as error:
-                raise FieldError(str(error), f"constraints[{number}]") from None
-        if len(set(workloads)) < len(workloads):
-            raise FieldError("workload names must differ", "workloads")
-
-
-class DesignProblem(AnyDesignProblem):
-    """A network of dimensions to be designed."""
-
-    remedy: ClassVar[str] = "give it 'most' or 'links'"
-
-    network: DesignNetwork
-    workloads: Annotated[tuple[DesignWorkload, ...], Field(min_length=1)]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of dimensions."""
+        """Names of dimensions, as constraints use them."""
         return self.network.dimension_names
 
     @cached_property
@@ -449,75 +293,38 @@ class DesignProblem(AnyDesignProblem):
         npus = math.prod(dimension.size for dimension in self.network.dimensions)
         return tuple(d.rate(name, npus) for name, d in zip(self.names, self.network.dimensions, strict=True))
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self.check_texts([workload.name for workload in self.workloads])
-        return self
-
-
-class GraphDesignProblem(AnyDesignProblem):
-    """A graph to be designed: the bandwidth, one way, of every link that is sought.
-
-    `minimise`: the weighted sum of all times, or the largest of the weighted times.
-    """
-
-    remedy: ClassVar[str] = "give its group 'most'"
-
-    network: SoughtNetwork
-    workloads: Annotated[tuple[GraphWorkload, ...], Field(min_length=1)]
-    minimise: Literal["sum", "worst"] = "sum"
-
     @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The groups of links whose bandwidths are sought."""
-        return tuple(self.network.members)
+    def rows(self) -> dict[str, "LinearRow"]:
+        """The linear constraints by their texts, those with two signs as two, and budgets last."""
+        from formulations.allocation import LinearRow
 
-    @cached_property
-    def rates(self) -> tuple[SoughtRate, ...]:
-        """The bandwidth of a link of each group, and that of the fastest fixed link if there is one."""
-        rates = []
-        for name, links in self.network.members.items():
-            limits, count = self.network.limits(name), len(links)
-            most = limits.most or math.inf
-            rates.append(SoughtRate(name, limits.least, most, float(count), limits.price * count / DOLLARS_PER))
-        fixed = self.network.fixed
-        return (*rates, *[SoughtRate("", fixed, fixed, 0.0, 0.0)] * (fixed > 0))
-
-    @cached_property
-    def whole(self) -> GraphNetwork:
-        """The network with all links, at some bandwidths."""
-        return self.network.at(dict.fromkeys(self.names, 1.0))
-
-    def instance(self, collective: Collective) -> GraphInstance:
-        """A collective on the whole network."""
-        given = collective.model_dump(mode="json", exclude_unset=True, exclude={"count"})
-        return GraphInstance(name=self.name, network=self.whole, collectives=(Collective(**given),))
+        constraints = [row for text in self.constraints for row in read_constraint(text, self.names)]
+        rows = {row.text: LinearRow(row.coefficients, row.sense, row.limit) for row in constraints}
+        if self.budget.bandwidth is not None:
+            rows[BANDWIDTH_BUDGET] = LinearRow((1.0,) * len(self.rates), "<=", self.budget.bandwidth)
+        if self.budget.money is not None:
+            rows[MONEY_BUDGET] = LinearRow(tuple(r.dollars for r in self.rates), "<=", self.budget.money)
+        return rows
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self.check_texts([workload.name for workload in self.workloads])
-        for number, workload in enumerate(self.workloads):
-            if self.minimise == "worst" and len(workload.collectives) > 1:
-                raise FieldError("must be one for the worst of all times", f"workloads[{number}].collectives")
-            for place, each in enumerate(workload.collectives):
-                try:
-                    self.instance(each)
-                except ValidationError as error:
-                    broken = located(error)
-                    field = broken.field.replace("collectives[0]", f"workloads[{number}].collectives[{place}]")
-                    raise FieldError(broken.rule, field) from None
+        for number, text in enumerate(self.constraints):
+            try:
+                read_constraint(text, self.names)
+            except ValueError as error:
+                raise FieldError(str(error), f"constraints[{number}]") from None
+        names = [workload.name for workload in self.workloads]
+        if len(set(names)) < len(names):
+            raise FieldError("workload names must differ", "workloads")
         return self
 
 
-def load_problem(source: str | Path) -> DesignProblem | GraphDesignProblem:
+def load_problem(source: str | Path) -> DesignProblem:
     """Read a design problem from a file, or a shipped one by its name.
 
     Raises InputError if there is none, or it breaks a rule; the message names file, field, value and rule.
     """
-    path = find_problem(source)
-    if is_graph(read_json(path)):
-        return read_model(path, GraphDesignProblem, FORMAT)
-    return read_model(path, DesignProblem, FORMAT)
+    return read_model(find_problem(source), DesignProblem, FORMAT)
 
 
 def find_problem(source: str | Path) -> Path:
