@@ -15,6 +15,7 @@ from themis_opt.search import annealing_loop
 from themis_opt.search.annealing import Annealing
 
 HOT = 2e-2  # hot enough to accept many worse plans
+WITHIN = annealing_loop.makespan_within
 
 
 def from_the_begin(operations: Any) -> tuple[int, np.ndarray]:
@@ -31,8 +32,8 @@ def test_what_is_served_again_is_served_as_in_a_whole_simulation(start: Schedule
     ) -> int:
         whole, begins = from_the_begin(operations)
         left = remaining.copy()  # which is changed; no limit that the plan just keeps cuts it off
-        assert annealing_loop.makespan_within(operations, space, known, since, left, tail, whole, arriving) == whole
-        makespan = annealing_loop.makespan_within(operations, space, known, since, remaining, tail, limit, arriving)
+        assert WITHIN(operations, space, known, since, left, tail, whole, arriving) == whole
+        makespan = WITHIN(operations, space, known, since, remaining, tail, limit, arriving)
         is_same = makespan == whole and np.array_equal(space.start, begins)
         assert is_same or (makespan == NEVER and whole > limit)
         return makespan
