@@ -43,9 +43,9 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.reports import experiment as head_of_experiment
 from themis_opt.reports.rows import read_rows
+from themis_opt.reports.sections import table
 from themis_opt.runtime.worlds import read_hosts
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.reports.sections import table
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate

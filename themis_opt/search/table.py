@@ -4,8 +4,8 @@ from themis_opt.schedules.incumbent import Step
 from themis_opt.search.anneal import Anneal, Coarse
 from themis_opt.search.launches import Launches, Sizes
 from themis_opt.search.orders import MoveElements, Orders
-from themis_opt.search.sequences import Sequences
 from themis_opt.search.refuter import RefuteCounts, RefuteEnds
+from themis_opt.search.sequences import Sequences
 
 # The search for the schedule of collectives
 STEPS: tuple[Step, ...] = (

@@ -31,8 +31,8 @@ from themis_opt.problem.phases import CollectiveKind
 from themis_opt.problem.wiring import Algorithm
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds_of
-from themis_opt.study.ceilings import HIERARCHICAL, ceilings
 from themis_opt.solving.cut import too_slow
+from themis_opt.study.ceilings import HIERARCHICAL, ceilings
 from themis_opt.study.columns import Value
 from themis_opt.study.parts import NetworkPart, parse_part, part_in_words, part_of, problem_of
 from themis_opt.study.rival_trees import trees_beside
