@@ -20,7 +20,7 @@ from themis_opt.graphs import comparison
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
-from themis_opt.graphs.policies import hierarchical_plan
+from themis_opt.graphs.policies import bine_plan, hierarchical_plan, pat_plan
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork, graph_text, load_graph
 from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
@@ -197,10 +197,27 @@ def test_hierarchical_plans_go_around_a_lost_nic_and_need_boxes() -> None:
         hierarchical_plan(instance_of(boxes_on_rails(1, 4), "all_reduce", "1 MB"))
 
 
+@pytest.mark.parametrize("npus", [5, 8])
+def test_trees_of_pat_are_for_any_number_of_npus_and_bine_trees_for_powers_of_two(npus: int) -> None:
+    links = [{"ends": [f"n{k}", f"n{(k + 1) % npus}"], "bandwidth": "25 GB/s"} for k in range(npus)]
+    ring = {"nodes": [{"name": f"n{k}"} for k in range(npus)], "links": links}
+    collective = {"kind": "all_reduce", "size": "1 MB"}
+    instance = GraphInstance.model_validate({"network": ring, "collectives": [collective]})
+    plans = [pat_plan] if npus == 5 else [pat_plan, bine_plan]
+    for plan in plans:
+        validate_graph(simulate_graph(plan(instance), 1))
+    if npus == 5:
+        with pytest.raises(InputError, match="is for 2, 4, 8"):
+            bine_plan(instance)
+        return
+    hops = {abs(t.route[0] - t.route[-1]) % npus for t in bine_plan(instance).transfers}
+    assert hops == {1, 7, 3, 5}  # distances 1, -1 and 3, around the ring
+
+
 @pytest.mark.parametrize("policy", GRAPH_POLICIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_policy_is_legal_where_it_is_offered(policy: str, kind: str) -> None:
-    instance = shipped("h100_x2_sharp", kind=kind, size="1 MB")
+    instance = shipped("h100_x2_sharp", kind=kind, size="1 MB")  # of 16 GPUs
     try:
         plan = GRAPH_POLICIES[policy](instance)
     except InputError:

@@ -1,10 +1,11 @@
-"""The plans that others run: rings, double binary trees, messages between boxes on rails, and direct messages."""
+"""The plans that others run: rings, double binary trees, Bine trees, PAT, messages on rails, and direct messages."""
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import Protocol
 
 import networkx as nx
 
@@ -58,6 +59,46 @@ def shortest_plan(instance: GraphInstance) -> GraphPlan:
 
 MOST_ROOTS = 8
 """Roots of sums for all along fastest ways: more take longer to plan, and chunks fill the pipelines of these."""
+
+
+def bine_plan(instance: GraphInstance) -> GraphPlan:
+    """Trees whose distances halve with changing signs, as sums of powers of -2: of Bine trees and of Swing.
+
+    NPUs are neighbours in the order of their names.  Raises InputError if their number is no power of 2.
+
+    D. De Sensi et al., Bine Trees, SC 2025, https://arxiv.org/abs/2508.17311; Swing, NSDI 2024,
+    https://arxiv.org/abs/2401.09356.
+    """
+    count = instance.network.num_npus
+    if count & (count - 1):
+        raise InputError("is for 2, 4, 8, ... NPUs", field="network.nodes", value=count)
+    distances = [(1 - (-2) ** (step + 1)) // 3 for step in range(count.bit_length() - 1)]
+
+    def pairs(place: int) -> Iterator[tuple[int, int]]:
+        holders = [place]
+        for distance in reversed(distances):
+            steps = [(tail, (tail + (-distance if tail % 2 else distance)) % count) for tail in holders]
+            holders += [head for _, head in steps]
+            yield from steps
+
+    return _plan_of_trees("bine", instance, [_Doubling(instance.network, pairs)])
+
+
+def pat_plan(instance: GraphInstance) -> GraphPlan:
+    """Shifted binomial trees whose distances halve: parallel aggregated trees, with room for all in between.
+
+    S. Jeaugey, PAT, https://arxiv.org/abs/2506.20252, as NCCL runs for all-gathers and reduce-scatters.
+    """
+    count = instance.network.num_npus
+
+    def pairs(place: int) -> Iterator[tuple[int, int]]:
+        offsets = [0]
+        for step in reversed(range((count - 1).bit_length())):
+            steps = [(offset, offset + 2**step) for offset in offsets if offset + 2**step < count]
+            offsets += [head for _, head in steps]
+            yield from (((place + tail) % count, (place + head) % count) for tail, head in steps)
+
+    return _plan_of_trees("pat", instance, [_Doubling(instance.network, pairs)])
 
 
 def double_tree_plan(instance: GraphInstance) -> GraphPlan:
@@ -134,6 +175,18 @@ class _Nearest:
         ]
 
 
+class _Forest(Protocol):
+    """A tree for each root."""
+
+    def out(self, root: int) -> Routes:
+        """Routes from a root, in the order that the tree grows."""
+        ...
+
+    def into(self, root: int) -> Routes:
+        """Routes to a root, turned around."""
+        ...
+
+
 class _Star:
     """Trees of one step."""
 
@@ -149,6 +202,25 @@ class _Star:
     def into(self, root: int) -> Routes:
         """Routes to a root, turned around."""
         return [self._routes[route[-1]][root][::-1] for route in self.out(root)]
+
+
+class _Doubling:
+    """Trees in which all that have a piece send at once: pairs of sender and receiver by the place of the root."""
+
+    def __init__(self, network: GraphNetwork, pairs: Callable[[int], Iterator[tuple[int, int]]]) -> None:
+        self._routes, self._npus, self._pairs = _fastest_routes(network), network.capacities.terminals, pairs
+
+    def out(self, root: int) -> Routes:
+        """Routes from a root."""
+        return [self._routes[tail][head] for tail, head in self._ends(root)]
+
+    def into(self, root: int) -> Routes:
+        """Routes to a root, turned around."""
+        return [self._routes[head][tail][::-1] for tail, head in self._ends(root)]
+
+    def _ends(self, root: int) -> Iterator[tuple[int, int]]:
+        npus = self._npus
+        return ((npus[tail], npus[head]) for tail, head in self._pairs(npus.index(root)))
 
 
 class _Rails:
@@ -215,7 +287,7 @@ class _Ring:
 
 
 def _plan_of_trees(
-    name: str, instance: GraphInstance, forests: Sequence[_Star | _Rails | _Ring | _Nearest], sums: Sequence[int] = ()
+    name: str, instance: GraphInstance, forests: Sequence[_Forest], sums: Sequence[int] = ()
 ) -> GraphPlan:
     """Trees from every NPU, or into it, or both: each forest carries an equal part of the data.
 

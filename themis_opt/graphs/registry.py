@@ -21,6 +21,8 @@ GRAPH_POLICIES: "Mapping[str, Callable[[GraphInstance], GraphPlan]]" = Functions
         "ring": "themis_opt.graphs.policies:ring_plan",
         "double_tree": "themis_opt.graphs.policies:double_tree_plan",
         "direct": "themis_opt.graphs.policies:direct_plan",
+        "bine": "themis_opt.graphs.policies:bine_plan",
+        "pat": "themis_opt.graphs.policies:pat_plan",
         "greedy": "themis_opt.graphs.matching:greedy_plan",
     },
 )
