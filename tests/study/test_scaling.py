@@ -6,9 +6,19 @@ from typing import Any
 import pytest
 
 from themis_opt.base.errors import InputError
+from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.study.sweep import efficiency, least_compression, parameter_servers, resized, sweep
+from themis_opt.schedules.simulator import simulate
+from themis_opt.study.sweep import (
+    efficiency,
+    least_compression,
+    measured_share,
+    parameter_servers,
+    resized,
+    sweep,
+    varied,
+)
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
@@ -81,6 +91,16 @@ def test_shares_and_ratios_out_of_range_are_refused(npus: int, share: float, rat
     over = {"npus": [npus], "share": [share], "compression": [ratio]}
     with pytest.raises(InputError, match=f"{field} = "):
         sweep(trained(adapters("10 Gb/s")), over, ["ddp/hourglass"])
+
+
+def test_use_of_the_network_comes_back_from_the_time_it_makes() -> None:
+    instance, policy = trained(adapters("10 Gb/s")), "wait_free/hourglass"
+    slow = varied(instance, {"npus": 64, "share": 0.3})
+    time = simulate(slow, make_policy(policy)(slow)).makespan
+    assert measured_share(instance, policy, time, npus=64) == pytest.approx(0.3, rel=2e-3)
+    assert measured_share(instance, policy, instance.compute, npus=64) is None
+    with pytest.raises(InputError, match="must be at least the compute"):
+        measured_share(instance, policy, instance.compute - 1, npus=64)
 
 
 def test_guidelines_are_their_formulas() -> None:

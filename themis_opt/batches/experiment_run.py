@@ -102,7 +102,7 @@ def provenance(rows: Sequence[Mapping[str, Any]], num_runs: int, command: str, s
     return {
         "versions": dict(_versions()),
         "code_version": code_version(),
-        "commit": _commit(),
+        "commit": source_commit(),
         "machine": {
             "platform": platform.platform(),
             "processor": _processor(),
@@ -139,7 +139,7 @@ def _processor() -> str:
 
 
 @cache
-def _commit() -> str | None:
+def source_commit() -> str | None:
     """The commit of the source tree, with a plus sign if files differ from it; None outside of one."""
     folder = Path(__file__).parent.parent
     tracked = ("git", "-C", folder, "ls-files", "--error-unmatch", "__init__.py")  # not so in another project's .venv

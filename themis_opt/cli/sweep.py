@@ -37,6 +37,13 @@ def sweep(
     target: Annotated[
         float | None, Option(help="Of iterations, the scaling factor for which the least compression is looked for.")
     ] = None,
+    measured: Annotated[
+        str | None,
+        Option(
+            help="Of iterations, the time or scaling factor that was measured, such as '190 ms' or '60 %', for which "
+            "the use of the network is looked for."
+        ),
+    ] = None,
     overhead: Annotated[
         float, Option(help="Of iterations, work that is not divided, over work that is (Amdahl).")
     ] = 0.0,
@@ -56,7 +63,13 @@ def sweep(
         problem = options.load_problem(source, changes, network, policies)
     else:
         problem = _trained(source, options.load_instance(trained_on), training, changes.chunks or 4)
-    given: dict[str, Any] = {"policies": policies, "output": output, "target": target, **network.given()}
+    given: dict[str, Any] = {
+        "policies": policies,
+        "output": output,
+        "target": target,
+        "measured": measured,
+        **network.given(),
+    }
     given |= {} if sizes == "equal" else {"sizes": sizes}
     given |= {} if overhead == 0 else {"overhead": overhead}
     ask("sweep", problem, problem, over, **given).tell(as_json=as_json)

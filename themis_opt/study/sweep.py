@@ -171,17 +171,42 @@ def least_compression(instance: Instance, policy: str, target: float = 0.95, **p
         smaller = varied(instance, point | {"compression": compression})
         return instance.compute >= target * simulate(smaller, make_policy(policy)(smaller)).makespan
 
-    little, enough = 1.0, MOST_COMPRESSION
-    if reaches(little):
-        return little
-    if not reaches(enough):
+    if reaches(1.0):
+        return 1.0
+    return _first(reaches, 1.0, MOST_COMPRESSION) if reaches(MOST_COMPRESSION) else None
+
+
+def measured_share(instance: Instance, policy: str, measured: int, **point: Any) -> float | None:
+    """The share of every bandwidth with which training takes the time that was measured, to 0.1 %.
+
+    None if a share of 1 is slower, or the least share is faster. Raises InputError if the compute alone takes longer
+    than what was measured.
+
+    `measured`: picoseconds of one iteration.
+    `point`: other values that vary, such as ``npus`` and ``compression``.
+    """
+    if measured < instance.compute:
+        rule = f"must be at least the compute, {format_time(instance.compute)}"
+        raise InputError(rule, field="measured", value=format_time(measured))
+
+    def is_as_fast(share: float) -> bool:
+        slower = varied(instance, point | {"share": share})
+        return simulate(slower, make_policy(policy)(slower)).makespan <= measured
+
+    if is_as_fast(LEAST_SHARE) or not is_as_fast(1.0):
         return None
-    while enough / little > 1.001:
-        middle = (enough * little) ** 0.5
-        little, enough = (little, middle) if reaches(middle) else (middle, enough)
-    return enough
+    return _first(is_as_fast, LEAST_SHARE, 1.0)
 
 
+def _first(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The least value for which a condition holds, which holds for `high` and not for `low`, to 0.1 %."""
+    while high / low > 1.001:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+LEAST_SHARE = 0.001  # share of bandwidths below which a measurement says something else than a slow network
 MOST_COMPRESSION = 10_000.0  # bytes over those on the wire beyond which latency decides: more is no answer
 
 

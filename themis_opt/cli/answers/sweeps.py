@@ -1,6 +1,6 @@
 """Sweeps over figures of instances on dimensions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,9 @@ SCALING: "ShownColumns" = {
     "parameter_servers": ("parameter servers", "count"),
 }
 
-NEEDED: "ShownColumns" = {
-    "policy": ("policy", "text"),
-    "npus": ("NPUs", "count"),
-    "share": ("share", "share"),
-    "least_compression": ("compression", "text"),
-}
+PLACE: "ShownColumns" = {"policy": ("policy", "text"), "npus": ("NPUs", "count")}
+NEEDED: "ShownColumns" = {**PLACE, "share": ("share", "share"), "least_compression": ("compression", "text")}
+USED: "ShownColumns" = {**PLACE, "compression": ("compression", "ratio"), "share": ("use of the network", "text")}
 
 
 def sweep(
@@ -36,6 +33,7 @@ def sweep(
     sizes: str = "equal",
     output: Path | None = None,
     target: float | None = None,
+    measured: str | None = None,
     overhead: float = 0.0,
 ) -> Reply:
     """Policies over message sizes, chunk counts and figures of dimensions; perhaps with a table and pictures."""
@@ -59,31 +57,76 @@ def sweep(
     title = f"{name}: {len(rows)} runs, chunk sizes {sizes}"
     table = Listing(title, _folded(_readable(rows, list(varied))), shown)
     sentences = on_sweep(instance, rows, next(iter(varied)))
-    if target is None:
+    if target is None and measured is None:
         return Reply(rows, sentences, [table], files=files)
-    needed = _needed(instance, varied, options.split(policies), target)
-    words = [row | {"least_compression": _ratio_in_words(row["least_compression"])} for row in needed]
-    compression = Listing(f"least compression for a scaling factor of {target:g}", words, NEEDED)
-    return Reply({"rows": rows, "least_compression": needed}, sentences, [table, compression], files=files)
+    document: dict[str, Any] = {"rows": rows}
+    tables = [table]
+    if target is not None:
+        document["least_compression"] = needed = _needed(instance, varied, options.split(policies), target)
+        words = [row | {"least_compression": _ratio_in_words(row["least_compression"])} for row in needed]
+        tables.append(Listing(f"least compression for a scaling factor of {target:g}", words, NEEDED))
+    if measured is not None:
+        document["measured_share"] = used = _used(instance, varied, options.split(policies), measured)
+        words = [row | {"share": _share_in_words(row["share"])} for row in used]
+        tables.append(Listing(f"use of the network that explains {measured}", words, USED))
+    return Reply(document, sentences, tables, files=files)
 
 
 def _needed(
     instance: "Instance", varied: Mapping[str, Sequence[Any]], policies: Sequence[str] | None, target: float
 ) -> list[dict[str, Any]]:
     """The least compression of each policy and share of the bandwidths, on the most NPUs."""
-    from themis_opt.policies.registry import specify, usual_policies
     from themis_opt.study.sweep import least_compression
 
-    if not instance.tasks:
-        raise InputError("is for training iterations", field="--target", value=target)
-    most = max(varied.get("npus", [instance.network.num_npus]))
     rows = []
-    for policy in policies or usual_policies(instance):
-        for share in varied.get("share", [1.0]):
-            point = {"npus": most, "share": float(share)}
-            least = least_compression(instance, specify(policy, instance), target, **point)
-            rows.append({"policy": policy, **point, "target": target, "least_compression": least})
+    for policy, point in _trained_places(instance, varied, "share", policies, "--target", target):
+        least = least_compression(instance, policy, target, **point)
+        rows.append({"policy": policy, **point, "target": target, "least_compression": least})
     return rows
+
+
+def _used(
+    instance: "Instance", varied: Mapping[str, Sequence[Any]], policies: Sequence[str] | None, measured: str
+) -> list[dict[str, Any]]:
+    """The share of the bandwidths that explains a time or a scaling factor, for each policy and compression."""
+    from themis_opt.base.units import nanoseconds, parse_time
+    from themis_opt.study.sweep import measured_share
+
+    places = list(_trained_places(instance, varied, "compression", policies, "--measured", measured))
+    number, is_factor, _ = measured.strip().partition("%")
+    try:
+        time = round(instance.compute / (float(number) / 100)) if is_factor else parse_time(measured)
+    except (ValueError, ZeroDivisionError):
+        rule = "must be the time of an iteration, such as 190 ms, or a scaling factor, such as 60 %"
+        raise InputError(rule, field="--measured", value=measured) from None
+    rows = []
+    for policy, point in places:
+        share = measured_share(instance, policy, time, **point)
+        rows.append({"policy": policy, **point, "measured_ns": nanoseconds(time), "share": share})
+    return rows
+
+
+def _trained_places(
+    instance: "Instance",
+    varied: Mapping[str, Sequence[Any]],
+    name: str,
+    policies: Sequence[str] | None,
+    field: str,
+    value: object,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each policy with each value of what is named, 1 by default, on the most NPUs."""
+    from themis_opt.policies.registry import specify, usual_policies
+
+    if not instance.tasks:
+        raise InputError("is for training iterations", field=field, value=value)
+    most = max(varied.get("npus", [instance.network.num_npus]))
+    for policy in policies or usual_policies(instance):
+        for each in varied.get(name, [1.0]):
+            yield specify(policy, instance), {"npus": most, name: float(each)}
+
+
+def _share_in_words(share: float | None) -> str:
+    return "none explains it" if share is None else f"{100 * share:.3g} %"
 
 
 def _ratio_in_words(ratio: float | None) -> str:
