@@ -13,7 +13,7 @@ import itertools
 import json
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import log2
 from pathlib import Path
 from time import perf_counter, process_time
@@ -23,6 +23,7 @@ import themis_opt
 from formulations.limits import Limits
 from formulations.worst_cut import worst_cut
 from themis_opt.base.compiled import compile_at_once
+from themis_opt.batches.experiment_run import source_commit
 from themis_opt.formats.tables import to_csv
 from themis_opt.graphs.bounds import best_bound, throughput
 from themis_opt.graphs.comparison import compare_graph
@@ -71,7 +72,7 @@ def shipped_row(instance: GraphInstance, size: str) -> Row:
         "gap_to_trees_%": percent(best.schedule.makespan / trees),
         "gap_in_class_%": "" if in_class is None else in_class,
     }
-    rivals = ("ring", "double_tree", "greedy")
+    rivals = ("ring", "double_tree", "bine", "pat", "greedy")
     return row | {
         f"{name}_times": round(times[name] / times[best.policy], 2) if name in times else "" for name in rivals
     }
@@ -186,9 +187,8 @@ def ndv2(boxes: int) -> dict[str, Any]:
     return {"nodes": nodes, "links": links}
 
 
-def teccl() -> list[Row]:
+def teccl() -> Iterator[Row]:
     """The problems of TE-CCL."""
-    rows = []
     networks = dict(teccl_networks())
     with (FOLDER / "teccl_answers.csv").open(encoding="utf-8") as file:
         answers = list(csv.DictReader(file))
@@ -201,45 +201,37 @@ def teccl() -> list[Row]:
             }
         )
         best, theirs = compare_graph(instance).best, float(answer["finish_us"])
-        rows.append(
-            {
-                "problem": f"{answer['topology']} x{answer['chassis']}",
-                "kind": kind,
-                "size": answer["size"],
-                "teccl_us": theirs,
-                "ours_us": round(best.schedule.makespan / PS_PER_US, 2),
-                "policy": best.policy,
-                "bound_us": round(best.bound / PS_PER_US, 2),
-                "teccl_gap_%": round(100 * (theirs * PS_PER_US / best.bound - 1), 2),
-                "ours_gap_%": round(100 * best.gap, 2),
-            }
-        )
-    return rows
+        yield {
+            "problem": f"{answer['topology']} x{answer['chassis']}",
+            "kind": kind,
+            "size": answer["size"],
+            "teccl_us": theirs,
+            "ours_us": round(best.schedule.makespan / PS_PER_US, 2),
+            "policy": best.policy,
+            "bound_us": round(best.bound / PS_PER_US, 2),
+            "teccl_gap_%": round(100 * (theirs * PS_PER_US / best.bound - 1), 2),
+            "ours_gap_%": round(100 * best.gap, 2),
+        }
 
 
-def tacos() -> list[Row]:
+def tacos() -> Iterator[Row]:
     """The problems of TACOS, as graphs."""
-    rows = []
     for answer in (answer for answer in ANSWERS if answer["rival"] == "TACOS"):
         instance = as_graph(themis_opt.load(answer["instance"]))
         compared = compare_graph(instance, ["trees", "trees=1", "greedy"])
         by_name = {result.policy: result.schedule.makespan / PS_PER_US for result in compared.results}
-        rows.append(
-            {
-                "problem": answer["instance"],
-                "tacos_us": float(answer["time_us"]),
-                "ours_us": round(min(by_name.values()), 2),
-                "greedy_us": round(by_name["greedy"], 2),
-                "bound_us": round(compared.best.bound / PS_PER_US, 2),
-                "ours_gap_%": round(100 * compared.best.gap, 2),
-            }
-        )
-    return rows
+        yield {
+            "problem": answer["instance"],
+            "tacos_us": float(answer["time_us"]),
+            "ours_us": round(min(by_name.values()), 2),
+            "greedy_us": round(by_name["greedy"], 2),
+            "bound_us": round(compared.best.bound / PS_PER_US, 2),
+            "ours_gap_%": round(100 * compared.best.gap, 2),
+        }
 
 
-def all_to_all() -> list[Row]:
+def all_to_all() -> Iterator[Row]:
     """All-to-alls and their maximum concurrent flow."""
-    rows = []
     for name, path in shipped_graphs().items():
         instance = load_graph(path)
         if instance.network.num_npus > MOST_NPUS // 2:
@@ -247,16 +239,13 @@ def all_to_all() -> list[Row]:
         instance = instance.model_copy(update={"collectives": (instance.collective.replace(kind="all_to_all"),)})
         compared = compare_graph(instance, ["trees", "direct"])
         results = {result.policy: result for result in compared.results}
-        rows.append(
-            {
-                "graph": name.partition(".")[0],
-                "optimum_GB/s": round(throughput(instance, compared.best.proof) / 1e9, 3),
-                "trees_GB/s": round(results["trees"].schedule.algorithm_bandwidth / 1e9, 3),
-                "direct_GB/s": round(results["direct"].schedule.algorithm_bandwidth / 1e9, 3),
-                "gap_%": round(100 * results["trees"].gap, 2),
-            }
-        )
-    return rows
+        yield {
+            "graph": name.partition(".")[0],
+            "optimum_GB/s": round(throughput(instance, compared.best.proof) / 1e9, 3),
+            "trees_GB/s": round(results["trees"].schedule.algorithm_bandwidth / 1e9, 3),
+            "direct_GB/s": round(results["direct"].schedule.algorithm_bandwidth / 1e9, 3),
+            "gap_%": round(100 * results["trees"].gap, 2),
+        }
 
 
 def random_network(seed: int) -> dict[str, Any]:
@@ -282,13 +271,14 @@ NUM_RANDOM, CHORDS = 100, 0.4
 RANDOM_KINDS = ("all_gather", "all_reduce", "all_to_all", "reduce_scatter", "broadcast")
 
 
-def random_graphs() -> list[Row]:
+def random_graphs() -> Iterator[Row]:
     """What the best of the policies takes on random graphs, and what every other policy takes beside it."""
-    return [random_row(seed, size) for seed in range(NUM_RANDOM) for size in SIZES]
+    return map(random_row, range(NUM_RANDOM * len(SIZES)))
 
 
-def random_row(seed: int, size: str) -> Row:
+def random_row(number: int) -> Row:
     """A collective on a random graph; seeds go through the kinds."""
+    seed, size = number // len(SIZES), SIZES[number % len(SIZES)]
     kind = RANDOM_KINDS[seed % len(RANDOM_KINDS)]
     document = {"network": random_network(seed), "collectives": [{"kind": kind, "size": size}]}
     instance = GraphInstance.model_validate(document)
@@ -298,7 +288,7 @@ def random_row(seed: int, size: str) -> Row:
     row = {"seed": seed, "npus": instance.network.num_npus, "links": len(instance.network.links), "kind": kind}
     row |= {"size": size, "best": best.policy, "best_us": round(best.schedule.makespan / PS_PER_US, 3)}
     row |= {"gap_%": percent(1 + best.gap)}
-    rivals = {name: times.get(name) for name in ("ring", "double_tree", "direct", "greedy")}
+    rivals = {name: times.get(name) for name in ("ring", "double_tree", "bine", "pat", "direct", "greedy")}
     row |= {f"{name}_times": round(time / best.schedule.makespan, 3) if time else "" for name, time in rivals.items()}
     return row | {"trees_times": round(trees / best.schedule.makespan, 3)}
 
@@ -340,16 +330,23 @@ MOST_PLANNED = 512
 """NPUs up to which trees are planned for the table: of twice as many it takes minutes."""
 
 
-TABLES = {
+TABLES: dict[str, Callable[[], Iterable[Row]]] = {
     table.__name__: table for table in (shipped, small, forestcoll, teccl, tacos, all_to_all, random_graphs, speed)
 }
+TIMED = ("shipped", "small", "forestcoll", "speed")
+"""Tables of seconds, or of searches that a clock ends."""
+
+SINGLE = {"random_graphs": random_row}
+"""How tables make one row by its number."""
 
 
 def main(names: Sequence[str]) -> None:
     """Make some tables."""
     compile_at_once()
     for name in names or TABLES:
-        (FOLDER / f"{name}.csv").write_text(to_csv(TABLES[name]()), encoding="utf-8")
+        (FOLDER / f"{name}.csv").write_text(
+            to_csv([row | {"commit": source_commit()} for row in TABLES[name]()]), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

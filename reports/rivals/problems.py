@@ -21,6 +21,7 @@ from typing import Any
 import themis_opt
 from themis_opt import Collective, Dimension, Instance, Network, Schedule, make_policy, simulate, validate
 from themis_opt.base.compiled import compile_at_once
+from themis_opt.batches.experiment_run import source_commit
 from themis_opt.designing.problem import DesignProblem, shipped_problems
 from themis_opt.formats.tables import to_csv
 from themis_opt.problem.catalog import INSTANCES, shipped
@@ -307,12 +308,18 @@ def scale() -> list[dict[str, Any]]:
 
 TABLES = {table.__name__: table for table in (rivals, designs, six, gains, rails, sweeps, scale)}
 
+TIMED = ("designs", "six", "scale")
+"""Tables of seconds, or of solvers that stop at a tolerance."""
+
+SINGLE: dict[str, Callable[[int], dict[str, Any]]] = {}
+"""How tables make one row by its number."""
+
 
 def main(names: Sequence[str]) -> None:
     """Make tables, by default all, and write each when it is done."""
     compile_at_once()  # so that plans take what they take in a process that makes many
     for name in names or TABLES:
-        text = to_csv(TABLES[name]())
+        text = to_csv([row | {"commit": source_commit()} for row in TABLES[name]()])
         print(f"{name}\n{text}")
         Path(__file__).with_name(f"{name}.csv").write_text(text, encoding="utf-8")
 

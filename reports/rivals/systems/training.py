@@ -10,7 +10,7 @@ from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.robustness import executions, loss_distributions, parse_chunk_delay, tolerance_effect
-from themis_opt.study.sweep import least_compression, sweep
+from themis_opt.study.sweep import least_compression, measured_share, sweep
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.out_of_core import activations, offloaded
 from themis_opt.workloads.setup import Setup
@@ -18,26 +18,43 @@ from themis_opt.workloads.timing import Rate
 from themis_opt.workloads.transformations import parse_compression
 from themis_opt.workloads.unequal import parse_unequal
 
+HETSEQ_COMPUTE = 2.325
+"""Seconds of compute per step that the times of one node imply."""
+
+HETSEQ = {2: 1.72, 4: 3.22, 8: 5.94}
+"""Published speed-ups by nodes."""
+
 
 def hetseq() -> Iterator[Row]:
-    """HetSeq: unequal nodes; 2.325 s of compute per step and 0.96 GB/s for each node beside what is published."""
-    layers = MODELS["bert-base"].layers(128)
-    published = {1: 1.0, 2: 1.72, 4: 3.22, 8: 5.94}
-    for nodes, claimed in published.items():
-        timing = Fixed(2.325, layers)
-        time = 2.325
-        if nodes > 1:
-            network = Network(dimensions=(Dimension(kind="ring", size=nodes, bandwidth="0.96 GB/s", latency="30 us"),))
-            row = measured(
-                f"{nodes} nodes", made("bert-base", network, timing=timing, batch=128, sequence=128), "fused/hourglass"
-            )
-            time = row["batch ms"] / 1e3
-            yield row | {"speed-up": nodes * 2.325 / time, "published": claimed}
+    """HetSeq: unequal nodes; the link is fitted to one published speed-up, and the other two are predicted."""
+    for fitted, claimed in HETSEQ.items():
+
+        def is_fast_enough(rate: float, fitted: int = fitted, claimed: float = claimed) -> bool:
+            return _hetseq_speedup(fitted, rate) >= claimed
+
+        rate = bisect(is_fast_enough, 0.1, 100.0)
+        for nodes, published in HETSEQ.items():
+            ours = _hetseq_speedup(nodes, rate)
+            yield {
+                "workload": f"{nodes} nodes, link fitted to {fitted}",
+                "GB/s": rate,
+                "speed-up": ours,
+                "published": published,
+                "error %": 100 * (ours / published - 1),
+            }
     for share in ("equal", "proportional"):
         unequal = parse_unequal("1,1,0.5,0.5", share)
         yield measured(
             f"speeds 1, 1, 0.5, 0.5, {share} shares", made("bert-base", NODES, batch=32, unequal=unequal, sequence=128)
         )
+
+
+def _hetseq_speedup(nodes: int, rate: float) -> float:
+    """Of so many nodes with links of so many GB/s, over one."""
+    link = Dimension(kind="ring", size=nodes, bandwidth=rate * 1e9, latency="30 us")
+    timing = Fixed(HETSEQ_COMPUTE, MODELS["bert-base"].layers(128))
+    step = made("bert-base", Network(dimensions=(link,)), timing=timing, batch=128, sequence=128)
+    return nodes * HETSEQ_COMPUTE / (run(step, "fused/hourglass").makespan / 1e12)
 
 
 def daso() -> Iterator[Row]:
@@ -69,8 +86,8 @@ def sharding() -> Iterator[Row]:
 
 
 def dct() -> Iterator[Row]:
-    """DCT: 100x between data-parallel and 20x between model-parallel NPUs, with 4 bytes per place."""
-    compression = parse_compression("data=100,model=20", 4)
+    """DCT: 100x fewer bytes between data-parallel, 20x between model-parallel NPUs: half as many values and places."""
+    compression = parse_compression("data=200,model=40", 4)
 
     def saved(scale: float) -> float:
         dimensions = tuple(
@@ -237,7 +254,10 @@ def _dear_row(instance: Instance, lagging: Instance) -> Row:
 
 
 def bottleneck() -> Iterator[Row]:
-    """Is Network the Bottleneck: 64 NPUs at 10 and 100 Gb/s, and the least compression for a scaling factor of 95 %."""
+    """Is Network the Bottleneck: 64 NPUs, the least compression for a factor of 95 %, and the use of the network.
+
+    Scaling factors of 60 to 76 % were measured; the use is the share of the bandwidth that explains each of them.
+    """
     policy = "horovod/hourglass"
     for model in ("resnet-50", "resnet-101", "vgg-16"):
         for gigabits in (10, 100):
@@ -255,4 +275,12 @@ def bottleneck() -> Iterator[Row]:
                 "factor %": 100 * float(whole["scaling_factor"]),
                 "factor at 30 % %": 100 * float(part["scaling_factor"]),
                 "least compression": least_compression(instance, policy, npus=64),
+                **{
+                    f"use at {factor} % %": _percent(measured_share(instance, policy, instance.compute * 100 // factor))
+                    for factor in (60, 76)
+                },
             }
+
+
+def _percent(share: float | None) -> float | str:
+    return "none" if share is None else 100 * share

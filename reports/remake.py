@@ -1,0 +1,347 @@
+"""Reports that cannot go stale: which are older than the code that they depend on, and rows of theirs made again.
+
+    python reports/remake.py [REPORT...]                # makes the stale ones again, by default of all
+    python reports/remake.py --list                     # says which are stale
+    python reports/remake.py --numbers                  # writes numbers of reports into the pages that quote them
+    python reports/remake.py --check --sample 30 --seed 7
+
+A report is stale if its code changed since the commit that made its rows.  ``--check`` draws rows by seed and makes
+them again with the code of today; it ends with code 1 if one differs.  Rows of searches that a clock ends, and times,
+are not drawn.  Pages quote numbers between ``<!--NAME-->`` and ``<!--/-->``; ``quoted.toml`` says what a name means.
+"""
+
+import argparse
+import csv
+import importlib
+import json
+import random
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from math import isclose
+from pathlib import Path
+from typing import Any, Protocol
+
+from themis_opt.batches.expansion import Run, expand
+from themis_opt.batches.experiment import read_experiment
+from themis_opt.batches.measured_run import code_version, execute
+from themis_opt.batches.rows_file import read_csv_text
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parent
+CODE = ("themis_opt", "formulations", "instances", ":!themis_opt/cli", ":!themis_opt/tuning", ":!themis_opt/runtime")
+"""What every report depends on, as paths for git."""
+
+TIMES = ("_s", "_ms", " s", "seconds", "_power", "commit")
+"""Ends of the names of columns that no second run repeats."""
+
+RUN_COLUMNS = ("block", "instance", "policy", "size_bytes", "chunks", "latency", "launch_overhead_ns", "seed", "sizes")
+"""Columns that say which run of an experiment a row is of."""
+
+COMPARED = ("makespan_ns", "bound_ns", "bound_equal_ns")
+"""Columns of runs that must come out again."""
+
+MARK = re.compile(r"<!--([a-z0-9.-]+)-->(.*?)<!--/-->", re.DOTALL)
+Row = dict[str, Any]
+
+
+class Report(Protocol):
+    """A folder or table of rows."""
+
+    name: str
+
+    def commits(self) -> set[str]:
+        """The commits that made the rows."""
+        ...
+
+    def depends(self) -> tuple[str, ...]:
+        """Paths of the code behind the rows, for git."""
+        ...
+
+    def drawable(self) -> Sequence[int]:
+        """Numbers of the rows that a second run repeats."""
+        ...
+
+    def again(self, number: int) -> Iterator[tuple[str, str, str]]:
+        """What a row is called, and what was and is measured, for every cell of a row."""
+        ...
+
+    def remake(self) -> None:
+        """Make all rows again, and the report of them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A folder with an experiment file, whose rows are runs."""
+
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """Where its files lie."""
+        return FOLDER / self.name
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The rows as texts."""
+        return read_rows(self.folder / "rows.csv.gz")
+
+    @cached_property
+    def runs(self) -> dict[tuple[str, ...], Run]:
+        """The runs of the experiment by what tells them apart."""
+        path = self.folder / "experiment.toml"
+        return {_place(run.columns): run for run in expand(read_experiment(path), path)}
+
+    def commits(self) -> set[str]:
+        """The commit that the provenance names."""
+        return {json.loads((self.folder / "provenance.json").read_text(encoding="utf-8"))["commit"]}
+
+    def depends(self) -> tuple[str, ...]:
+        """All code, and the experiment."""
+        return (*CODE, f"reports/{self.name}/experiment.toml")
+
+    def drawable(self) -> Sequence[int]:
+        """Rows without a time limit that did not fail."""
+        return [number for number, row in enumerate(self.rows) if row["status"] == "ok" and not row.get("time_limit")]
+
+    def again(self, number: int) -> Iterator[tuple[str, str, str]]:
+        """Run it."""
+        row = self.rows[number]
+        run = self.runs.get(_place(row))
+        what = " ".join(row[name] for name in RUN_COLUMNS if row[name])
+        if run is None:
+            yield what, "a row", "a run that the experiment has no more"
+            return
+        (columns,) = execute([run.task], code_version())
+        for name in COMPARED:
+            if row.get(name):
+                yield f"{what}: {name}", row[name], str(columns.get(name))
+
+    def remake(self) -> None:
+        """The two commands of the front page."""
+        for command in (["batch", str(self.folder / "experiment.toml")], ["report", str(self.folder)]):
+            subprocess.run([sys.executable, "-m", "themis_opt", *command], check=True, cwd=ROOT)
+
+
+def _place(columns: Row) -> tuple[str, ...]:
+    return tuple("" if columns.get(name) is None else str(columns.get(name)) for name in RUN_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that a script makes."""
+
+    name: str
+    script: str  # file below `reports`
+    rows_file: str  # CSV file below `reports`
+    makes: Callable[[], Any]  # a function that yields the rows in order
+    more: tuple[str, ...] = ()  # further files of code
+    is_timed: bool = False  # whether searches end by a clock
+    part: str = ""  # the rows of a file of many parts
+    single: Callable[[int], Row] | None = None  # makes a row by its number
+    cases: dict[int, Row] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The rows as texts."""
+        rows = read_rows(FOLDER / self.rows_file)
+        return [row for row in rows if not self.part or row["part"] == self.part]
+
+    def commits(self) -> set[str]:
+        """The commits in the column of rows, or that which stored them."""
+        path = f"reports/{self.rows_file}"
+        return {row.get("commit") or git("log", "-1", "--format=%H", "--", path).strip() for row in self.rows}
+
+    def depends(self) -> tuple[str, ...]:
+        """All code, and the script."""
+        return (*CODE, f"reports/{self.script}", *(f"reports/{file}" for file in self.more))
+
+    def drawable(self) -> Sequence[int]:
+        """All, unless a clock ends searches."""
+        return () if self.is_timed else range(len(self.rows))
+
+    def again(self, number: int) -> Iterator[tuple[str, str, str]]:
+        """Make the rows up to this one."""
+        if self.single:
+            self.cases[number] = self.single(number)
+        while number not in self.cases:
+            self.cases[len(self.cases)] = next(self._made)
+        row, now = self.rows[number], self.cases[number]
+        what = f"{self.name} {number + 1}"
+        for name, value in now.items():
+            if not name.endswith(TIMES):
+                yield f"{what}: {name}", row.get(name) or "", "" if value is None else str(value)
+
+    @cached_property
+    def _made(self) -> Iterator[Row]:
+        return iter(self.makes())
+
+    def remake(self) -> None:
+        """Call the script."""
+        subprocess.run([sys.executable, FOLDER / self.script, self.name.rpartition(":")[2]], check=True, cwd=ROOT)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Rows of a CSV file; of one with a line for each quantity, the rows that these make."""
+    lines = list(csv.DictReader(read_csv_text(path).splitlines()))
+    if not lines or set(lines[0]) != {"part", "row", "quantity", "value"}:
+        return lines
+    rows: dict[tuple[str, str], Row] = {}
+    for line in lines:
+        row = rows.setdefault((line["part"], line["row"]), {"part": line["part"]})
+        row[line["quantity"]] = line["value"]
+    return list(rows.values())
+
+
+def _load(folder: str, module: str) -> Any:
+    """A module of the scripts, which import their neighbours by name."""
+    if str(FOLDER / folder) not in sys.path:
+        sys.path.insert(0, str(FOLDER / folder))
+    return importlib.import_module(module)
+
+
+@cache
+def reports() -> dict[str, Report]:
+    """All reports by name."""
+    every: list[Report] = [Experiment(file.parent.name) for file in sorted(FOLDER.glob("*/experiment.toml"))]
+    systems = _load("rivals/systems", "measure")
+    neighbours = tuple(f"rivals/systems/{file.name}" for file in sorted((FOLDER / "rivals/systems").glob("*.py")))
+    for part in systems.PARTS:
+        name, rows = part.__name__, "rivals/systems/rows.csv.gz"
+        every.append(Table(f"systems:{name}", "rivals/systems/measure.py", rows, part, neighbours, part=name))
+    for folder, module in (("graphs", "tables"), ("rivals", "problems")):
+        script = _load(folder, module)
+        for name, makes in script.TABLES.items():
+            chosen: Row = {"is_timed": name in script.TIMED, "single": script.SINGLE.get(name)}
+            every.append(Table(f"{folder}:{name}", f"{folder}/{module}.py", f"{folder}/{name}.csv", makes, **chosen))
+    return {report.name: report for report in every}
+
+
+def git(*call: str) -> str:
+    """What git says."""
+    return subprocess.run(["git", "-C", ROOT, *call], capture_output=True, text=True, check=True).stdout
+
+
+def is_stale(report: Report) -> bool:
+    """Whether the code of a report differs from that of the commit of one of its rows, or is not known."""
+    for commit in report.commits():
+        known = subprocess.run(
+            ["git", "-C", ROOT, "diff", "--quiet", commit.rstrip("+"), "--", *report.depends()],
+            check=False,
+            capture_output=True,
+        )
+        if known.returncode:
+            return True
+    return False
+
+
+def check(sample: int, seed: int, names: Sequence[str]) -> int:
+    """Make rows drawn by seed again; returns how many differ.  Every report is drawn from as often as any other."""
+    chance = random.Random(seed)
+    chosen = [reports()[name] for name in names] if names else list(reports().values())
+    chosen = [report for report in chosen if report.drawable()]
+    places = [(report, chance.choice(report.drawable())) for report in chance.choices(chosen, k=sample)]
+    wrong = 0
+    for report, number in sorted(places, key=lambda place: (place[0].name, place[1])):
+        differing = [
+            f"{what}: {before} stored, {now} now"
+            for what, before, now in report.again(number)
+            if not is_equal(before, now)
+        ]
+        print(f"{report.name}, row {number + 1}: {'; '.join(differing) or 'equal'}", flush=True)
+        wrong += bool(differing)
+    print(f"{sample - wrong} of {sample} rows drawn by seed {seed} come out again.")
+    return wrong
+
+
+def is_equal(before: str, now: str) -> bool:
+    """Whether two cells say the same: numbers to six digits, of which files of rows keep seven."""
+    try:
+        return isclose(float(before), float(now), rel_tol=1e-6, abs_tol=1e-12)
+    except ValueError:
+        return before == now
+
+
+def quoted() -> dict[str, str]:
+    """The numbers that pages quote, by name.
+
+    Raises ValueError if no row, or rows that differ, or no place of a text is meant.
+    """
+    quotes = tomllib.loads((FOLDER / "quoted.toml").read_text(encoding="utf-8"))
+    return {name: _figures(name, quote) for name, quote in quotes.items()}
+
+
+def _figures(name: str, quote: dict[str, Any]) -> str:
+    if "pattern" in quote:
+        match = re.search(quote["pattern"], (FOLDER / quote["file"]).read_text(encoding="utf-8"))
+        if match is None:
+            raise ValueError(f"quoted.toml: {name}: no such text in {quote['file']}")
+        return match[1]
+    rows, where = _rows_of(quote["file"]), quote["where"]
+    axis = next((key for key, value in where.items() if isinstance(value, list)), "")
+    figures = []
+    for place in where.get(axis, [None]):
+        wanted = where | {axis: place} if axis else where
+        cells = {row[quote["column"]] for row in rows if all(_is(row, key, value) for key, value in wanted.items())}
+        if len(cells) != 1:
+            raise ValueError(f"quoted.toml: {name}: {len(cells)} values of {quote['column']} have {wanted}")
+        figures.append(format(float(cells.pop()), quote["format"]))
+    return ", ".join(figures)
+
+
+@cache
+def _rows_of(file: str) -> list[Row]:
+    return read_rows(FOLDER / file)
+
+
+def _is(row: Row, key: str, value: Any) -> bool:
+    return key in row and is_equal(row[key], str(value))
+
+
+def pages() -> Iterator[Path]:
+    """Files that may quote."""
+    yield ROOT / "README.md"
+    yield from (FOLDER / "rivals/systems" / name for name in ("findings.md", "README.md"))
+    yield from sorted((ROOT / "docs").rglob("*.md"))
+
+
+def written(text: str, numbers: dict[str, str]) -> str:
+    """A page with the numbers of today."""
+    return MARK.sub(lambda mark: f"<!--{mark[1]}-->{numbers[mark[1]]}<!--/-->", text)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what is asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("report", nargs="*", help="names as --list says them")
+    parser.add_argument("--list", action="store_true", help="say which are stale")
+    parser.add_argument("--numbers", action="store_true", help="write numbers into the pages that quote them")
+    parser.add_argument("--check", action="store_true", help="make rows again")
+    parser.add_argument("--sample", type=int, default=30, help="rows to make again (30)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the draw (0)")
+    given = parser.parse_args(arguments)
+    unknown = set(given.report) - set(reports())
+    if unknown:
+        parser.error(f"no report {', '.join(sorted(unknown))}: there are {', '.join(reports())}")
+    if given.check:
+        return min(check(given.sample, given.seed, given.report), 1)
+    if not given.numbers:
+        for name in given.report or reports():
+            stale = is_stale(reports()[name])
+            print(f"{name}: {'stale' if stale else 'as its code is'}, rows of {', '.join(reports()[name].commits())}")
+            if stale and not given.list:
+                reports()[name].remake()
+    if not given.list:
+        numbers = quoted()
+        for page in pages():
+            page.write_text(written(page.read_text(encoding="utf-8"), numbers), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

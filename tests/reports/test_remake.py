@@ -1,0 +1,47 @@
+"""Numbers on pages are those of the reports, and rows that differ are seen."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+PATH = Path(__file__).parents[2] / "reports" / "remake.py"
+
+
+@pytest.fixture(scope="module")
+def remake():
+    spec = importlib.util.spec_from_file_location("remake", PATH)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pages_quote_the_numbers_of_the_reports(remake):
+    numbers = remake.quoted()
+    pages = {page: page.read_text(encoding="utf-8") for page in remake.pages()}
+    stale = [page.name for page, text in pages.items() if remake.written(text, numbers) != text]
+    assert not stale, "python reports/remake.py --numbers"
+    assert not numbers.keys() - {mark for text in pages.values() for mark, _ in remake.MARK.findall(text)}
+
+
+def test_a_page_is_written_with_the_numbers_of_today(remake):
+    assert remake.written("a <!--x.y-->1.0<!--/--> b", {"x.y": "2.0"}) == "a <!--x.y-->2.0<!--/--> b"
+
+
+@pytest.mark.parametrize(("before", "now", "equal"), [("1.0", "1", True), ("1.0", "1.00001", False), ("a", "b", False)])
+def test_cells_are_equal_to_six_digits(remake, before, now, equal):
+    assert remake.is_equal(before, now) == equal
+
+
+def test_a_row_that_differs_is_counted(remake, monkeypatch, capsys):
+    class Report:
+        name = "made up"
+
+        def drawable(self):
+            return [0, 1]
+
+        def again(self, number):
+            yield f"row {number}", "1.0", f"{1 + number}.0"
+
+    monkeypatch.setattr(remake, "reports", lambda: {"made up": Report()})
+    assert remake.check(12, 3, []) == sum("stored" in line for line in capsys.readouterr().out.splitlines()) > 0
