@@ -190,11 +190,6 @@ def test_options_of_the_search_are_said_to_do_nothing(invoke):
     assert "search" not in invoke("compare", "dgx1.all_gather.1GB", "--policies", "ring", "--gap", 9).stderr
 
 
-@pytest.mark.parametrize("source", ["dgx1.all_gather.1GB", "p4_m8"])
-def test_robust_plans_are_for_networks_of_dimensions(refuse, source):
-    assert "--robust: is not for" in refuse("solve", source, "--robust")
-
-
 def test_commands_on_schedules_take_those_on_graphs(tmp_path: Path) -> None:
     run("solve", NETWORK, "--size", "1 MB", "--policies", "ring", "-o", str(tmp_path))
     path = str(tmp_path / "schedule.json")

@@ -24,9 +24,6 @@ def solve(
     network: options.NetworkChanges,
     policies: options.Policies = None,
     search: options.SearchOptions = FREE_SIZES,
-    robust: Annotated[
-        bool, Option("--robust", help="Choose the schedule that loses least on disturbed networks, among more of them.")
-    ] = False,
     beside: Annotated[
         Literal["healthy"] | None, Option("--compare", help="healthy: say what is kept of the speed before --lost.")
     ] = None,
@@ -43,11 +40,11 @@ def solve(
     folder = output or Path(file_name(f"{Path(source).name.removesuffix('.json')}.solution"))
     problem = options.load_problem(source, changes, network, policies)
     if network.lost == options.EACH:
-        given: dict[str, Any] = {"slow": network.slow, "robust": robust, "compare": beside}
+        given: dict[str, Any] = {"slow": network.slow, "compare": beside}
         by = ("--lost", network.lost)
         ask("plan_losses", problem, problem, policies, search, folder, by=by, **given).tell(as_json=as_json)
         return
-    given = {"robust": robust, "compare": beside, **network.given()}
+    given = {"compare": beside, **network.given()}
     compare_and_write(problem, policies, search, folder=folder, as_json=as_json, usual=True, **given)
 
 

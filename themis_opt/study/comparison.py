@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from themis_opt.search.exact import Exact
-    from themis_opt.study.robustness import RobustChoice
 
 Sizes = Literal["equal", "free"]
 SIZES: tuple[Sizes, ...] = ("equal", "free")
@@ -102,9 +101,8 @@ class Comparison:
     """Results of several policies on one instance, in the order asked for.
 
     `bounds` holds every bound in picoseconds by name, and `equal_sizes` says whether they are for equal chunks only;
-    `interrupted` says whether Ctrl-C ended the search; `left_out` names the policies for which there was no time,
-    `refused` the broken rules of those whose plans are illegal, and `choice` what disturbed networks made of all, and
-    which result they prefer.
+    `interrupted` says whether Ctrl-C ended the search; `left_out` names the policies for which there was no time, and
+    `refused` the broken rules of those whose plans are illegal.
     """
 
     instance: Instance
@@ -114,7 +112,6 @@ class Comparison:
     interrupted: bool = False
     left_out: tuple[str, ...] = ()
     refused: Mapping[str, ThemisError] = field(default_factory=dict)
-    choice: "RobustChoice | None" = None
 
     @property
     def problem(self) -> Instance:
@@ -123,16 +120,15 @@ class Comparison:
 
     @property
     def best(self) -> Result:
-        """The result that is preferred, else the one with the least makespan."""
-        preferred = self.choice.preferred if self.choice else ""
-        return min(self.results, key=lambda result: (result.policy != preferred, result.makespan))
+        """The first result with the least makespan."""
+        return min(self.results, key=lambda result: result.makespan)
 
     @property
     def verdict(self) -> tuple[str, ...]:
         """What it comes to, in one to three sentences."""
         from themis_opt.study.verdict import on_comparison  # which knows comparisons
 
-        return (*([self.choice.verdict] if self.choice else []), *on_comparison(self))
+        return on_comparison(self)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The makespans as bars across, and the bound as a line; on axes of a new figure if none are given."""

@@ -15,10 +15,7 @@ All factors hold for the whole sample, so that its iterations repeat each other.
 stay as they are.  What a schedule minimises is judged by bounds for the disturbed bandwidths and durations and the
 undisturbed latencies, which no schedule of the sample can beat.
 
-Losses of all samples choose among the schedules of a comparison: each is a candidate with its order enforced and
-dispatched as stages become ready, and that of the least 95th percentile is preferred.
-
-They also say what a tolerance of lost bytes is worth where chunks come late.  Of three ways to run one plan, the first
+Losses also say what a tolerance of lost bytes is worth where chunks are late.  Of three ways to run one plan, the first
 sends every byte and waits for it; the second never sends the part that may be lost; the third sends all, and does not
 wait for the latest chunks of every launch, as long as their bytes may be lost.  The second gains at most 1 / (1 - p),
 and less the more an iteration waits for delays; the third gains nothing where nobody is late, and more the longer the
@@ -27,7 +24,7 @@ https://arxiv.org/abs/2008.08445).
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -36,7 +33,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from themis_opt.base.allowance import Allowance
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK, format_percent, nanoseconds, parse_time
@@ -52,7 +48,7 @@ from themis_opt.solving.bounds import bounds_of
 from themis_opt.solving.sizing import scaled
 
 if TYPE_CHECKING:
-    from themis_opt.study.comparison import Comparison
+    pass
 
 Item = TypeVar("Item")
 
@@ -64,13 +60,6 @@ JUDGES = ("fluid", "chain", "communication", "critical_path")
 
 QUANTILE = 0.95
 
-SAMPLES, FEWEST_SAMPLES = 200, 20  # disturbed networks, where plans are small and where they are large
-# Stages of all candidates and samples, which take about a second per million; above, there are fewer samples
-MOST_SIMULATED = 20_000_000
-# Of a time limit, what is kept for disturbed networks: 200 of them for ten small plans take one to three seconds
-SAMPLING_SHARE = 0.2
-# Near-optimal plans besides those of a comparison, for collectives; an iteration has a policy for every launching
-POOL = tuple(f"search:evaluations=20000:seed={seed}" for seed in (1, 2, 3))
 WAYS = ("all waited for", "never sent", "late is lost")
 """What becomes of bytes that may be lost."""
 
@@ -223,7 +212,6 @@ def loss_distributions(
     latency_jitter: float = 1.0,
     compute_jitter: float = 0.0,
     chunk_delay: ChunkDelay | None = None,
-    allowance: Allowance | None = None,
 ) -> tuple[LossDistribution, ...]:
     """Run plans in many disturbed copies of an instance, all of them in the same copies.
 
@@ -244,13 +232,11 @@ def loss_distributions(
     chunk_delay : ChunkDelay, optional
         By how much the result of each chunk comes later, drawn for each chunk; of an all-reduce in two halves the
         second.
-    allowance : Allowance, optional
-        When to stop, with the samples that all policies have by then.
 
     Returns
     -------
     tuple of LossDistribution
-        In the order of `policies`; none if the allowance ends before the first sample does.
+        In the order of `policies`.
 
     Raises
     ------
@@ -261,32 +247,15 @@ def loss_distributions(
     """
     disturbance = _Disturbance(bandwidth_spread, latency_jitter, compute_jitter, chunk_delay)
     _check_arguments(samples, seed, disturbance)
-    clock = allowance or Allowance(math.inf)
-    try:
-        runs = [_prepared(instance, execution, disturbance) for execution in _while_left(clock, policies.values())]
-        (undisturbed,) = _samples(instance, 1, 0, _Disturbance(0.0, 0.0, 0.0))
-        nominal, proven = _judged(instance, runs, undisturbed, clock)
-    except _AllowanceUsedUp:
-        return ()
-    makespans, bounds = _sampled(instance, runs, _samples(instance, samples, seed, disturbance), clock)
-    if not len(bounds):
-        return ()
+    runs = [_prepared(instance, execution, disturbance) for execution in policies.values()]
+    (undisturbed,) = _samples(instance, 1, 0, _Disturbance(0.0, 0.0, 0.0))
+    nominal, proven = _judged(instance, runs, undisturbed)
+    judged = [_judged(instance, runs, sample) for sample in _samples(instance, samples, seed, disturbance)]
+    makespans, bounds = np.array([times for times, _ in judged]), np.array([bound for _, bound in judged])
     return tuple(
         LossDistribution(name, time, proven, column, bounds)
         for name, time, column in zip(policies, nominal, makespans.T, strict=True)
     )
-
-
-class _AllowanceUsedUp(Exception):
-    """The allowance ended in the middle of a sample, which is dropped."""
-
-
-def _while_left(clock: Allowance, items: Iterable[Item]) -> Iterator[Item]:
-    """The items, each of them only if something of the allowance is left."""
-    for item in items:
-        if clock.left <= 0:
-            raise _AllowanceUsedUp
-        yield item
 
 
 class _Disturbance(NamedTuple):
@@ -433,30 +402,13 @@ def _arrivals(instance: Instance, plan: Plan) -> tuple[IntArray, IntArray, IntAr
     return arrival, delay, size
 
 
-def _sampled(
-    instance: Instance, runs: Sequence[_KernelPlan], samples: Iterable[_Sample], clock: Allowance
-) -> tuple[IntArray, FloatArray]:
-    """Makespans, shape (samples, runs), and bounds of the samples that end within the allowance."""
-    makespans, bounds = [], []
-    try:
-        for sample in samples:
-            times, bound = _judged(instance, runs, sample, clock)
-            makespans.append(times)
-            bounds.append(bound)
-    except _AllowanceUsedUp:
-        pass
-    return np.array(makespans, dtype=np.int64), np.array(bounds)
-
-
-def _judged(
-    instance: Instance, runs: Sequence[_KernelPlan], sample: _Sample, clock: Allowance
-) -> tuple[list[int], float]:
+def _judged(instance: Instance, runs: Sequence[_KernelPlan], sample: _Sample) -> tuple[list[int], float]:
     """Makespan of every run in a sample, and the bound of the sample, in picoseconds."""
     # Lags are what is disturbed, whether they occupy a dimension in the instance or not.
     factors, occupies = (sample.bandwidth.tolist(), sample.duration.tolist()), instance.latency == "occupy"
     lagging = instance.scaled(*factors, latency="lag")
     bounded = instance.scaled(*factors, latency="occupy") if occupies else lagging
-    makespans = [_makespan(run, lagging, _costs(run, lagging, sample, occupies)) for run in _while_left(clock, runs)]
+    makespans = [_makespan(run, lagging, _costs(run, lagging, sample, occupies)) for run in runs]
     judges = (bound for name, bound in bounds_of(instance).items() if name in JUDGES)
     return makespans, max(bound.compute(bounded) for bound in judges)
 
@@ -501,79 +453,6 @@ def _way(distribution: LossDistribution) -> str:
     """A policy and how it is run, in a sentence with further commas."""
     policy, _, way = distribution.policy.rpartition(", ")
     return f"{policy} ({way})" if policy else way
-
-
-@dataclass(frozen=True)
-class RobustChoice:
-    """What became of the candidates.
-
-    `preferred`: the policy whose schedule is chosen.
-    `nominal`, `chosen`: of the fastest schedule undisturbed, as it loses least, and of the one that is chosen.
-    `distributions`: of all candidates, the best first.
-    """
-
-    preferred: str
-    nominal: LossDistribution
-    chosen: LossDistribution
-    distributions: tuple[LossDistribution, ...]
-
-    @property
-    def verdict(self) -> str:
-        """What the fastest plan loses on a disturbed network, and which one is preferred."""
-        lost = f"The fastest plan ({self.nominal.policy}) loses {_lost(self.nominal)} on a disturbed network"
-        if self.chosen is self.nominal:
-            return f"{lost} (95th percentile), and no other less: it is preferred."
-        best = self.chosen.policy
-        return f"{lost} (95th percentile), {best} {_lost(self.chosen)}: prefer {best}."
-
-    def rows(self) -> list[dict[str, str | float]]:
-        """Candidates as plain values, the best first: times in ns, losses as fractions."""
-        return [
-            {
-                "policy": distribution.policy,
-                "nominal_makespan_ns": nanoseconds(distribution.nominal_makespan),
-                "p95_makespan_ns": nanoseconds(float(np.quantile(distribution.makespans, QUANTILE))),
-                "nominal_loss": distribution.nominal_loss,
-                "p95_loss": distribution.quantile(QUANTILE),
-            }
-            for distribution in self.distributions
-        ]
-
-
-def pool(instance: Instance) -> tuple[str, ...]:
-    """Specifications of near-optimal plans to compare with, besides the usual policies."""
-    return () if has_launches(instance) else POOL
-
-
-def choose_robust(
-    compared: "Comparison", *, samples: int | None = None, seed: int = 0, allowance: Allowance | None = None
-) -> RobustChoice | None:
-    """The result that loses least on disturbed networks. Raises InputError if the slowest sample may outlast the clock.
-
-    `samples`, `seed`: disturbed networks, by default as many as take seconds, and what they depend on.
-    `allowance`: when to stop, with the disturbed networks so far.
-    Returns None if the allowance ends before the first disturbed network does.
-    """
-    ways: dict[str, Execution] = {}
-    owner: dict[str, str] = {}
-    for result in compared.results:
-        executed = executions(result.policy, result.schedule)
-        ways |= executed
-        owner |= dict.fromkeys(executed, result.policy)
-    count = num_samples(ways) if samples is None else samples
-    distributions = loss_distributions(compared.instance, ways, samples=count, seed=seed, allowance=allowance)
-    if not distributions:
-        return None
-    ranked = sorted(distributions, key=lambda distribution: distribution.quantile(QUANTILE))
-    fastest = compared.best.policy
-    nominal = next(distribution for distribution in ranked if owner[distribution.policy] == fastest)
-    return RobustChoice(owner[ranked[0].policy], nominal, ranked[0], tuple(ranked))
-
-
-def num_samples(ways: dict[str, Execution]) -> int:
-    """As many samples as candidates of their size are worth."""
-    stages = sum(execution.plan.num_stages for execution in ways.values())
-    return max(FEWEST_SAMPLES, min(SAMPLES, MOST_SIMULATED // stages))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What commands answer about collectives and iterations on dimensions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from themis_opt.cli.process import remaining
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from themis_opt.base.allowance import Allowance
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.formats.readers.registry import Import
     from themis_opt.problem.instance import Instance
@@ -252,8 +251,6 @@ def compare(
     search: options.SearchOptions,
     folder: Path | None,
     usual: bool,
-    *,
-    robust: bool = False,
 ) -> "Comparison":
     """All policies, or the usual ones with the reference, within the limits of the command."""
     from themis_opt.policies.registry import REFERENCE, every_policy, usual_policies
@@ -263,27 +260,20 @@ def compare(
 
     names = options.choose_policies(instance, policies, default)  # before solvers are loaded
 
-    from themis_opt.base.allowance import Allowance
     from themis_opt.base.documents import make_folder
     from themis_opt.cli.progress import comparison_progress
     from themis_opt.study import comparison
     from themis_opt.study.columns import objective
     from themis_opt.study.plan_cache import PlanCache
-    from themis_opt.study.robustness import SAMPLING_SHARE, pool
 
     comparison.checked_sizes(search.sizes)
     if folder is not None:
         make_folder(folder)  # before the search, which would be lost
     seconds = search.time_limit if search.deterministic else _seconds_to_search(instance, search, folder)
-    sampling = None if search.deterministic else Allowance(seconds)
-    if robust and not search.deterministic:
-        seconds *= 1 - SAMPLING_SHARE
-    every = dict.fromkeys([*names, *(pool(instance) if robust else ())])
     limits = search.settings() | {"time_limit": seconds}
     cache = None if search.no_cache or search.deterministic else PlanCache()
     with comparison_progress(objective(instance).title, seconds) as progress:
-        compared = comparison.compare(instance, tuple(every), progress=progress, cache=cache, **limits)
-        return _with_robust_choice(compared, search.seed, sampling) if robust else compared
+        return comparison.compare(instance, tuple(names), progress=progress, cache=cache, **limits)
 
 
 def _seconds_to_search(instance: "Instance", search: options.SearchOptions, folder: Path | None) -> float:
@@ -295,23 +285,6 @@ def _seconds_to_search(instance: "Instance", search: options.SearchOptions, fold
     return max(remaining(search.time_limit) - min(writing, MAX_WRITING * search.time_limit), 0.0)
 
 
-def _with_robust_choice(compared: "Comparison", seed: int, allowance: "Allowance | None") -> "Comparison":
-    """The comparison with the result that loses least preferred; as it is after Ctrl-C or without time."""
-    from themis_opt.cli.printing import tell_note
-    from themis_opt.study.robustness import choose_robust
-
-    if compared.interrupted:
-        return compared
-    try:
-        choice = choose_robust(compared, seed=seed, allowance=allowance)
-    except KeyboardInterrupt:
-        return replace(compared, interrupted=True)
-    if choice is None:
-        tell_note("no disturbed network was simulated within --time-limit: the schedule is the fastest undisturbed")
-        return compared
-    return replace(compared, choice=choice)
-
-
 def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
     """The verdict and the table of a comparison."""
     from themis_opt.cli.printing import assumptions, free_cuts_in_words
@@ -320,7 +293,7 @@ def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
     known = beside_best_known(compared.best.schedule, search.sizes)
     rows, schedules = [result.row() for result in compared.results], [one.schedule for one in compared.results]
     title = f"{assumptions(compared.instance, search.sizes)}: {_bounds_in_words(compared)}"
-    tables = [_result_table(title, rows, schedules), *_choice_tables(compared)]
+    tables = [_result_table(title, rows, schedules)]
     notes = [*free_cuts_in_words([compared.best.schedule]), *left_out(compared)]
     return Reply(rows, (*compared.verdict, *([known] if known else ())), tables, notes)
 
@@ -333,22 +306,6 @@ def write(folder: Path, compared: "Comparison", answer: Reply, search: options.S
     page = write_page(folder, compared, answer.sentences)
     settings = {name: value for name, value in search.settings().items() if name != "gap"}
     return [*write_comparison(folder, compared, settings), page]
-
-
-def _choice_tables(compared: "Comparison") -> list[Listing]:
-    """What disturbed networks do to candidates."""
-    if compared.choice is None:
-        return []
-    shown: ShownColumns = {
-        "policy": ("policy, as it is run", "text"),
-        "nominal_makespan_ns": ("undisturbed", "time"),
-        "p95_makespan_ns": ("p95", "time"),
-        "nominal_loss": ("loss", "share"),
-        "p95_loss": ("p95 loss", "share"),
-    }
-    count = len(compared.choice.chosen.makespans)
-    title = f"{count} disturbed networks, the same for all; the best first"
-    return [Listing(title, compared.choice.rows(), shown)]
 
 
 def _bounds_in_words(compared: "Comparison") -> str:
