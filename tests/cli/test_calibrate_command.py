@@ -4,16 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from programs import network, schedule
+from programs import schedule
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.calibration import robust_fit
-from themis_opt.formats.calibration_picture import picture_fits
 from themis_opt.problem.catalog import load
-from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Algorithm
-from themis_opt.problem.phases import Phase
-from themis_opt.runtime.calibration import NetworkCalibration, StageFit, StageSample, calibrate
+from themis_opt.runtime.calibration import calibrate
 
 TRUE = (2e-4, 8e-8, 1e-8)
 
@@ -62,14 +58,3 @@ def test_split_dimensions_are_refused():
     assert problem.fabric is not problem.network
     with pytest.raises(InputError, match="dimensions that are split cannot be calibrated"):
         calibrate(problem, schedule("s2 r2"), None)
-
-
-def test_pictures_show_fits_without_sums():
-    samples = tuple(
-        StageSample(0, phase, Algorithm.DIRECT, sent, sent * 1e-8)
-        for phase in (Phase.ALL_GATHER, Phase.REDUCE_SCATTER)
-        for sent in (1e4, 1e5)
-    )
-    problem = Instance(network=network("f4"), collectives=schedule("f4").instance.collectives)
-    figure = picture_fits(NetworkCalibration(problem, (StageFit(0.0, 1e-8, 0.0, 0.0, samples),)).panels())
-    assert len(figure.axes) == 2

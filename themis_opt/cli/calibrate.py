@@ -26,14 +26,12 @@ def calibrate(
 ) -> None:
     """Measure bandwidth, launch overhead, latency and sums of each dimension at the sizes of a schedule's stages.
 
-    Writes the instance with what was measured, and a picture of times and residuals beside it.
+    Writes the instance with what was measured.
     """
     instance = options.load_instance(source, changes)
 
     from themis_opt.cli.answers.answer import Listing, Reply
     from themis_opt.families.door import save
-    from themis_opt.formats.calibration_picture import picture_fits
-    from themis_opt.formats.gantt import save_figure
     from themis_opt.runtime.calibration import calibrate as measure
     from themis_opt.runtime.local_network import on_network
     from themis_opt.runtime.program import RunOptions
@@ -44,10 +42,8 @@ def calibrate(
         settings = RunOptions(paced=pace is not None)
         done = measure(instance, schedule, coordinator, settings, repeat=repeat, progress=progress)
     save(done.instance, output)
-    picture = output.with_suffix(".svg")
-    save_figure(picture_fits(done.panels()), picture)
     table = Listing.of_texts("measured", _in_words(done))
-    Reply(done.rows(), tables=[table], files=[output, picture]).tell(as_json=as_json)
+    Reply(done.rows(), tables=[table], files=[output]).tell(as_json=as_json)
 
 
 def _in_words(done: "NetworkCalibration") -> list[dict[str, str]]:

@@ -59,8 +59,7 @@ def import_command(
         save(problem, output)
     ask("introduce", problem, problem, imported, whole=whole).tell(as_json=as_json)
     if output is not None:
-        for path in (*imported.draw(output), output):
-            tell(f"wrote {path}")
+        tell(f"wrote {output}")
 
 
 def _rates(text: str | None) -> Iterator[tuple[str, float]]:

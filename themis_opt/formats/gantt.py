@@ -1,4 +1,4 @@
-"""Schedules as pictures: a timeline over a curve of the bandwidth in use, or a run below its prediction."""
+"""Schedules as pictures: a timeline over a curve of the bandwidth in use."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_percent, time_unit
+from themis_opt.base.units import time_unit
 from themis_opt.formats import drawing
 from themis_opt.formats.drawing import PICTURED_MICRO, format_pictured_time
 from themis_opt.formats.palette import (
@@ -45,7 +45,6 @@ FIGURE_WIDTH, ROW_HEIGHT, CURVE_HEIGHT = 12.0, 0.62, 0.8  # inches: the figure, 
 HEADING, PERIOD_HEADING, TIME_AXIS, CURVE_MARGIN = 1.1, 1.48, 0.6, 0.12
 """Inches: heading, the same with names of iterations, time axis, and between the timeline and the curve."""
 
-TITLE_MARGIN = 0.62  # inches between two timelines, for the name of the lower one
 LEFT_EDGE, AXES_WIDTH = 0.1, 0.848  # shares of the width of the figure
 
 
@@ -107,28 +106,6 @@ def gantt(schedule: Schedule, title: str = "", bound: float | None = None) -> Fi
     return figure
 
 
-def execution_gantt(predicted: Schedule, measured: Schedule, title: str = "") -> Figure:
-    """Draw a prediction and, below it, the run of it, on one axis of time.
-
-    `predicted`, `measured`: of one plan.
-    `title`: headline; the name of the instance by default.
-    """
-    timelines = [pictured(schedule) for schedule in (predicted, measured)]
-    lengths = [timeline.length for timeline in timelines]
-    unit, scale = time_unit(max(lengths), micro=PICTURED_MICRO)
-    figure, both = _two_panels(len(timelines[0].rows))
-    for axes, timeline, name in zip(both, timelines, ("predicted", "measured"), strict=True):
-        _draw_timeline(axes, timeline, scale)
-        axes.set_title(f"{name}: {timeline.length / scale:.4g} {unit}", loc="left", color=INK, fontsize=10)
-    drawing.label_time(both[1], max(lengths) / scale, unit)
-    both[1].tick_params(axis="x", bottom=True, labelbottom=True)
-    error = lengths[1] / lengths[0] - 1
-    where = "above" if error >= 0 else "below"
-    caption = f"the measured time is {format_percent(abs(error))} {where} the predicted one"
-    _draw_heading(figure, title or predicted.instance.name, caption)
-    return figure
-
-
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG, SVG, PDF or, where LaTeX is installed, PGF; equal figures give equal files.
 
@@ -178,13 +155,6 @@ def _panels(timeline: Timeline) -> tuple[Figure, Axes, list[Axes], Axes]:
     lower = _add_axes(figure, bottoms[0], CURVE_HEIGHT)
     upper = _add_axes(figure, bottoms[-1], rows, lower)
     return figure, upper, [_add_axes(figure, bottom, CURVE_HEIGHT, lower) for bottom in bottoms[1:-1]], lower
-
-
-def _two_panels(num_rows: int) -> tuple[Figure, tuple[Axes, Axes]]:
-    rows = ROW_HEIGHT * num_rows
-    figure = _figure(HEADING + 2 * rows + TITLE_MARGIN + TIME_AXIS)
-    lower = _add_axes(figure, TIME_AXIS, rows)
-    return figure, (_add_axes(figure, TIME_AXIS + rows + TITLE_MARGIN, rows, lower), lower)
 
 
 def _busiest(schedule: Schedule) -> str:

@@ -14,7 +14,7 @@ one step, tells launch and latency apart where the algorithm of the dimension ta
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +32,6 @@ from themis_opt.runtime.execution import Executed, ReportRun, execute
 from themis_opt.runtime.program import RunOptions
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-
-if TYPE_CHECKING:
-    from themis_opt.formats.calibration_picture import FitSeries
 
 CALIBRATED_ELEMENT_BYTES = 4
 CALIBRATED_KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
@@ -75,16 +72,6 @@ class StageFit:
         """Measured over fitted, minus 1, of each sample."""
         return tuple(sample.seconds / self.seconds(sample.sent, sample.phase) - 1 for sample in self.samples)
 
-    def series(self) -> "list[FitSeries]":
-        """The samples of each phase, from the smallest to the largest."""
-        from themis_opt.formats.calibration_picture import FitSeries
-
-        series = []
-        for phase in sorted({sample.phase for sample in self.samples}):
-            sent, seconds = zip(*sorted((s.sent, s.seconds) for s in self.samples if s.phase == phase), strict=True)
-            series.append(FitSeries(phase.rule.label, sent, seconds, [self.seconds(size, phase) for size in sent]))
-        return series
-
 
 @dataclass(frozen=True)
 class NetworkCalibration:
@@ -112,11 +99,6 @@ class NetworkCalibration:
                 }
             )
         return rows
-
-    def panels(self) -> "dict[str, list[FitSeries]]":
-        """The samples and fits of each dimension, by its title, as a picture shows them."""
-        named = zip(self.instance.network.dimension_names, self.fits, strict=True)
-        return {f"{name}: {1 / fit.per_byte / 1e6:.4g} MB/s": fit.series() for name, fit in named}
 
 
 def calibrate(

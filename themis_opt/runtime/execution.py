@@ -262,7 +262,8 @@ def _cell(value: object) -> object:
 
 
 def _write_one(folder: Path, executed: Executed) -> list[Path]:
-    from themis_opt.formats.gantt import execution_gantt, save_figure
+    from themis_opt.formats.gantt import save_figure
+    from themis_opt.formats.plot import plot
 
     name = executed.name.replace(":", "_").replace("/", "_")
     trace, picture = folder / f"{name}.trace.json", folder / f"{name}.svg"
@@ -270,6 +271,7 @@ def _write_one(folder: Path, executed: Executed) -> list[Path]:
     if text is None or not is_pictured(executed.measured):
         return []
     write_atomically(trace, text)
-    title = f"{executed.predicted.instance.name or 'instance'}, {executed.name}"
-    save_figure(execution_gantt(executed.predicted, executed.measured, title), picture)
+    figure = plot(executed.predicted, beside={"measured": executed.measured}).get_figure(root=True)
+    if figure is not None:
+        save_figure(figure, picture)
     return [trace, picture]

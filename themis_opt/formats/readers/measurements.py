@@ -1,19 +1,15 @@
 """Networks from measured times: one dimension per file, innermost first, each by a robust fit."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
-from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_rate, format_short_size, format_short_time
+from themis_opt.base.units import format_short_size, format_short_time
 from themis_opt.formats.calibration import Calibration, Measurement, calibrate
 from themis_opt.formats.readers.parts import Part
 from themis_opt.problem.network import Kind, Network
 from themis_opt.problem.phases import CollectiveKind
-
-if TYPE_CHECKING:
-    from themis_opt.formats.calibration_picture import FitSeries
 
 LARGEST_TABLE = 60  # rows of measurements that are shown; files with more show the residuals that are farthest off
 
@@ -45,7 +41,7 @@ def collective(source: Source, name: str, field: str) -> CollectiveKind:
 
 
 def calibrated(logs: Sequence[Log], tool: str) -> Part:
-    """The network that logs tell, with residuals and a picture.
+    """The network that logs tell, with residuals.
 
     Raises InputError if a file tells no bandwidth or latency.
 
@@ -71,15 +67,7 @@ def calibrated(logs: Sequence[Log], tool: str) -> Part:
     tables |= {f"{name}: fit": fit.values() for name, fit in fits.items()}
     tables |= {f"{name}: measured against fitted": _farthest(fit) for name, fit in fits.items()}
 
-    def picture(path: Path) -> None:
-        from themis_opt.formats.calibration_picture import picture_fits
-        from themis_opt.formats.gantt import save_figure
-
-        save_figure(picture_fits({_title(name, fit): _series(fit) for name, fit in fits.items()}), path)
-
-    return Part(
-        network=Network(name=tool, dimensions=tuple(dimensions)), notes=tuple(notes), tables=tables, picture=picture
-    )
+    return Part(network=Network(name=tool, dimensions=tuple(dimensions)), notes=tuple(notes), tables=tables)
 
 
 def _groups(logs: Sequence[Log]) -> list[dict[str, str]]:
@@ -108,19 +96,3 @@ def _farthest(fit: Calibration) -> list[dict[str, str]]:
         return rows
     kept = sorted(sorted(range(len(rows)), key=lambda k: -abs(fit.residuals[k]))[:LARGEST_TABLE])
     return [rows[k] for k in kept]
-
-
-def _title(name: str, fit: Calibration) -> str:
-    return f"{name}: {format_rate(fit.bandwidth)}, {format_short_time(fit.latency)} per step"
-
-
-def _series(fit: Calibration) -> "list[FitSeries]":
-    """The measurements of a fit by kind and number of NPUs."""
-    from themis_opt.formats.calibration_picture import FitSeries
-
-    groups: dict[str, list[tuple[float, float, float]]] = {}
-    for measurement, fitted in zip(fit.measurements, fit.fitted.tolist(), strict=True):
-        label = f"{measurement.kind.value.replace('_', '-')}, {measurement.num_npus} NPUs"
-        times = (measurement.time / PICOSECONDS_PER_SECOND, fitted / PICOSECONDS_PER_SECOND)
-        groups.setdefault(label, []).append((measurement.size, *times))
-    return [FitSeries(label, *zip(*sorted(group), strict=True)) for label, group in sorted(groups.items())]

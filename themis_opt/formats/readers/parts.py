@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
@@ -49,7 +48,6 @@ class Part:
     `tables`: what the files hold beside the problem: rows by the title of their table.
     `finish`: the problem that all files together make, as this one changes it, and notes that depend on it.
     `judge`: sentences and more tables, from the problem that all files together make.
-    `picture`: draws it into a file of the given name.
     `source`: the files, for errors.
     """
 
@@ -62,7 +60,6 @@ class Part:
     tables: Mapping[str, Sequence[Mapping[str, str]]] = field(default_factory=dict)
     finish: Callable[[Instance], tuple[Instance, tuple[str, ...]]] | None = None
     judge: Callable[[Instance], tuple[tuple[str, ...], Mapping[str, Sequence[Mapping[str, str]]]]] | None = None
-    picture: Callable[[Path], None] | None = None
     source: str = ""
 
 

@@ -100,7 +100,6 @@ class Import:
     `sentences`: what the files say of the problem that they make.
     `notes`: how units were read, and what was assumed or left out.
     `tables`: what the files hold beside the problem, as rows by the title of their table.
-    `pictures`: each draws into a file of the given name.
     """
 
     instance: Instance | GraphInstance
@@ -108,7 +107,6 @@ class Import:
     sentences: tuple[str, ...]
     notes: tuple[str, ...]
     tables: Mapping[str, Sequence[Mapping[str, str]]]
-    pictures: tuple[Callable[[Path], None], ...]
 
     @property
     def files(self) -> list[dict[str, str]]:
@@ -116,22 +114,10 @@ class Import:
         return [{"file": file, "format": form} for file, form in self.formats]
 
     def summary(self) -> dict[str, Any]:
-        """Everything but the pictures, as values for JSON."""
+        """Everything, as values for JSON."""
         document = self.instance.model_dump(mode="json", exclude_unset=True)
         tables = {title: [dict(row) for row in rows] for title, rows in self.tables.items()}
         return {"formats": self.files, "notes": list(self.notes), "tables": tables, "instance": document}
-
-    def draw(self, beside: Path) -> list[Path]:
-        """Draw the pictures beside the file of the instance; returns their files.
-
-        Raises InputError if one cannot be written.
-        """
-        files = []
-        for number, picture in enumerate(self.pictures, start=1):
-            number_suffix = f".{number}" if len(self.pictures) > 1 else ""
-            files.append(beside.with_suffix(f"{number_suffix}.svg"))
-            picture(files[-1])
-        return files
 
 
 def import_files(
@@ -168,7 +154,7 @@ def import_files(
     graph = assemble_graph(parts, request or Request())
     if graph is not None:
         notes = tuple(note for part in parts for note in part.notes)
-        return Import(graph, tuple(file_formats), (), notes, {}, ())
+        return Import(graph, tuple(file_formats), (), notes, {})
     instance, notes = assemble(parts, stated or (Request() if needs_request else None), _picoseconds(time_unit))
     judged = [part.judge(instance) for part in parts if part.judge]
     return Import(
@@ -181,7 +167,6 @@ def import_files(
             for tables in (*(part.tables for part in parts), *(more for _, more in judged))
             for title, rows in tables.items()
         },
-        pictures=tuple(part.picture for part in parts if part.picture),
     )
 
 
