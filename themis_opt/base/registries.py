@@ -65,10 +65,7 @@ class Registry(Functions):
     def load(self, name: str) -> Any:
         """Import an entry, or what stands at an import path given in its place.
 
-        Raises
-        ------
-        InputError
-            If an entry of another package cannot be imported.
+        Raises InputError if an entry of another package cannot be imported.
         """
         if name in self._shipped:
             return _imported(self._shipped[name])

@@ -110,14 +110,9 @@ class AnyComparison(Protocol):
 class Family:
     """One kind of problem.  A method that a family lacks raises InputError, and says what to do instead.
 
-    Attributes
-    ----------
-    name : str
-        The family in sentences, in the plural.
-    usual : tuple of str
-        Policies that are simulated where none are named.
-    instead : mapping
-        For each missing question a sentence with what to do.
+    `name`: the family in sentences, in the plural.
+    `usual`: policies that are simulated where none are named.
+    `instead`: for each missing question a sentence with what to do.
     """
 
     name: ClassVar[str] = ""

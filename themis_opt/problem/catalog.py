@@ -94,10 +94,7 @@ def load(source: str | Path) -> Instance:
 
     :func:`themis_opt.load` reads files of other tools as well.
 
-    Raises
-    ------
-    InputError
-        If there is no such instance, or it breaks a rule; the message names file, field, value and rule.
+    Raises InputError if there is no such instance, or it breaks a rule; the message names file, field, value and rule.
     """
     if not is_random(source):
         return read_instance(locate(source))

@@ -371,12 +371,7 @@ def execute_graph(
 ) -> tuple[GraphExecution, ...]:
     """Run schedules in turn, several times, after one run of each that is not counted.
 
-    Raises
-    ------
-    InputError
-        If a schedule is too large.
-    RankFailure
-        If a node fails, or ends with wrong data.
+    Raises InputError if a schedule is too large. Raises RankFailure if a node fails, or ends with wrong data.
     """
     schedules = {name: in_messages_to_run(schedule) for name, schedule in schedules.items()}
     programs = {name: GraphProgram.of(schedule) for name, schedule in schedules.items()}

@@ -55,10 +55,7 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
     ) -> None:
         """Attempt policies one after the other, of which one has a schedule whatever the time.
 
-        Parameters
-        ----------
-        soonest : str, optional
-            The policy that stands for all if the first ones take half of the time; by default the first itself.
+        `soonest`: the policy that stands for all if the first ones take half of the time; by default the first itself.
         """
         for name in names:
             if self.allowance.interrupted:
@@ -81,19 +78,12 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
     ) -> None:
         """Keep the best of some schedules under a name, or the reason why there is none.
 
-        Parameters
-        ----------
-        make : callable
-            Gives schedules, each of which may take longer to make than the ones before.
-        enough : float, optional
-            Value at which no other one is made; by default that of the search.
-        reserve : float
-            How much longer than all before the next one takes, with its validation: one for which there is no time
-            is not begun.
-        share : float
-            Share of the time that is left in which schedules are made.
-        is_cut_off : bool
-            Whether what takes longer than the turn is cut off in the middle.
+        `make`: gives schedules, each of which may take longer to make than the ones before.
+        `enough`: value at which no other one is made; by default that of the search.
+        `reserve`: how much longer than all before the next one takes, with its validation: one for which there is no
+          time is not begun.
+        `share`: share of the time that is left in which schedules are made.
+        `is_cut_off`: whether what takes longer than the turn is cut off in the middle.
         """
         if name in self.tried:
             return

@@ -26,17 +26,11 @@ FEWEST_ITERATIONS, MOST_ITERATIONS = 4, 64
 def simulate(instance: Instance, plan: Plan, iterations: int | None = None) -> Schedule:
     """Run a plan; where the instance has compute, for several iterations in a row.
 
-    Parameters
-    ----------
-    iterations : int, optional
-        How many, at least 2, where there is compute; by default as many as it takes until they repeat each other.
+    Raises CyclicPlan if enforced sequences, paths, launches and tasks wait for each other. Raises InputError if a
+    sequence is no ordering of the stages of its resource, or the clock is too small.
 
-    Raises
-    ------
-    CyclicPlan
-        If enforced sequences, paths, launches and tasks wait for each other.
-    InputError
-        If a sequence is no ordering of the stages of its resource, or the clock is too small.
+    `iterations`: how many, at least 2, where there is compute; by default as many as it takes until they repeat each
+      other.
     """
     _check_clock_once(instance)
     costs = plan.costs(instance)

@@ -61,16 +61,10 @@ class Exact(Limits):
     ) -> Reference:
         """Search for a schedule and a bound.
 
-        Parameters
-        ----------
-        lower_bound : float
-            A proven bound to start from, in picoseconds, that holds for the sizes asked for.
-        progress : callable
-            Hears of every better schedule and bound.
-        start : Schedule, optional
-            A schedule of the instance, with sizes of the kind asked for, to start from if it is the best.
-        steps : sequence of Step, optional
-            Steps that take turns in the place of the usual ones.
+        `lower_bound`: a proven bound to start from, in picoseconds, that holds for the sizes asked for.
+        `progress`: hears of every better schedule and bound.
+        `start`: a schedule of the instance, with sizes of the kind asked for, to start from if it is the best.
+        `steps`: steps that take turns in the place of the usual ones.
         """
         from themis_opt.search.table import PERIOD_STEPS, STEPS  # which imports every step
 

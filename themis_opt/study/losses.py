@@ -137,10 +137,7 @@ def plan_losses(instance: GraphInstance, folder: Path, policies: Sequence[str] |
     `makespan_ns`, and `kept`, the part of the speed of the whole network.  Without a file NPUs do not reach each other.
     Rows of an earlier run for the same instance and policies stay; the index is written after every plan.
 
-    Raises
-    ------
-    InputError
-        If the folder has an index of something else, or a policy is not for the instance.
+    Raises InputError if the folder has an index of something else, or a policy is not for the instance.
     """
     make_folder(folder)
     key = digest([instance.model_dump(mode="json"), policies, "roles"])

@@ -277,14 +277,9 @@ def beside_steps(instance: Instance, steps: Sequence[MeasuredStep], policies: Se
 class Measured:
     """What was measured beside what is proven, and beside what libraries can reach.
 
-    Attributes
-    ----------
-    rows : tuple of Beside
-        One for each file, group, place and size, or for each step; the largest size last.
-    gap : float or None
-        What the measured time may exceed the bound by.
-    interrupted : bool
-        Whether Ctrl-C left rows out.
+    `rows`: one for each file, group, place and size, or for each step; the largest size last.
+    `gap`: what the measured time may exceed the bound by.
+    `interrupted`: whether Ctrl-C left rows out.
     """
 
     rows: tuple[Beside, ...]

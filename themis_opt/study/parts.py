@@ -19,10 +19,7 @@ CUT = (Kind.SWITCH, Kind.FULLY_CONNECTED)  # kinds of which some NPUs are wired 
 def parse_part(text: str, network: Network) -> NetworkPart:
     """NPUs of dimensions, such as ``rail=4``; dimensions without a number are whole, and 1 leaves one out.
 
-    Raises
-    ------
-    InputError
-        If a dimension is unknown, or has no such part.
+    Raises InputError if a dimension is unknown, or has no such part.
     """
     stated = dict(zip(network.dimension_names, network.sizes, strict=True))
     for words in text.split(","):
@@ -37,10 +34,7 @@ def parse_part(text: str, network: Network) -> NetworkPart:
 def part_of(network: Network, measurement: Measurement) -> NetworkPart:
     """The part that a group fills: by its ranks, else by its hosts, else by the number of its NPUs.
 
-    Raises
-    ------
-    InputError
-        If the group fits nowhere, or in several places.
+    Raises InputError if the group fits nowhere, or in several places.
     """
     if measurement.ranks:
         along = extents(network, measurement.ranks)
@@ -104,10 +98,7 @@ def _can_be_cut(network: Network, part: NetworkPart) -> bool:
 def problem_of(instance: Instance, measurement: Measurement, part: NetworkPart) -> Instance:
     """What was measured, as a separate problem on the part of the network.
 
-    Raises
-    ------
-    InputError
-        If the part has another number of NPUs.
+    Raises InputError if the part has another number of NPUs.
     """
     network, size = instance.network, measurement.size
     if math.prod(part.values()) != measurement.num_npus:

@@ -61,20 +61,13 @@ class Listing:
 class Reply:
     """What a command prints.
 
-    Attributes
-    ----------
-    document
-        The answer as plain values, for ``--json``.
-    sentences
-        The verdict, before all figures.
-    tables
-        Figures for people.
-    notes
-        Facts beside the answer, on the error stream.
-    files
-        Files that were written.
-    is_met, interrupted
-        What the exit code says: whether the answer is what was hoped for, and whether Ctrl-C cut it short.
+    `document`: the answer as plain values, for ``--json``.
+    `sentences`: the verdict, before all figures.
+    `tables`: figures for people.
+    `notes`: facts beside the answer, on the error stream.
+    `files`: files that were written.
+    `is_met`, `interrupted`: what the exit code says: whether the answer is what was hoped for, and whether Ctrl-C cut
+      it short.
     """
 
     document: Any
