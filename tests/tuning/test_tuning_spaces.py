@@ -10,15 +10,12 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost_overrides import is_free_to_cut, with_costs
-from themis_opt.problem.exchanges import Collective
-from themis_opt.schedules.plan import equal_sizes
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
 from themis_opt.tuning import tune
 from themis_opt.tuning.launching import LAUNCHING_KNOBS, USUAL_KNOBS, TunedParameter, every_choice
 from themis_opt.tuning.options import chunk_counts, make_space
 from themis_opt.tuning.outcome import settings
-from themis_opt.tuning.profiles import planned, ramp_sizes
 from themis_opt.tuning.storage import key_of
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
@@ -84,25 +81,6 @@ class TestCosts:
             assert not is_free_to_cut(with_costs(instance, **{name: value}))
 
 
-class TestProfiles:
-    @pytest.mark.parametrize(("chunks", "ratio"), [(3, 2), (8, 4), (64, 16), (100, 8)])
-    def test_a_ramp_rises_and_falls_alike_and_holds_all_bytes(self, chunks, ratio):
-        collective = Collective(kind="all_reduce", size="100 MiB", chunks=chunks)
-        sizes = ramp_sizes(collective, ratio)
-        middle = len(sizes) // 2
-        assert sizes.sum() == collective.size
-        assert (sizes % collective.element_bytes == 0).all()
-        assert (abs(sizes - sizes[::-1]) <= collective.element_bytes).all()
-        assert (sizes[1 : middle + 1] >= sizes[:middle] - collective.element_bytes).all()
-        assert 1 < sizes.max() / sizes.min() <= ratio * 1.001
-
-    @pytest.mark.parametrize("policy", ["themis+scf", "baseline+fifo", "themis:threshold_divisor=4+lifo"])
-    def test_a_policy_plans_chunks_of_given_sizes_like_its_own(self, instance, policy):
-        """Given the equal sizes, it must decide as it does for the whole collective."""
-        made = make_policy(policy)
-        assert planned(instance, made, [equal_sizes(instance.collectives[0])]) == made(instance)
-
-
 class TestChunkSpace:
     def choice(self, **changes):
         usual = {"chunks": 8, "profile": "equal", "policy": "themis", "dispatch": "scf", "threshold_divisor": 16}
@@ -115,10 +93,8 @@ class TestChunkSpace:
     @pytest.mark.parametrize(
         ("one", "other"),
         [
-            ({"profile": "equal", "ratio": 8}, {"profile": "equal"}),
             ({"policy": "hourglass", "dispatch": "fifo"}, {"policy": "hourglass", "dispatch": "scf"}),
             ({"policy": "baseline", "threshold_divisor": 4}, {"policy": "baseline", "threshold_divisor": 8}),
-            ({"chunks": 2, "profile": "ramp", "ratio": 8}, {"chunks": 2, "profile": "equal"}),
             ({"chunks": 1, "profile": "free", "dispatch": "lifo"}, {"chunks": 1, "profile": "equal"}),
             ({"chunks": 512, "profile": "free"}, {"chunks": 512, "profile": "equal"}),
             ({"least_chunk_bytes": 4096}, {}),
@@ -131,7 +107,7 @@ class TestChunkSpace:
 
     @pytest.mark.parametrize(
         "changes",
-        [{"chunks": 7}, {"profile": "free"}, {"profile": "ramp", "ratio": 4}, {"dispatch": "fifo"},
+        [{"chunks": 7}, {"profile": "free"}, {"dispatch": "fifo"},
          {"threshold_divisor": 8}, {"policy": "baseline"}, {"policy": "hourglass"}],
     )  # fmt: skip
     def test_knobs_that_make_a_difference_are_kept(self, instance, changes):

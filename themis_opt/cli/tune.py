@@ -40,7 +40,7 @@ def tune(
         str | None, Option(help="Launching policies of an iteration, with commas, such as ddp.")
     ] = None,
     profiles: Annotated[
-        str | None, Option("--chunk-sizes", help="Chunk sizes: of equal, ramp and free, with commas.")
+        str | None, Option("--chunk-sizes", help="Chunk sizes: of equal and free, with commas.")
     ] = None,
     trials: Annotated[int, Option(help="Settings to try, those of a resumed study included.", min=1)] = 100,
     time_limit: Annotated[

@@ -18,7 +18,6 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import has_launches
 from themis_opt.tuning.launching import DEFAULT, LaunchingChoices, ParameterValue, TunedParameter
-from themis_opt.tuning.profiles import PROFILES
 from themis_opt.tuning.space import USUAL_DIVISOR, Space
 
 TUNED_POLICIES = ("themis", "baseline", "hourglass")
@@ -26,6 +25,7 @@ TUNED_POLICIES = ("themis", "baseline", "hourglass")
 
 LAUNCHED_POLICIES = ("themis+scf", "hourglass", "baseline+fifo")  # the same where what is launched when is tuned too
 MOST_CHUNKS, MOST_LAUNCHED_CHUNKS = 256, 64  # most chunks of a collective by default, by itself and in an iteration
+PROFILES = ("equal", "free")  # how chunks are cut
 TODAY: Mapping[str, ParameterValue] = {
     "policy": "themis",
     "dispatch": "scf",
@@ -54,7 +54,7 @@ def make_space(
     `profiles` or `min_chunk` are given where there is compute.
 
     `sizes`: sizes of every collective to tune for together; by default the size the instance has.
-    `policies`, `profiles`: some of :data:`TUNED_POLICIES` and of :data:`~themis_opt.tuning.profiles.PROFILES`; all by
+    `policies`, `profiles`: some of :data:`TUNED_POLICIES` and of :data:`PROFILES`; all by
       default.
     `launching`: launching policies to choose from where there is compute; all by default.
     `max_chunks`: most chunks of a collective; 256 by default, with compute 64.
@@ -80,7 +80,7 @@ def make_space(
         instance.name,
         cases,
         chosen,
-        _names_option("--chunk-sizes", tuple(PROFILES) if profiles is None else profiles, tuple(PROFILES)),
+        _names_option("--chunk-sizes", PROFILES if profiles is None else profiles, PROFILES),
         _most_chunks(max_chunks, MOST_CHUNKS),
         _size_option("--min-chunk", 1 if min_chunk is None else min_chunk, largest),
     )
@@ -101,7 +101,6 @@ def _chunk_space(
     parameters = [
         TunedParameter("chunks", chunk_counts(max_chunks)),
         TunedParameter("profile", profiles),
-        TunedParameter("ratio", (2, 4, 8, 16), {"profile": ("ramp",)}),
         TunedParameter("policy", policies),
         TunedParameter("dispatch", tuple(DISPATCH), {"policy": ("themis", "baseline")}),
         TunedParameter("threshold_divisor", (4, 8, USUAL_DIVISOR, 32, 64), {"policy": ("themis",)}),

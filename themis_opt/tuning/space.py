@@ -12,7 +12,9 @@ from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import fused, has_launches
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
+from themis_opt.solving.sizing import resized
 from themis_opt.tuning.launching import (
     Choice,
     LaunchingChoices,
@@ -20,7 +22,6 @@ from themis_opt.tuning.launching import (
     TunedParameter,
     launching_specification,
 )
-from themis_opt.tuning.profiles import PROFILES
 
 USUAL_DIVISOR = 16  # the threshold divisor that Themis has by itself
 
@@ -137,8 +138,6 @@ class Space:
             del result["least_chunk_bytes"]
         if "profile" in choice:
             result["profile"] = _effective_profile(choice, counts)
-            if result["profile"] != "ramp":
-                result.pop("ratio", None)
         if "policy" in choice:
             self._simplify_policy(result)
         return dict(sorted(result.items()))
@@ -167,10 +166,10 @@ class Space:
         Raises ThemisError if it cannot be made, or needs more than the memory allowed.
         """
         counts, kept = self.counts(choice, case), self._kept.setdefault(case, {})
-        profile, ratio = _effective_profile(choice, [counts]), int(choice.get("ratio", 1))
-        key = self.specification(choice), counts, profile, ratio
+        profile = _effective_profile(choice, [counts])
+        key = self.specification(choice), counts, profile
         if key not in kept:
-            schedule = self._made(choice, case, profile, ratio)
+            schedule = self._made(choice, case, profile)
             if any(other.makespan <= schedule.makespan for other in kept.values()):
                 return schedule
             for worse in list(kept)[1:]:
@@ -183,10 +182,11 @@ class Space:
         """By case the first schedule, and the best one, so that they are not made again."""
         return {}
 
-    def _made(self, choice: Choice, case: int, profile: str, ratio: int) -> Schedule:
+    def _made(self, choice: Choice, case: int, profile: str) -> Schedule:
         instance = self.instance(choice, case)
         check_memory(instance, self.memory)
-        schedule = PROFILES[profile](instance, make_policy(self.specification(choice)), ratio)
+        schedule = simulate(instance, make_policy(self.specification(choice))(instance))
+        schedule = _with_free_sizes(schedule) if profile == "free" else schedule
         validate(schedule)
         return schedule
 
@@ -217,20 +217,28 @@ class Space:
 
     def describe(self, choice: Choice) -> str:
         """A choice in one line: chunks, their sizes where they can be chosen, and the policy."""
-        ratio, least = choice.get("ratio"), choice.get("least_chunk_bytes")
+        least = choice.get("least_chunk_bytes")
         parts = ["1 chunk" if choice["chunks"] == 1 else f"{choice['chunks']} chunks"]
         if "profile" in choice:
-            parts.append(f"sizes {choice['profile']}" + (f" 1:{ratio}" if ratio else ""))
+            parts.append(f"sizes {choice['profile']}")
         if least:
             parts.append(f"at least {format_size(int(least))} each")
         return ", ".join((*parts, self.specification(choice)))
 
 
 def _effective_profile(choice: Choice, counts: Sequence[tuple[int, ...]]) -> str:
-    """Equal where a profile changes nothing: two chunks are no ramp, and too many are not optimised."""
+    """Equal where free sizes change nothing, or chunks are too many to be sized."""
     profile, most = str(choice.get("profile", "equal")), max(map(max, counts))
-    if (profile == "ramp" and most <= 2) or (profile == "free" and most == 1):
-        return "equal"
-    if profile == "free" and min(map(sum, counts)) > 256:  # a linear programme of more takes long
+    if most == 1 or min(map(sum, counts)) > 256:  # a linear programme of more takes long
         return "equal"
     return profile
+
+
+def _with_free_sizes(schedule: Schedule) -> Schedule:
+    """The sizes that suit a schedule of equal chunks best (:func:`themis_opt.solving.sizing.resized`)."""
+    for _ in range(4):  # chunks that one programme drops no longer cost the next one anything
+        sized = resized(schedule)
+        if sized.makespan >= schedule.makespan:
+            break
+        schedule = sized
+    return schedule
