@@ -102,7 +102,7 @@ static double hg_growing_sizes(int count, double shrunk, int phases, double *siz
     return nested;
 }
 
-/* The block of two dimensions (theorems 2 and 4): chunk 0 visits `other` first, if it has a share. */
+/* The block of two dimensions (theorems 2 and 5): chunk 0 visits `other` first, if it has a share. */
 static void hg_pair(const hg_problem *p, hg_block *b, int most_chunks) {
     const hg_dimension *d = p->network;
     double sizes[HG_CHUNKS], sum, share, a = hg_held(d, 1) - d->fixed, between = (hg_held(d + 1, 1) - d[1].fixed) / a;

@@ -12,7 +12,7 @@ Sets and data
     :math:`t_{rk}` likewise of a last stage.
 
 Variables
-    - :math:`n_j`, the number of jobs;
+    - :math:`n_j`, the number of jobs, seldom more than 8 (docs/law.md, section 6);
     - :math:`x_{jqe} \ge 0`, the fraction of class j that takes arc e;
     - :math:`y_{rk}, z_{rk} \in [0, 1]`: no job of :math:`J_r` begins, or ends, on k;
     - :math:`T`, the makespan.

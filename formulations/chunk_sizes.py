@@ -18,7 +18,8 @@ Constraints
     2. :math:`s_j + h_{ij} T \ge s_i + a_i y_{c(i)} + b_i + \lambda_{ij} l_i` for :math:`(i, j) \in W`;
     3. :math:`T \ge s_i + a_i y_{c(i)} + b_i + l_i` for :math:`i \in E`.
 
-The optimum is exact for affine times.  A job with share 0 can be dropped, which frees what its operations cost without
+The optimum is exact for affine times.  Without fixed times and lags a linear system is enough where dimensions have
+bandwidth to spare (docs/law.md, theorem 3).  A job with share 0 can be dropped, which frees what its operations cost without
 bytes.
 """
 

@@ -17,8 +17,8 @@ Constraints
        and every resource k of a class released at or after r.
 
 It bounds every schedule from below: stages on one resource do not overlap, none of those classes starts before
-r, and the last result comes a lag after the last stage.  Without lags a few chunks meet it where dimensions have
-bandwidth to spare (docs/law.md).
+r, and the last result comes a lag after the last stage.  Without lags 3, 5 and 7 chunks of unequal sizes meet it where
+2, 3 and 4 dimensions have bandwidth to spare (docs/law.md).
 
 The bound returned does not rest on the solver's tolerances.  For any weights :math:`\lambda \ge 0` of the
 rows of (2) with sum 1 (the duals), :math:`\sum \lambda_{rk} (r + a_k)` plus, for every layer, the cheapest path

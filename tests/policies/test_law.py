@@ -7,7 +7,7 @@ from law_statements import has_bandwidth_to_spare, random_network, violations
 from paper_networks import PAPER_NETWORKS
 
 import themis_opt
-from themis_opt.policies.chunk_law import LawDimension, best_block, makespan, pair_block
+from themis_opt.policies.chunk_law import LawDimension, MirroredBlocks, best_block, makespan, pair_block
 from themis_opt.policies.law import Law
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
@@ -60,6 +60,15 @@ def test_the_gap_halves_with_two_chunks_at_just_enough(most: int, growth: int) -
     network = (LawDimension(8, Fraction(1, 400)), LawDimension(8, Fraction(1, 50)))
     time = makespan(network, pair_block(network, 2, most + 1), 2, Fraction(1))
     assert time / (2 * network[1].held(Fraction(1)) / 8) == 1 + Fraction(1, growth)
+
+
+def test_nine_chunks_meet_the_bound_of_five_dimensions() -> None:
+    network = [LawDimension(4, Fraction(1, bandwidth)) for bandwidth in (200, 200, 100, 100, 50)]
+    paths = ["EABCD", "EACDB", "ABCDE", "ECABD", "ACEDB", "EBDCA", "BADEC", "EDCAB", "CBDAE"]
+    block = MirroredBlocks(network, rounding=0).of_paths([tuple(map("ABCDE".index, path)) for path in paths])
+    assert block is not None
+    assert len(block.chunks) == 9
+    assert makespan(network, block, 2, Fraction(1)) == 2 * Fraction(1023, 1024) / 650
 
 
 @pytest.mark.parametrize("latency", ["lag", "occupy"])

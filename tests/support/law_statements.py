@@ -50,7 +50,7 @@ def blocks_of(network: tuple[LawDimension, ...], portions: Portions, phases: int
 def _of_two_dimensions(
     network: tuple[LawDimension, ...], block: ChunkBlock, phases: int, time: Fraction
 ) -> Iterator[str]:
-    """Theorems 1, 2 and 4: which networks are inside, how many chunks they need, and the time of too few."""
+    """Theorems 1, 2 and 5: which networks are inside, how many chunks they need, and the time of too few."""
     (p1, a), (p2, b) = ((d.npus, (1 - Fraction(1, d.npus)) * d.byte_time) for d in network)
     if (b / a) ** 2 * p2 < p1:
         (p1, a), (p2, b) = (p2, b), (p1, a)
@@ -73,11 +73,11 @@ def _of_two_dimensions(
         if r >= p1:
             expected = min(expected, phases * p + phases / growth(few + 1, p, phases, may_nest=True))
     if time != expected * a:
-        yield f"{network}: {phases} phases take {time}, theorem 4 says {expected * a}"
+        yield f"{network}: {phases} phases take {time}, theorem 5 says {expected * a}"
     if r >= p1 and phases == 2:
         growing = sum((2 * p) ** place for place in range(len(block.chunks)))
         if time < (2 * p + 1 / (3 * growing + 1)) * a:
-            yield f"{network}: {time} is below the lower bound of theorem 5"
+            yield f"{network}: {time} is below the lower bound of theorem 6"
 
 
 def is_enough(count: int, p: Fraction, phases: int, r: Fraction, p2: int, x: Fraction, y: Fraction) -> bool:

@@ -14,7 +14,7 @@ from themis_opt.policies.chunk_law import MOST_EQUAL_CHUNKS, Chunk, ChunkBlock, 
 
 WORK = 100_000  # stages that a climb serves, about 4 ms
 HEAT = 0.007  # part of the time that a change may cost at first
-NPUS, BYTE_TIME, FIXED, LAG = range(4)  # columns of dimensions
+NPUS, RATE, FIXED, LAG = range(4)  # columns of dimensions
 
 
 class Few(NamedTuple):
@@ -59,7 +59,16 @@ def climbed_block(
         best.paths[i], best.shares[i] = chunk.path, chunk.share
     served, state = np.zeros(most * length, np.int64), np.ones(1, np.int64)
     space = Space(np.zeros(width), np.zeros(most), np.zeros(most, np.int64), np.zeros(most), served, state)
-    CLIMB.compiled(np.array(network, dtype=np.float64), phases, float(size), most, best, now, tried, space)
+    CLIMB.compiled(
+        np.array([(d.npus, d.held(1) - d.fixed, d.fixed, d.lag) for d in network], dtype=np.float64),
+        phases,
+        float(size),
+        most,
+        best,
+        now,
+        tried,
+        space,
+    )
     count, places = int(best.number[0]), [0] * most
     stages = []
     for i in served[: count * length].tolist():
@@ -105,21 +114,23 @@ def serve_all(dimensions: FloatArray, phases: int, size: float, few: Few, space:
     The middle of a chunk goes before first scatters and last gathers.
     """
     count, length, width = few.number[0], few.paths.shape[1], len(dimensions)
+    last = 2 * width - 1
     end = 0.0
     for k in range(width):
         space.free[k] = 0.0
     for i in range(count):
         space.ready[i], space.places[i], space.parts[i] = 0.0, 0, few.shares[i] * size
     for number in range(count * length):
-        begin, chosen, is_last = np.inf, 0, True
+        begin, chosen, is_end = np.inf, 0, True
         for i in range(count):
             place = space.places[i]
             if place == length:
                 continue
             earliest = max(space.ready[i], space.free[few.paths[i, place]])
-            is_end = place in (0, 2 * width - 1)
-            if earliest < begin or (earliest == begin and is_last and not is_end):
-                begin, chosen, is_last = earliest, i, is_end
+            if earliest < begin:
+                begin, chosen, is_end = earliest, i, place == 0 or place == last
+            elif is_end and earliest == begin and 0 < place != last:
+                chosen, is_end = i, False
         if begin >= limit:
             return np.inf
         place = space.places[chosen]
@@ -127,10 +138,9 @@ def serve_all(dimensions: FloatArray, phases: int, size: float, few: Few, space:
         npus = dimensions[k, NPUS]
         if place >= width:
             space.parts[chosen] *= npus
-        held = space.parts[chosen] * dimensions[k, BYTE_TIME] * (npus - 1) / npus + dimensions[k, FIXED]
+        space.free[k] = begin + space.parts[chosen] * dimensions[k, RATE] + dimensions[k, FIXED]
         if place < width:
             space.parts[chosen] /= npus
-        space.free[k] = begin + held
         space.ready[chosen] = space.free[k] + dimensions[k, LAG]
         space.places[chosen] += 1
         space.served[number] = chosen

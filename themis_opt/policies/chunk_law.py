@@ -172,7 +172,7 @@ def growing_sizes(count: int, shrunk: float, phases: int) -> tuple[list[float], 
 
 
 def pair_block(network: Sequence[LawDimension], phases: int, most_chunks: int = MOST_LAW_CHUNKS) -> ChunkBlock:
-    """The block of two dimensions: solid with the fewest chunks, or the shortest (theorems 2 and 4)."""
+    """The block of two dimensions: solid with the fewest chunks, or the shortest (theorems 2 and 5)."""
     times = [dimension.held(1) - dimension.fixed for dimension in network]
     between = times[1] / times[0]
     other = int(between * between * network[1].npus >= network[0].npus)

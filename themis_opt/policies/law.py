@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from formulations.limits import PROVEN_GAP
 from themis_opt.base.arrays import IntArray
 from themis_opt.policies.chunk_climb import climbed_block
 from themis_opt.policies.chunk_law import ChunkBlock, LawDimension, best_block, makespan, whole_sizes
@@ -21,7 +22,7 @@ from themis_opt.solving.sizing import granule, with_sizes
 class Law:
     """The blocks of :mod:`themis_opt.policies.chunk_law`, without a linear programme.
 
-    Where more than two dimensions have no such block that is solid, portions of theorem 3 are the next choice.  Where
+    Where more than two dimensions have no such block that is solid, portions of theorem 4 are the next choice.  Where
     chunks cost something, or no solid block is known, a climb of some milliseconds improves the blocks.
 
     Several collectives, all-to-alls, shared links and compute have no such law; there the policy is that of hourglass
@@ -49,7 +50,8 @@ def _block(network: Sequence[LawDimension], phases: int, size: int, most_chunks:
     if portions:
         return portions
     climbed = climbed_block(network, phases, size, block, most_chunks)
-    return min(block, climbed, key=lambda other: makespan(network, other, phases, size))
+    block_time, climbed_time = (makespan(network, other, phases, size) for other in (block, climbed))
+    return climbed if climbed_time < block_time * (1 - PROVEN_GAP) else block
 
 
 def has_law(instance: Instance) -> bool:

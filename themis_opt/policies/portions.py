@@ -1,4 +1,4 @@
-"""Solid blocks of any number of dimensions, from solid blocks of fewer (theorem 3 of docs/law.md).
+"""Solid blocks of any number of dimensions, from solid blocks of fewer (theorem 4 of docs/law.md).
 
 Two groups of dimensions, at least one of them a single dimension, make a larger block: one portion of the data visits
 the slower group first, the other portions visit the faster group first, each as a block of either group.
