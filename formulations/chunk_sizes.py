@@ -19,8 +19,8 @@ Constraints
     3. :math:`T \ge s_i + a_i y_{c(i)} + b_i + l_i` for :math:`i \in E`.
 
 The optimum is exact for affine times.  Without fixed times and lags a linear system is enough where dimensions have
-bandwidth to spare (docs/law.md, theorem 3).  A job with share 0 can be dropped, which frees what its operations cost without
-bytes.
+bandwidth to spare (docs/law.md, theorem 3).  A job with share 0 can be dropped, which frees what its operations cost
+without bytes.
 """
 
 from dataclasses import dataclass
