@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from themis_opt.batches.experiment_run import run_experiment
     from themis_opt.designing.design import Design, design, pareto
     from themis_opt.designing.problem import DesignProblem
+    from themis_opt.families.calls import calibrate, export, plan, workload
     from themis_opt.families.door import (
         bounds,
         compare,
@@ -74,6 +75,10 @@ _HOME = {
     "TaskOf": "schedules.plan",
     "Tensor": "problem.exchanges",
     "bounds": "families.door",
+    "calibrate": "families.calls",
+    "export": "families.calls",
+    "plan": "families.calls",
+    "workload": "families.calls",
     "compare": "families.door",
     "design": "designing.design",
     "executions": "study.robustness",
@@ -120,16 +125,19 @@ __all__ = [
     "TaskOf",
     "Tensor",
     "bounds",
+    "calibrate",
     "compare",
     "design",
     "executions",
     "explain",
+    "export",
     "load",
     "loss_distributions",
     "make_policy",
     "make_report",
     "measured",
     "pareto",
+    "plan",
     "plot",
     "robustness",
     "run_experiment",
@@ -139,6 +147,7 @@ __all__ = [
     "tune",
     "validate",
     "verify",
+    "workload",
 ]
 
 

@@ -5,12 +5,12 @@ others are multiplied by :data:`COMPUTE_SCALE`, the factor between the published
 Gradients that are fused in one collective are one tensor, made by the last task of the backward pass.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 
-from themis_opt.base.docstrings import docstring
 from themis_opt.problem.catalog import load
 from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Tensor
@@ -175,7 +175,7 @@ def paper_iteration(network: str, workload: str) -> Instance:
     return Instance(
         format=INSTANCE_FORMAT,
         name=f"{fabric.name} {title}",
-        description=" ".join(docstring(make).split()),
+        description=" ".join((inspect.getdoc(make) or "").split()),
         network=fabric,
         iteration=make(fabric),
         chunks=64,

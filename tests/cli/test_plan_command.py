@@ -20,7 +20,7 @@ def step(tmp_path):
 
 def test_it_says_one_sentence_and_writes_plan_and_picture(succeed, step, tmp_path):
     said = succeed("plan", step, "--memory", "40 kB", *QUICK, "-o", tmp_path / "plan")
-    assert "a step, at least" in said
+    assert "68.00 us a step; at least 68.00 us with any plan" in said
     document = json.loads((tmp_path / "plan" / "plan.json").read_text())
     assert document["format"] == "themis-opt/plan/1"
     assert document["peak_bytes"] <= document["memory"] == 40_000

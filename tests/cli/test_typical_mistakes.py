@@ -56,7 +56,7 @@ LINES = [
     (("best-known", "lst"), "error: Invalid value for 'action': 'lst' is not one of"),
     (("best-known", "submit", "nowhere.json"), "nowhere.json: cannot be read"),
     (("design", MESH), "no shipped design of that name"),
-    (("workload", "resnet-50", "--network", MESH), "network: is a graph"),
+    (("workload", "resnet-50", "--network", MESH), f"network = '{MESH}': is a graph"),
     (("workload", "resnet-50", "--network", NAME, "--parallelism", "tensr"), "did you mean 'tensor'?"),
     (("workload", "resnet-50", "--network", NAME, "--parallelism", "sequence"), "--parallelism = 'sequence': needs"),
     (("workload", "resnet-50", "--network", NAME, "--parallelism", "pipeline"), "--stages: is required"),

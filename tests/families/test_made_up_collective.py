@@ -1,13 +1,11 @@
-"""A new collective or kind of dimension is an entry of a table: every family serves it, or refuses it by name."""
+"""A new collective is an entry of a table: every family serves it, or refuses it by name."""
 
 import pytest
 
 import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.families.door import family_of
-from themis_opt.graphs.conversion import to_graph
 from themis_opt.problem.phases import COLLECTIVE_RULES, CollectiveKind, CollectiveRule, Demand, Ends, Phase
-from themis_opt.problem.wiring import KIND_RULES, Kind
 
 GATHER = COLLECTIVE_RULES[CollectiveKind.ALL_GATHER]
 
@@ -16,11 +14,11 @@ GATHER = COLLECTIVE_RULES[CollectiveKind.ALL_GATHER]
 def add_kind(monkeypatch):
     """Adds a kind to the enumeration and its table, and takes it out again."""
 
-    def add(name, rule, kinds=CollectiveKind, rules=COLLECTIVE_RULES):
-        kind = str.__new__(kinds, name)
+    def add(name, rule):
+        kind = str.__new__(CollectiveKind, name)
         kind._name_, kind._value_ = name.upper(), name
-        monkeypatch.setitem(kinds._value2member_map_, name, kind)
-        monkeypatch.setitem(rules, kind, rule)
+        monkeypatch.setitem(CollectiveKind._value2member_map_, name, kind)
+        monkeypatch.setitem(COLLECTIVE_RULES, kind, rule)
         return kind
 
     return add
@@ -52,17 +50,3 @@ def test_a_collective_with_another_demand_is_served_or_refused_by_name(add_kind)
     assert makespans(with_kind(themis_opt.load("3d-sw_sw_sw_homo.all_reduce.100MiB"), collect))
     with pytest.raises(InputError, match=r"collectives\.kind = 'collect': is not for graphs"):
         makespans(with_kind(themis_opt.load("dgx1.all_gather.1GB"), collect))
-
-
-def test_a_kind_of_dimension_with_the_rule_of_another_takes_as_long_and_has_no_graph(add_kind):
-    ring = themis_opt.load("3d-sw_sw_sw_homo.all_reduce.100MiB")
-    alike = [dimension.model_copy(update={"kind": Kind.RING}) for dimension in ring.network.dimensions]
-    loop = add_kind("loop", KIND_RULES[Kind.RING], Kind, KIND_RULES)
-    looped = [dimension.model_copy(update={"kind": loop}) for dimension in alike]
-    ring, loops = (
-        ring.model_copy(update={"network": ring.network.model_copy(update={"dimensions": tuple(dimensions)})})
-        for dimensions in (alike, looped)
-    )
-    assert makespans(loops) == makespans(ring)
-    with pytest.raises(InputError, match=r"kind = 'loop': has no wires on graphs"):
-        to_graph(loops.network)

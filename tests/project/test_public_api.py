@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import sys
 from importlib import import_module
 from pkgutil import walk_packages
 
@@ -42,7 +43,28 @@ def test_function_is_not_hidden_by_a_module_of_its_name(name):
     assert inspect.isfunction(getattr(themis_opt, name))
 
 
-def test_examples_of_the_package_docstring_hold():
-    failed, attempted = doctest.testmod(themis_opt)
-    assert attempted > 0
-    assert failed == 0
+@pytest.mark.parametrize("name", [None, *themis_opt.__all__])
+def test_examples_of_docstrings_hold(name):
+    """Every public docstring has an example, and prints what it says."""
+    subject = themis_opt if name is None else getattr(themis_opt, name)
+    home = subject if name is None else sys.modules[subject.__module__]
+    finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
+    (found,) = finder.find(subject, name or "themis_opt", home, globs=dict(vars(home)))
+    assert found.examples
+    assert runner.run(found).failed == 0
+
+
+@pytest.mark.parametrize("name", ["fig5.all_reduce.256MB", "dgx1.all_gather.1GB", "p4_m8"])
+def test_schedules_of_each_family_are_saved_loaded_and_exported(name, tmp_path):
+    policy = {"product": "themis+scf", "graph": "direct", "pipeline": "1f1b"}[themis_opt.load(name).family]
+    best = themis_opt.solve(name, [policy]).best
+    assert repr(best).startswith(f"<{policy}: ")
+    best.schedule.save(tmp_path / "schedule.json")
+    assert themis_opt.load(tmp_path / "schedule.json").makespan == best.makespan
+    assert themis_opt.export(best.schedule, "trace", tmp_path) == [tmp_path / "trace.json"]
+
+
+def test_order_tables_are_loaded(tmp_path):
+    schedule = themis_opt.solve("fig5.all_reduce.256MB", ["themis+scf"]).best.schedule
+    (path,) = themis_opt.export(schedule, "order", tmp_path)[:1]
+    assert themis_opt.load(path).makespan <= schedule.makespan

@@ -171,9 +171,17 @@ def digest(content: Any, digits: int = 32) -> str:
 
 
 def schema_text(schema: Mapping[str, Any]) -> str:
-    """A JSON Schema as the text of a file."""
-    document = dict(schema) | {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    """A JSON Schema as the text of a file, without the examples of docstrings, which are in Python."""
+    document = json.loads(json.dumps(schema), object_hook=_without_examples) | {
+        "$schema": "https://json-schema.org/draft/2020-12/schema"
+    }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
+
+
+def _without_examples(values: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(text := values.get("description"), str):
+        values["description"] = text.partition("\n\nExamples\n")[0]
+    return values
 
 
 def make_folder(path: Path) -> None:

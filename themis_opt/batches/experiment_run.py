@@ -218,6 +218,10 @@ def run_experiment(
     ------
     InputError
         If the experiment breaks a rule, or rows cannot be stored or written; rows before are kept.
+
+    Examples
+    --------
+    >>> run_experiment("experiment.toml", jobs=2)  # doctest: +SKIP
     """
     began, path = monotonic(), Path(path)
     checked = read_experiment(path).overridden(overrides)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from themis_opt.base.errors import InputError
 from themis_opt.batches.experiment import Workload
-from themis_opt.families.door import load
+from themis_opt.families.door import load_problem as read_problem
 from themis_opt.families.family import Problem
 from themis_opt.problem.catalog import INSTANCES, shipped, shipped_clusters, shipped_graphs, shipped_pipelines
 from themis_opt.problem.cost import check_clock
@@ -74,7 +74,7 @@ def load_problem(name: str, folder: Path) -> Problem:
     Raises InputError if there is none, or it breaks a rule.
     """
     is_shipped = name.startswith(PREFIX) or any(name in names for names in shipped_names())
-    return load(name if is_shipped else folder / name)
+    return read_problem(name if is_shipped else folder / name)
 
 
 def _matches(pattern: str, folder: Path) -> Sequence[str]:

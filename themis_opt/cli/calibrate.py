@@ -1,7 +1,7 @@
 """``themis-opt calibrate``: the costs of a network, measured where it is used."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
@@ -28,19 +28,18 @@ def calibrate(
 
     Writes the instance with what was measured.
     """
+    from themis_opt.runtime.local_network import on_network
+
     instance = options.load_instance(source, changes)
+    counted = on_network(instance, local, pace).fabric.num_npus
 
     from themis_opt.cli.answers.answer import Listing, Reply
+    from themis_opt.families.calls import calibrate as measure
     from themis_opt.families.door import save
-    from themis_opt.runtime.calibration import calibrate as measure
-    from themis_opt.runtime.local_network import on_network
-    from themis_opt.runtime.program import RunOptions
 
-    instance = on_network(instance, local, pace)
-    schedule = options.scheduled(instance, "baseline")
-    with ranks.ranks(instance.fabric.num_npus, transport, start) as coordinator, ranks.run_progress() as progress:
-        settings = RunOptions(paced=pace is not None)
-        done = measure(instance, schedule, coordinator, settings, repeat=repeat, progress=progress)
+    with ranks.ranks(counted, transport, start) as coordinator, ranks.run_progress() as progress:
+        given: dict[str, Any] = {"coordinator": coordinator, "progress": progress}
+        done = measure(instance, local=local, pace=pace, repeat=repeat, **given)
     save(done.instance, output)
     table = Listing.of_texts("measured", _in_words(done))
     Reply(done.rows(), tables=[table], files=[output]).tell(as_json=as_json)

@@ -1,5 +1,6 @@
 """``themis-opt list``: what can be asked for by name, and where it comes from."""
 
+import inspect
 import re
 from collections.abc import Mapping
 from importlib import import_module
@@ -7,7 +8,6 @@ from typing import Annotated, Any
 
 from typer import Argument
 
-from themis_opt.base.docstrings import docstring
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.cli import completion, options
 from themis_opt.cli.answers.answer import Listing, Reply
@@ -80,6 +80,6 @@ def _what(names: Mapping[str, Any], name: str) -> str:
         entry = names.load(name)
     except InputError as error:
         return error.rule
-    first = docstring(entry).partition("\n")[0]
+    first = (inspect.getdoc(entry) or "").partition("\n")[0]
     is_made_up = first.startswith(f"{getattr(entry, '__name__', '')}(")  # that of a dataclass without one
     return "-" if is_made_up or not first else re.sub(r":\w+:`", "`", first).replace("`", "")

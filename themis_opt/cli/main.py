@@ -1,6 +1,7 @@
 """The ``themis-opt`` command."""
 
 import functools
+import inspect
 import io
 import os
 import sys
@@ -14,7 +15,6 @@ import typer
 from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
-from themis_opt.base.docstrings import docstring
 from themis_opt.base.errors import ThemisError
 from themis_opt.base.version import __version__
 from themis_opt.cli.process import BAD_INPUT, INTERRUPTED
@@ -64,7 +64,7 @@ def application() -> typer.Typer:
     for name, path in COMMANDS.items():
         module, _, function = path.partition(":")
         command = getattr(import_module(module), function)
-        app.command(name, cls=_Command, help=docstring(command))(_guarded(command))
+        app.command(name, cls=_Command, help=inspect.getdoc(command))(_guarded(command))
     return app
 
 

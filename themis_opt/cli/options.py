@@ -245,18 +245,13 @@ class Training(OptionGroup):
     def rate(self, device: str = "") -> "Rate":
         """The speed of an NPU, by default the peak of a device."""
         from themis_opt.cli.printing import tell
-        from themis_opt.workloads.devices import find_device
-        from themis_opt.workloads.setup import BYTES_BY_TYPE
-        from themis_opt.workloads.timing import USUAL_RATE, Rate, parse_rate
+        from themis_opt.workloads.setup import rate_of
 
-        known = find_device(device)
-        if self.flops is None:
-            peak = known.peak if known and BYTES_BY_TYPE.get(self.dtype) == 2 else USUAL_RATE
-            return Rate(peak, self.efficiency)
-        rate = parse_rate(self.flops)
-        if rate < SLOWEST_NPU:
-            tell(f"warning: --flops: {self.flops} means {rate} FLOP/s: write the unit, such as '{rate} TFLOP/s'")
-        return Rate(rate, self.efficiency)
+        rate = rate_of(self.flops, self.efficiency, device, self.dtype)
+        if self.flops is not None and rate.flops < SLOWEST_NPU:
+            said = f"{self.flops} means {rate.flops} FLOP/s: write the unit, such as '{rate.flops} TFLOP/s'"
+            tell(f"warning: --flops: {said}")
+        return rate
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -312,10 +307,10 @@ def load_problem(
 
 def _read(source: str) -> "Problem":
     """The problem of a file or a name; a schedule is refused with the commands that take one."""
-    from themis_opt.families.door import load
+    from themis_opt.families.door import load_problem
 
     try:
-        return load(source)
+        return load_problem(source)
     except InputError:
         if "schedule" in format_of(Path(source)):
             rule = "is a schedule: give its instance; 'validate', 'explain', 'plot', 'export' and 'run' take schedules"
@@ -325,13 +320,9 @@ def _read(source: str) -> "Problem":
 
 def load_instance(source: str, changes: Changes = Changes()) -> "Instance":
     """An instance on dimensions with the changes of the command line, for commands that take no other problem."""
-    from themis_opt.problem.instance import Instance
+    from themis_opt.families.calls import instance_for
 
-    problem = load_problem(source, changes)
-    if isinstance(problem, Instance):
-        return problem
-    rule = f"is a {problem.family}: 'bound', 'compare', 'show', 'simulate', 'solve' and 'sweep' take it"
-    raise InputError(rule, field="instance", value=source)
+    return instance_for(load_problem(source, changes))
 
 
 def format_of(path: Path) -> str:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from themis_opt.base.errors import InputError
 from themis_opt.cli import completion, options
 
 if TYPE_CHECKING:
-    from themis_opt.problem.instance import Instance
     from themis_opt.study.step_plan import StepPlan
 
 
@@ -41,20 +39,16 @@ def plan(
     from themis_opt.cli.printing import print_json, say, tell_files
     from themis_opt.cli.process import leave, remaining, undisturbed
     from themis_opt.cli.progress import comparison_progress, live
+    from themis_opt.families.calls import plan as make
+    from themis_opt.families.calls import training_step
 
-    limit = None if memory is None else _bytes(memory)
     with live(quiet=1.0) as show, watched_reading(lambda path, done, total: show(f"reading {path}", done, total)):
         began = monotonic()
-        instance = _read(sources)
+        instance = training_step(sources, memory)
         reading = monotonic() - began
-
-    from themis_opt.study.step_plan import plan_step, with_prefetch  # it loads a solver
-
-    instance = with_prefetch(instance)
-    instance = instance if limit is None else instance.replace(memory=limit)
     seconds = remaining(time_limit + reading)
     with comparison_progress("iteration", seconds) as progress:
-        planned = plan_step(instance, time_limit=seconds, progress=progress, workers=workers)
+        planned = make(instance, time_limit=seconds, progress=progress, workers=workers)
     with undisturbed():
         files = [] if folder is None else _write(folder, planned)
     if as_json:
@@ -63,29 +57,6 @@ def plan(
         say(f"{planned.sentence()}.")
     tell_files(files)
     leave(0.0, None, interrupted=planned.interrupted)
-
-
-def _read(sources: list[str]) -> "Instance":
-    """The step; of traces of several ranks that of the one that computes longest."""
-    from themis_opt.formats.readers.registry import import_files, is_trace
-
-    if len(sources) == 1:
-        return options.load_instance(sources[0])
-    if all(map(is_trace, sources)):
-        return max(map(options.load_instance, sources), key=lambda instance: instance.compute)
-    return import_files(sources).instance  # type: ignore[return-value]
-
-
-def _bytes(memory: str) -> int:
-    from themis_opt.base.units import parse_size
-
-    try:
-        size = parse_size(memory)
-    except ValueError as error:
-        raise InputError(str(error), field="--memory", value=memory) from None
-    if size < 1:
-        raise InputError("must be more than nothing", field="--memory", value=memory)
-    return size
 
 
 def _write(folder: Path, planned: "StepPlan") -> list[Path]:

@@ -196,6 +196,7 @@ def _summary(tuned: "Tuned") -> dict[str, Any]:
         "objective": tuned.objective,
         "trials": len(tuned.trials),
         "trials_run": tuned.num_run,
+        "trials_asked": tuned.asked,
         "policy": tuned.policy,
         "setting": dict(tuned.choice),
         "description": tuned.space.describe(tuned.choice),

@@ -1,8 +1,9 @@
 """``themis-opt workload``: training iterations of well-known models."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer import Argument, Option
@@ -14,7 +15,7 @@ from themis_opt.cli.options import OptionGroup
 
 if TYPE_CHECKING:
     from themis_opt.problem.instance import Instance
-    from themis_opt.workloads.layers import Layer, TrainingModel
+    from themis_opt.workloads.layers import Layer
 
 PARALLELISM_NAMES = (
     *("data", "tensor", "hybrid", "splitbrain", "expert", "sequence", "zero1", "fsdp", "hsdp", "daso"),
@@ -22,10 +23,6 @@ PARALLELISM_NAMES = (
     *("filter", "channel", "spatial", "data+filter", "data+channel", "data+spatial"),
 )
 """Those of :data:`themis_opt.workloads.parallelisms.PARALLELISMS`, without loading what makes them."""
-
-
-USUAL_CHUNKS = {"lag": 64, "occupy": 4}
-"""Chunks of a collective by the rule for latency: where each takes a start-up of the dimension, few are usual."""
 
 
 @dataclass(frozen=True)
@@ -88,17 +85,9 @@ class Choices(OptionGroup):
     memory: Annotated[str | None, Option(help="Memory of an NPU, such as '16 GB', which training must fit.")] = None
     host_link: Annotated[str | None, Option(help="Bandwidth between an NPU and its host (out-of-core).")] = None
 
-    @property
-    def parallelism(self) -> str:
-        """The parallelism that the choices ask for, where none is named."""
-        if self.stages or self.data or self.context or (self.experts and self.tensor_group):
-            return "pipeline"
-        return "expert" if self.experts else "data"
-
     def by_name(self) -> dict[str, Any]:
-        """The choices as :func:`themis_opt.workloads.setup.read_setup` takes them."""
+        """The choices as :func:`themis_opt.workload` takes them."""
         choices = asdict(self)
-        del choices["weights_only"]  # decides about the layers before
         choices["recompute"] = {"": False, "full": True}.get(self.recompute, self.recompute)
         return {"group": choices.pop("tensor_group"), **choices}
 
@@ -153,61 +142,29 @@ def workload(
         return
     if network is None:
         raise InputError("is required, unless --list or --layer-times-template is given", field="--network")
-    from pydantic import ValidationError
+    from themis_opt.families.calls import make_workload
+    from themis_opt.families.door import save
 
-    from themis_opt.families.door import family_named, save
-    from themis_opt.formats.readers.registry import load
-    from themis_opt.problem.cost import check_clock
-    from themis_opt.problem.fields import located
-    from themis_opt.workloads.devices import device_in
-    from themis_opt.workloads.models import find_model
-    from themis_opt.workloads.parallelisms import make_workload, memory_of
-    from themis_opt.workloads.setup import read_setup
-    from themis_opt.workloads.timing import read_times
-
-    trained = find_model(model)
-    layers = _layers(trained, training.sequence, choices.weights_only)
-    timing = training.rate(choices.device) if times is None else read_times(times, layers)
-    given = {"batch": training.batch, "dtype": training.dtype, **choices.by_name()}
-    try:
-        source = load(network)
-        given["device"] = choices.device or device_in(source.network.name)
-        rule = latency or ("occupy" if given["device"] else source.latency)  # kernels of NCCL and the like queue up
-        setup = read_setup(source.network, timing, **given)
-        if pipeline is not None:
-            save(family_named("pipeline").of_workload(model, layers, setup), pipeline)
-        number = chunks if chunks is not None else USUAL_CHUNKS.get(rule, 4)
-        instance = make_workload(
-            trained, layers, setup, parallelism=parallelism or choices.parallelism, chunks=number, latency=rule
-        )
-        check_clock(instance)
-    except ValidationError as error:
-        raise located(error).within("command line") from None
-    held = memory_of(layers, setup, parallelism or choices.parallelism).rows(setup)
-    rate = f"Compute runs at {timing}; --flops, --efficiency and --layer-times state another."
-    notes = (*trained.assumptions, *([rate] if choices.device else []))
-    _finish(instance, layers, held, notes, output, as_json)
-
-
-def _layers(model: "TrainingModel", sequence: int | None, only_weights: bool) -> tuple["Layer", ...]:
-    from themis_opt.workloads.setup import weights_only
-
-    layers = model.layers(sequence)
-    return weights_only(layers) if only_weights else layers
+    training.rate()  # warns of a figure without a unit
+    given: dict[str, Any] = {"layer_times": times, **asdict(training), **choices.by_name()}
+    if pipeline is not None:
+        save(make_workload(model, network, family="pipeline", **given).problem, pipeline)
+    made = make_workload(model, network, parallelism=parallelism, chunks=chunks, latency=latency, **given)
+    _finish(cast("Instance", made.problem), made.layers, made.held, made.notes, output, as_json)
 
 
 def _print_template(model: str, training: options.Training, *, weights_only: bool) -> None:
-    from themis_opt.workloads.models import find_model
+    from themis_opt.families.calls import layers_of
     from themis_opt.workloads.timing import times_document
 
-    layers = _layers(find_model(model), training.sequence, weights_only)
+    layers = layers_of(model, training.sequence, weights_only=weights_only)
     typer.echo(times_document(layers, training.rate(), training.batch))
 
 
 def _finish(
     instance: "Instance",
     layers: tuple["Layer", ...],
-    held: list[dict[str, Any]],
+    held: Sequence[dict[str, Any]],
     notes: tuple[str, ...],
     output: Path | None,
     as_json: bool,

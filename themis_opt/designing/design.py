@@ -71,6 +71,12 @@ class Design:
         What simulates.
     bandwidths : float64 array, shape (dimensions,)
         Bytes per second.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> themis_opt.design("libra.resnet-50_4d.sum500", "fixed").reading
+    'fixed'
     """
 
     problem: DesignProblem
@@ -216,6 +222,11 @@ def design(
     ------
     InputError
         If the problem breaks a rule, has no solution, or leaves a bandwidth without limit.
+
+    Examples
+    --------
+    >>> design("libra.resnet-50_4d.sum500", "fixed").reading
+    'fixed'
     """
     if not isinstance(problem, DesignProblem):
         problem = load_problem(problem)
@@ -245,6 +256,12 @@ def pareto(
     ------
     InputError
         As :func:`design`, or if there are less than two points.
+
+    Examples
+    --------
+    >>> from themis_opt.designing.problem import load_problem
+    >>> len(pareto(load_problem("libra.resnet-50_4d.sum500"), 2, "fixed"))
+    2
     """
     if points < 2:
         raise InputError("must be at least 2", field="pareto", value=points)

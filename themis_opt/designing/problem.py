@@ -271,6 +271,12 @@ class DesignProblem(Model):
 
     `constraints` are linear, as texts of names of dimensions, numbers and bandwidths, such as ``"node >= pod"`` or
     ``"node + 2 pod == 200 GB/s"``.
+
+    Examples
+    --------
+    >>> from themis_opt.designing.problem import load_problem
+    >>> load_problem("libra.gpt-3_4d.sum500").network.dimensions[0].size
+    4
     """
 
     format: Literal["themis-opt/design/1"] = FORMAT

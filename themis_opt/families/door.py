@@ -10,6 +10,8 @@ from themis_opt.base.errors import InputError
 from themis_opt.families.family import AnyComparison, AnySchedule, Family, Problem
 from themis_opt.problem import catalog
 
+ORDER_FORMAT = "themis-opt/order-table/1"
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -64,24 +66,44 @@ def family_in_file(path: Path) -> str:
     return "graph" if catalog.is_graph(document) else "product"
 
 
-def load(source: str | Path) -> "Instance | GraphInstance | Pipeline":
-    """Read a problem from a file, or a shipped one by its name, or make the one of ``random:SEED`` or ``cluster:KIND``.
+def load(source: str | Path) -> Any:
+    """Read a problem or a schedule from a file, or a shipped problem, or that of ``random:SEED`` or ``cluster:KIND``.
 
     Returns
     -------
     Instance, GraphInstance or Pipeline
         Collectives on a product of dimensions, collectives on a graph, or a pipeline of microbatches.
+    Schedule, GraphSchedule or PipelineSchedule
+        Of a file that holds a schedule or an order table, validated.
 
     Raises
     ------
     InputError
         If there is no such problem, or it breaks a rule; the message names file, field, value and rule.
+    InvalidSchedule
+        If a schedule breaks a rule of the model.
 
     Examples
     --------
     >>> load("fig5.all_reduce.256MB").family, load("dgx1.all_gather.1GB").family
     ('product', 'graph')
     """
+    if Path(source).suffix == ".json" and Path(source).is_file():
+        written = _format_in(Path(source))
+        if "schedule/" in written or written == ORDER_FORMAT:
+            return read_solution(Path(source))[0]
+    return load_problem(source)
+
+
+def _format_in(path: Path) -> str:
+    try:
+        return str(read_json(path).get("format", ""))
+    except InputError:
+        return ""  # the reader says what is wrong with the file
+
+
+def load_problem(source: str | Path) -> "Instance | GraphInstance | Pipeline":
+    """Read a problem as :func:`load` does; schedules are refused."""
     from themis_opt.formats.readers import registry
 
     if catalog.is_random(source):
@@ -123,10 +145,7 @@ def read_solution(path: Path, problem: Problem | None = None) -> tuple[AnySchedu
     InputError, InvalidSchedule
         If the file holds no schedule, one of another problem, or one that breaks a rule.
     """
-    try:
-        written = str(read_json(path).get("format", ""))
-    except InputError:
-        written = ""  # the reader says what is wrong with the file
+    written = _format_in(path)
     names = (name for name in FAMILIES if written.startswith(f"themis-opt/{name}-schedule/"))
     return family_named(next(names, "product")).read_solution(path, problem)
 
@@ -143,7 +162,7 @@ def problem_for(source: AnyProblem, lost: Lost = None, slow: Slow = None) -> Pro
 
     Raises InputError if there is no such problem, or it has no graph to lose links of.
     """
-    problem: Problem = load(source) if isinstance(source, str | Path) else source
+    problem: Problem = load_problem(source) if isinstance(source, str | Path) else source
     if lost is None and slow is None:
         return problem
     from themis_opt.graphs.degraded import degraded
@@ -180,9 +199,8 @@ def solve(
 
     Examples
     --------
-    >>> comparison = solve("boxes_5_3.all_reduce.1GB", ["trees", "ring"], lost="nic1")
-    >>> [(result.policy, f"{result.gap:.1%}") for result in comparison.results]
-    [('trees', '0.2%'), ('ring', '162.5%')]
+    >>> solve("dgx1.all_gather.1GB", ["trees", "ring"], lost="gpu0-gpu3").best.policy
+    'trees'
     """
     changed = problem_for(problem, lost, slow)
     family = family_of(changed)
@@ -208,8 +226,8 @@ def bounds(problem: AnyProblem, *, lost: Lost = None, slow: Slow = None, **optio
 
     Examples
     --------
-    >>> {name: f"{bound / 1e6:.0f} us" for name, bound in bounds("dgx1.all_gather.1GB").items()}
-    {'cut': '5833 us', 'latency': '0 us'}
+    >>> [f"{bounds('dgx1.all_gather.1GB', lost=lost)['cut'] / 1e6:.0f} us" for lost in (None, "gpu0-gpu3")]
+    ['5833 us', '8750 us']
     """
     changed = problem_for(problem, lost, slow)
     return family_of(changed).bounds(changed, **options)
@@ -245,37 +263,82 @@ def make_policy(specification: str, family: str = "product", **knobs: Any) -> An
     family : {"product", "graph", "pipeline"}
     **knobs
         Fields of the policy.
+
+    Examples
+    --------
+    >>> make_policy("themis+scf")(load("fig5.all_reduce.256MB")).dispatch
+    'scf'
     """
     return family_named(family).make_policy(specification, **knobs)
 
 
 def simulate(problem: Problem, plan: Any, **options: Any) -> Any:
-    """The schedule of a plan, on a clock of integer picoseconds."""
+    """The schedule of a plan, on a clock of integer picoseconds.
+
+    Examples
+    --------
+    >>> instance = load("fig5.all_reduce.256MB")
+    >>> simulate(instance, make_policy("themis+scf")(instance))
+    <Schedule of 16 stages on fig5 all_reduce 256 MB: 7 ms>
+    """
     return family_of(problem).simulate(problem, plan, **options)
 
 
 def validate(schedule: AnySchedule) -> None:
-    """Check a schedule from the rules of its family alone. Raises InvalidSchedule if it breaks one."""
+    """Check a schedule from the rules of its family alone. Raises InvalidSchedule if it breaks one.
+
+    Examples
+    --------
+    >>> instance = load("fig5.all_reduce.256MB")
+    >>> validate(simulate(instance, make_policy("themis+scf")(instance)))
+    """
     family_of(schedule.problem).validate(schedule)
 
 
 def explain(schedule: AnySchedule) -> "Explanation":
-    """Why a schedule takes as long as it does: the critical path, and what each resource does."""
+    """Why a schedule takes as long as it does: the critical path, and what each resource does.
+
+    Examples
+    --------
+    >>> explain(compare("fig5.all_reduce.256MB", ["themis+scf"]).best.schedule)
+    <Explanation: 8 operations on the critical path; dim2 is busiest, 100.00 % of the time>
+    """
     return family_of(schedule.problem).explain(schedule)
 
 
 def plot(schedule: AnySchedule, ax: "Axes | None" = None, **options: Any) -> "Axes":
-    """Draw a schedule, one row for each resource, on axes of a new figure if none are given."""
+    """Draw a schedule, one row for each resource, on axes of a new figure if none are given.
+
+    Examples
+    --------
+    >>> axes = plot(compare("fig5.all_reduce.256MB", ["themis+scf"]).best.schedule)
+    >>> axes.get_xlabel()
+    'time (ms)'
+    """
     return family_of(schedule.problem).plot(schedule, ax, **options)
 
 
 def sweep(
     problem: Problem, over: Mapping[str, Sequence[Any]], policies: Sequence[str] | None = None, **limits: Any
 ) -> list[dict[str, Any]]:
-    """Run policies over every combination of varied values; a row for each combination and policy."""
+    """Run policies over every combination of varied values; a row for each combination and policy.
+
+    Examples
+    --------
+    >>> rows = sweep(load("fig5.all_reduce.256MB"), {"size": ["1MB", "2MB"]}, ["themis+scf"])
+    >>> len(rows)
+    2
+    """
     return cast("list[dict[str, Any]]", family_of(problem).sweep(problem, over, policies, **limits))
 
 
 def robustness(problem: Problem, policies: Sequence[str], **options: Any) -> Any:
-    """Run the plans of policies in many disturbed copies of a problem; a distribution of losses for each plan."""
+    """Run the plans of policies in many disturbed copies of a problem; a distribution of losses for each plan.
+
+    Examples
+    --------
+    >>> losses = robustness(load("fig5.all_reduce.256MB"), ["themis+scf"], samples=5)
+    >>> [len(one.losses) for one in losses]
+    [5, 5]
+    """
     return family_of(problem).robustness(problem, policies, **options)

@@ -163,6 +163,10 @@ class Family:
         """Draw the schedule on axes."""
         self.refuse("plot")
 
+    def export(self, schedule: Any, to: str, folder: Path, *, check: bool = False) -> tuple[list[Path], list[str]]:
+        """Write a schedule for another tool; the files, and checked facts of them."""
+        self.refuse("export")
+
     def sweep(self, problem: Any, over: Mapping[str, Sequence[Any]], policies: Any = None, **limits: Any) -> Any:
         """Run policies over varied values."""
         self.refuse("sweep")

@@ -6,13 +6,20 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from themis_opt.base.documents import write_atomically
+from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.html import page
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
 from themis_opt.families.family import AnyComparison
 from themis_opt.formats.tables import to_csv
 from themis_opt.formats.trace import MAX_TRACED_STAGES
 from themis_opt.schedules.timed import TimedOperations
+
+
+def export_trace(timed: TimedOperations, name: str, folder: Path) -> list[Path]:
+    """Write trace.json, which Perfetto shows."""
+    make_folder(folder)
+    write_atomically(folder / "trace.json", json.dumps(operations_trace(timed, name)) + "\n")
+    return [folder / "trace.json"]
 
 
 def operations_trace(timed: TimedOperations, name: str) -> dict[str, Any]:
@@ -59,7 +66,7 @@ def write_operations(
     names = ["comparison.json", "comparison.csv", "schedule.svg", "schedule.html"]
     (folder / "trace.json").unlink(missing_ok=True)
     if len(timed.start) <= MAX_TRACED_STAGES:
-        write_atomically(folder / "trace.json", json.dumps(operations_trace(timed, name)) + "\n")
+        export_trace(timed, name, folder)
         names.append("trace.json")
     draw(folder / "schedule.svg")
     picture = (folder / "schedule.svg").read_text(encoding="utf-8").partition("<svg")[2]

@@ -114,6 +114,17 @@ class GraphFamily(Family):
 
         return plot_operations(schedule.timed, ax, **options)
 
+    def export(
+        self, schedule: GraphSchedule, to: str, folder: Path, *, check: bool = False
+    ) -> tuple[list[Path], list[str]]:
+        """As :func:`themis_opt.formats.graph_exports.export_graph`, or a trace for Perfetto."""
+        from themis_opt.families.files import export_trace
+        from themis_opt.formats.graph_exports import export_graph
+
+        if to == "trace":
+            return export_trace(schedule.timed, schedule.problem.name, folder), []
+        return export_graph(schedule, to, folder, check=check)
+
     def sweep(
         self, problem: GraphInstance, over: Mapping[str, Sequence[Any]], policies: Any = None, **limits: Any
     ) -> list[dict[str, Any]]:

@@ -115,6 +115,24 @@ class PipelineFamily(Family):
 
         return plot_operations(schedule.timed, ax, **options)
 
+    def export(
+        self, schedule: PipelineSchedule, to: str, folder: Path, *, check: bool = False
+    ) -> tuple[list[Path], list[str]]:
+        """The CSV that PyTorch runs, or a trace for Perfetto."""
+        from themis_opt.base.documents import make_folder
+        from themis_opt.families.files import export_trace
+        from themis_opt.formats.exports import Replay
+        from themis_opt.pipelines.torch_csv import TORCH, replay, torch_rows, write_torch_csv
+
+        if to == "trace":
+            return export_trace(schedule.timed, schedule.pipeline.name, folder), []
+        if to != TORCH:
+            raise InputError(f"must be {TORCH} or trace for the schedule of a pipeline", field="--to", value=to)
+        make_folder(folder)
+        write_torch_csv(folder / f"{TORCH}.csv", schedule)
+        time = Replay("PyTorch", replay(schedule.pipeline, torch_rows(schedule)), schedule.makespan)
+        return [folder / f"{TORCH}.csv"], [str(time)] if check else []
+
     def sweep(
         self, problem: Pipeline, over: Mapping[str, Sequence[Any]], policies: Any = None, **limits: Any
     ) -> list[dict[str, Any]]:

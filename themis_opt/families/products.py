@@ -81,6 +81,14 @@ class ProductFamily(Family):
 
         return plot(schedule, ax, **options)
 
+    def export(self, schedule: Schedule, to: str, folder: Path, *, check: bool = False) -> tuple[list[Path], list[str]]:
+        """As :func:`themis_opt.formats.exports.export`."""
+        from themis_opt.formats.exports import export, in_sentences, make_exporter
+
+        exporter = make_exporter(to)
+        files = export(schedule, exporter, folder)
+        return files, in_sentences(exporter.check(schedule, folder)) if check else []
+
     def sweep(self, problem: Instance, over: Mapping[str, Sequence[Any]], policies: Any = None, **limits: Any) -> Any:
         """As :func:`themis_opt.study.sweep.sweep`."""
         from themis_opt.study.sweep import sweep

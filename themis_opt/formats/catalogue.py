@@ -1,8 +1,8 @@
 """Every format that is read or written, in one table."""
 
+import inspect
 from collections.abc import Iterable
 
-from themis_opt.base.docstrings import docstring
 from themis_opt.base.registries import Registry
 from themis_opt.formats.bundle import WRITERS
 from themis_opt.formats.exports import EXPORTS
@@ -25,7 +25,7 @@ def _row(name: str, way: str, registry: Registry) -> dict[str, str]:
     else:
         pattern = _endings(entry.endings) if registry is EXPORTS else name
         files = f"*.{name}" if way == "in" else pattern
-        meaning = docstring(entry).partition("\n")[0].rstrip(".")
+        meaning = (inspect.getdoc(entry) or "").partition("\n")[0].rstrip(".")
     return {"name": name, "way": way, "files": files, "meaning": meaning, "origin": registry.origin(name)}
 
 

@@ -18,8 +18,9 @@ from themis_opt.base.units import format_link, time_unit
 from themis_opt.formats.drawing import MOST_SHAPES, PICTURED_MICRO, draw_boxes, format_pictured_time
 from themis_opt.formats.gantt import save_figure
 from themis_opt.formats.palette import INK, LINE, QUIET
+from themis_opt.graphs.bounds import alike_nodes
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
-from themis_opt.graphs.schedule import GraphSchedule, Hops
+from themis_opt.graphs.schedule import GraphSchedule
 
 MOST_DRAWN, MOST_NAMED_NODES, MOST_BANDWIDTH_LABELS = 400, 48, 24
 """Nodes of a picture, nodes whose names are written, and links whose bandwidth is."""
@@ -157,23 +158,23 @@ MOST_LOSS_BARS = 40
 
 
 def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
-    """Draw what links send, by sources of the data, or by pieces where all NPUs contribute.
+    """Draw what links send, a row for the busiest of all that are alike; later chunks are darker.
 
     Raises InputError if no picture has that ending.
     """
     plan, timed = schedule.plan, schedule.timed
     held = timed.operations.resource
     busy = np.bincount(held, timed.operations.duration, len(timed.resources))
-    busiest = [link for link in np.argsort(-busy, kind="stable").tolist() if busy[link]][:MOST_LINK_LINES]
-    names = sorted(timed.resources[link] for link in busiest)
-    row = np.array([names.index(name) if number in busiest else -1 for number, name in enumerate(timed.resources)])
+    roles = _roles(schedule, busy)
+    row = np.full(len(timed.resources), -1)
+    row[list(roles)] = range(len(roles))
+    names = [timed.resources[link] + (f" and {alike} alike" if alike else "") for link, alike in roles.items()]
     drawn = np.flatnonzero(row[held] >= 0)
     unit, scale = time_unit(schedule.makespan, micro=PICTURED_MICRO)
     figure = Figure(figsize=(12.0, 1.4 + 0.24 * len(names)), layout="constrained")
     axes = figure.subplots()
-    groups = np.array(_groups(schedule))
-    colours = colormaps["turbo"](np.linspace(0.05, 0.95, int(groups.max()) + 1))
-    shades = colours[groups[Hops(plan).piece[drawn % (len(held) // schedule.chunks)]]]
+    colours = colormaps["viridis_r"](np.linspace(0.15, 0.85, schedule.chunks))
+    shades = colours[drawn // (len(held) // schedule.chunks)]
     left, right = timed.start[drawn] / scale, timed.end[drawn] / scale
     draw_boxes(axes, left, right, row[held[drawn]], {"facecolors": shades, "rasterized": len(drawn) > MOST_SHAPES})
     axes.set_yticks(range(len(names)), names, fontsize=7)
@@ -183,18 +184,19 @@ def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
     axes.grid(axis="x", color=LINE, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    used = int((busy > 0).sum())
-    shown = f"the {len(names)} busiest of {used} link directions" if used > len(names) else f"{used} link directions"
+    shown = f"{len(names)} of {int((busy > 0).sum())} link directions, {schedule.chunks} chunks from light to dark"
     title = f"{plan.instance.name or 'graph'}, {plan.name}: {format_pictured_time(schedule.makespan)}; {shown}"
     axes.set_title(title, loc="left", fontsize=11)
     save_figure(figure, path)
 
 
-def _groups(schedule: GraphSchedule) -> list[int]:
-    """The colour of each piece: its source, else its target, else its number."""
-    pieces = schedule.plan.pieces
-    ends = [piece.source if piece.source is not None else piece.target for piece in pieces]
-    if None in ends:
-        return list(range(len(pieces)))
-    ranks = {end: rank for rank, end in enumerate(sorted({end for end in ends if end is not None}))}
-    return [ranks[end] for end in ends if end is not None]
+def _roles(schedule: GraphSchedule, busy: "np.ndarray[Any, Any]") -> dict[int, int]:
+    """The busiest direction of links that are alike, and how many others are, by name; of many roles the busiest."""
+    network, alike = schedule.problem.network, defaultdict[Any, list[int]](list)
+    classes = alike_nodes(network, None)
+    for number, ((tail, head), rate) in enumerate(network.arcs.items()):
+        if busy[number]:
+            alike[classes[tail], classes[head], rate].append(number)
+    roles = {max(members, key=lambda link: busy[link]): len(members) - 1 for members in alike.values()}
+    kept = sorted(roles, key=lambda link: -busy[link])[:MOST_LINK_LINES]
+    return {link: roles[link] for link in sorted(kept, key=lambda link: schedule.timed.resources[link])}

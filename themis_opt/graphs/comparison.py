@@ -35,7 +35,7 @@ BOUNDS_SHARE = 1 / 2
 """Share of the time for bounds: where it is over, those that are there stand for all."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GraphResult(PolicyResult):
     """A schedule, the bound of any algorithm, and perhaps one on schedules with as many chunks."""
 
@@ -65,6 +65,7 @@ class GraphComparison:
     `proofs`: the bounds by name.
     `interrupted`: whether Ctrl-C ended it before all were tried.
     `beside`: the sentence that compares another network, if there is one.
+    `choices`: what NCCL can be told on a network that lost something, with what each keeps.
     `left_out`: policies for which there was no time.
     """
 
@@ -74,6 +75,7 @@ class GraphComparison:
     proofs: Mapping[str, GraphBound]
     interrupted: bool = False
     beside: str = ""
+    choices: tuple[Mapping[str, object], ...] = ()
     left_out: tuple[str, ...] = ()
 
     @property

@@ -240,7 +240,14 @@ def _repeated(names: list[str]) -> str:
 
 
 class GraphInstance(Model):
-    """A graph and collectives of all its NPUs at once; broadcast and reduce have the first NPU for their root."""
+    """A graph and collectives of all its NPUs at once; broadcast and reduce have the first NPU for their root.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> themis_opt.load("boxes_5_3.all_reduce.1GB").network.num_npus
+    8
+    """
 
     format: Literal["themis-opt/instance/1"] = INSTANCE_FORMAT
     name: str = ""

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.base.units import PICOSECONDS_PER_SECOND
+from themis_opt.base.documents import write_atomically
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_short_time
 from themis_opt.graphs.plan import GraphPlan
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.schedules.kernel import Operations, start_times
@@ -58,6 +60,19 @@ class GraphSchedule:
 
         names = [arrow(nodes[tail].name, nodes[head].name) for tail, head in hops.links]
         return TimedOperations(lower(self.plan, self.chunks, hops), self.start.ravel(), label, names)
+
+    def save(self, path: str | Path) -> None:
+        """Write the schedule to a file, which :func:`themis_opt.load` reads.
+
+        Raises InputError if the file cannot be written.
+        """
+        from themis_opt.graphs.schedule_file import schedule_text
+
+        write_atomically(Path(path), schedule_text(self))
+
+    def __repr__(self) -> str:
+        what = f"{len(self.start)} chunks of {self.plan.name} on {self.problem.name or 'a graph'}"
+        return f"<Schedule of {what}: {format_short_time(self.makespan)}>"
 
     @property
     def algorithm_bandwidth(self) -> float:

@@ -17,7 +17,7 @@ from themis_opt.schedules.incumbent import Progress, ignore
 from themis_opt.schedules.results import PolicyResult
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PipelineResult(PolicyResult):
     """A schedule of a policy, whose makespan may be the length of the period."""
 

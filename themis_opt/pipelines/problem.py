@@ -76,6 +76,12 @@ class Pipeline(Model):
     objective : {"period", "makespan"}
         The longest time that a stage needs from its first action to its last, after which it may begin the next
         iteration, or the time until all stages have ended.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> themis_opt.load("p4_m8").stages
+    4
     """
 
     format: Literal["themis-opt/pipeline/1"] = PIPELINE_FORMAT

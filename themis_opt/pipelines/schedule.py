@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
 from themis_opt.base.errors import CyclicPlan
+from themis_opt.base.units import format_short_time
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 from themis_opt.schedules.kernel import Operations, start_times
 from themis_opt.schedules.timed import TimedOperations
@@ -29,6 +31,19 @@ class PipelineSchedule:
     def problem(self) -> Pipeline:
         """The pipeline."""
         return self.pipeline
+
+    def save(self, path: str | Path) -> None:
+        """Write the schedule to a file, which :func:`themis_opt.load` reads.
+
+        Raises InputError if the file cannot be written.
+        """
+        from themis_opt.pipelines.files import write_schedule
+
+        write_schedule(Path(path), self, {})
+
+    def __repr__(self) -> str:
+        what = f"{len(self.start)} actions of {self.pipeline.name or 'a pipeline'}"
+        return f"<Schedule of {what}: {format_short_time(self.makespan)}>"
 
     @cached_property
     def timed(self) -> TimedOperations:

@@ -14,6 +14,9 @@ from themis_opt.pipelines.files import text_of
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule
 
+TORCH = "torch-pipeline"
+"""Its name among the formats of exports."""
+
 Rows = Sequence[Sequence[Action]]
 
 

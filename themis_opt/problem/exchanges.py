@@ -21,6 +21,11 @@ class Collective(Model):
 
     `size` is the larger buffer of one NPU: the output of an all-gather, else the input.
     `dimensions` names the dimensions it spans (all by default).
+
+    Examples
+    --------
+    >>> Collective(kind="all_reduce", size="256 MB", chunks=4).size
+    256000000
     """
 
     kind: CollectiveKind
@@ -47,6 +52,11 @@ class Tensor(Model):
     fraction `tolerance` of its bytes has arrived, and the rest is never sent.
     `freed_after` is for an all-gather: the task whose end gives the gathered bytes up, of the iteration that needs them
     or of the next one; without it they stay for as long as training lasts.
+
+    Examples
+    --------
+    >>> Tensor(name="layer 1", size="4 MB", ready_after="backward 1", needed_before="forward 1").kind.value
+    'all_reduce'
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -101,6 +111,13 @@ class Exchange:
     parallelism : {"data", "model"}
     after : tuple of int
         Exchanges of the same iteration whose results it waits for.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> (exchange,) = themis_opt.load("fig5.all_reduce.256MB").exchanges
+    >>> exchange.size, exchange.span
+    (256000000, (0, 1))
     """
 
     name: str

@@ -57,6 +57,12 @@ class Instance(Model):
     `memory` limits what each NPU holds at any time of an iteration (:mod:`themis_opt.schedules.memory`).
     `latency` says whether the step latency occupies the dimension or only delays the chunk; `ag_order` whether a chunk
     that is scattered and gathered gathers in any order or only in the reverse of its scatter order.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> themis_opt.load("fig5.all_reduce.256MB")
+    <Instance fig5 all_reduce 256 MB: 16 NPUs (4x4), 1 collective>
     """
 
     format: Literal["themis-opt/instance/1"] = INSTANCE_FORMAT

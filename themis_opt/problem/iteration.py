@@ -21,6 +21,11 @@ class ComputeTask(Model):
     each NPU for as long as training lasts; `activation_bytes` what it keeps from its start to the end of the task
     `freed_after`, itself by default, or of that task in the next iteration; `stage` is that of a pipeline whose NPUs
     run it.
+
+    Examples
+    --------
+    >>> ComputeTask(name="forward 1", duration="2 ms").duration
+    2000000000
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -36,6 +41,11 @@ class Split(Model):
     """One dimension divided between groups of NPUs: `sizes` multiply to its size, the innermost comes first.
 
     The parts have the full bandwidth each, or, where `shared`, are one resource together, as a NIC is.
+
+    Examples
+    --------
+    >>> Split(dimension="nvlink", sizes=(2, 4), names=("tensor", "data")).sizes
+    (2, 4)
     """
 
     dimension: str
@@ -53,6 +63,12 @@ class Iteration(Model):
     `steps` is the number of batches one iteration stands for, where gradients are not exchanged after each.  `links`
     are dimensions that every NPU has beside the network, such as one to the memory of its host: only tensors that name
     them use them.  `launching` is the policy of the tool that the iteration comes from, with which others are compared.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> len(themis_opt.load("v100-64.vgg-16").iteration.tasks)
+    32
     """
 
     tasks: Annotated[tuple[ComputeTask, ...], Field(min_length=1, max_length=MAX_TASKS)]

@@ -51,7 +51,13 @@ SLOWEST_LINK = 10**6  # bytes per second below any network that is worth a sched
 
 
 class Packet(Model):
-    """Framing of the wire: every started payload costs one header."""
+    """Framing of the wire: every started payload costs one header.
+
+    Examples
+    --------
+    >>> print(Packet(payload="4 KiB", header="66 B"))
+    4 KiB/66 B
+    """
 
     payload: Annotated[Bytes, Field(gt=0, le=MAX_BYTES)]
     header: Annotated[Bytes, Field(ge=0, le=MAX_BYTES)]
@@ -65,6 +71,11 @@ class Rail(Model):
 
     `bandwidth` is that of one NPU.  `extra_latency` is what a step takes longer on this rail than the `latency` of its
     dimension says, and `extra_launch_overhead` what its part of a stage starts later than `launch_overhead` says.
+
+    Examples
+    --------
+    >>> Rail(name="nic", bandwidth="400 Gb/s").bandwidth
+    50000000000.0
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -89,6 +100,11 @@ class Dimension(Model):
     what it receives to what it has; None if that takes no time.
     `rails` are links side by side that carry parts of every stage; their bandwidths sum to `bandwidth`.
     `shares` names another dimension behind the same link of an NPU, as leaf and spine are behind one NIC.
+
+    Examples
+    --------
+    >>> Dimension(kind="switch", size=8, bandwidth="450 GB/s", latency="2 us").basic_algorithm.value
+    'halving_doubling'
     """
 
     model_config = ConfigDict(json_schema_extra=_require_bandwidth_or_rails)
@@ -192,12 +208,27 @@ def cost_type(term: str) -> Any:
 
 
 class Network(Model):
-    """Dimensions from the innermost (dim1) outwards; `reduction` is that of the dimensions that do not say it."""
+    """Dimensions from the innermost (dim1) outwards; `reduction` is that of the dimensions that do not say it.
+
+    Examples
+    --------
+    >>> Network(name="box", dimensions=[Dimension(kind="switch", size=8, bandwidth="450 GB/s", name="nvlink")])
+    <Network box: nvlink switch of 8 at 450 GB/s>
+    """
 
     name: str = ""
     reduction: Annotated[BytesPerSecond, Field(gt=0, le=MAX_BANDWIDTH)] | None = None
     dimensions: Annotated[tuple[Dimension, ...], Field(min_length=1, max_length=MAX_DIMENSIONS)]
     source: str = ""
+
+    def __repr__(self) -> str:
+        dimensions = (
+            f"{name} {dimension.kind} of {dimension.size} at {format_link(dimension.bandwidth)}"
+            for name, dimension in zip(self.dimension_names, self.dimensions, strict=True)
+        )
+        return f"<Network {self.name or 'without a name'}: {', '.join(dimensions)}>"
+
+    __str__ = __repr__
 
     @cached_property
     def dimension_names(self) -> tuple[str, ...]:

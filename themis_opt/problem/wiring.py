@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
+from importlib.metadata import entry_points
 from math import isqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from themis_opt.problem.phases import Data, Phase
 
@@ -19,7 +20,30 @@ if TYPE_CHECKING:
     from themis_opt.problem.network import Dimension
 
 
-class Algorithm(StrEnum):
+PLUGGED = {"Kind": "themis_opt.kinds", "Algorithm": "themis_opt.algorithms"}
+"""Groups of entry points by which other packages add names."""
+
+
+class OpenNames(StrEnum):
+    """Names to which other packages add, each with its rule."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Self | None":
+        if not isinstance(value, str) or not entry_points(group=PLUGGED[cls.__name__], name=value):
+            return None
+        member = str.__new__(cls, value)
+        member._name_, member._value_ = value.upper(), value
+        cls._value2member_map_[value] = member
+        return member
+
+    @cached_property
+    def plugged(self) -> Any:
+        """The rule that another package gives."""
+        (entry,) = entry_points(group=PLUGGED[type(self).__name__], name=self.value)
+        return entry.load()
+
+
+class Algorithm(OpenNames):
     """Basic collective algorithm inside one dimension."""
 
     RING = "ring"
@@ -29,8 +53,13 @@ class Algorithm(StrEnum):
     LINE = "line"
     MESH2D = "mesh2d"
 
+    @property
+    def rule(self) -> "AlgorithmRule":
+        """What it does in a stage."""
+        return ALGORITHM_RULES.get(self) or self.plugged
 
-class Kind(StrEnum):
+
+class Kind(OpenNames):
     """How the NPUs of one dimension are wired."""
 
     RING = "ring"
@@ -42,7 +71,7 @@ class Kind(StrEnum):
     @property
     def rule(self) -> "KindRule":
         """What distinguishes it from the others."""
-        return KIND_RULES[self]
+        return KIND_RULES.get(self) or self.plugged
 
 
 @dataclass(frozen=True)
@@ -57,6 +86,8 @@ class AlgorithmRule:
       neighbour, and the busiest link counts.  Without, all NPUs use all their links evenly.
     `crossings`: from P to the blocks, counted so, that cross the wires of a ring in a reduce-scatter or all-gather;
       P - 1 where it is not given.
+    `patterns`: of an algorithm of another package its messages, as
+      :class:`themis_opt.schedules.messages.AlgorithmPatterns`.
     """
 
     steps: Callable[[int, Phase], int]
@@ -64,6 +95,7 @@ class AlgorithmRule:
     sums: Callable[[int], Fraction]
     links: Callable[[int], int] | None = None
     crossings: Callable[[int], int] = lambda size: size - 1
+    patterns: Any = None
 
     @property
     def on_ring(self) -> "AlgorithmRule":
@@ -247,7 +279,7 @@ def algorithm_rule(dimension: "Dimension", phase: Phase) -> AlgorithmRule:
     """What a stage does: shifts and switches that sum take the place of the algorithm, and rings pass on its blocks."""
     if dimension.in_network and phase.rule.in_network:
         return IN_NETWORK
-    rule = ALGORITHM_RULES[dimension.basic_algorithm]
+    rule = dimension.basic_algorithm.rule
     if dimension.kind.rule.is_ring:
         rule = rule.on_ring
     return rule.shift if phase.rule.shifts else rule

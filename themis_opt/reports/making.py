@@ -85,6 +85,10 @@ def make_report(
     ------
     InputError
         If the experiment or the rows break a rule, a file cannot be written, or another one is in its place.
+
+    Examples
+    --------
+    >>> make_report("experiment", html=False)  # doctest: +SKIP
     """
     from themis_opt.reports.rows import read_rows
 
@@ -101,15 +105,22 @@ def make_report(
     try:
         shown = _with_figures(function(frame, experiment), frame, figures)
         sections = (*shown.sections, _provenance(frame, provenance))
-        made = replace(
-            shown, description=experiment.description, sections=sections, verdict=shown.verdict or verdict(frame)
-        )
+        said = " ".join([*unfinished(provenance), shown.verdict or verdict(frame)])
+        made = replace(shown, description=experiment.description, sections=sections, verdict=said)
     except InputError as error:
         raise error.within(str(path)) from None
 
     from themis_opt.reports.rendering.page import write_report
 
     return MadeReport(experiment.report, made, len(read), tuple(write_report(made, output or folder, html=html)))
+
+
+def unfinished(provenance: Mapping[str, Any]) -> tuple[str, ...]:
+    """The sentence about runs that are missing; empty if all were done, or the rows do not tell."""
+    runs, rows, failed = (provenance.get(name, 0) for name in ("runs", "rows", "failed"))
+    if not all(isinstance(count, int) for count in (runs, rows, failed)) or rows + failed >= runs:
+        return ()
+    return (f"{rows} of {runs} runs: the others are missing, and the same 'batch' goes on with them.",)
 
 
 def _with_figures(report: Report, rows: "pd.DataFrame", names: Sequence[str]) -> Report:

@@ -21,7 +21,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import CollectiveKind, Phase
 from themis_opt.problem.rails import refuse_rails
-from themis_opt.problem.wiring import ALGORITHM_RULES, Kind
+from themis_opt.problem.wiring import Kind
 from themis_opt.runtime.elements import REDUCTIONS, element_type
 from themis_opt.runtime.layout import cut_columns
 from themis_opt.schedules.schedule import Schedule
@@ -218,7 +218,7 @@ def _check(instance: Instance, options: RunOptions) -> None:
             if value != Dimension.model_fields[field].default:
                 rule = "cannot be run: the ranks send and reduce all bytes themselves"
                 raise InputError(rule, field=f"network.dimensions[{number}].{field}", value=value)
-        if ALGORITHM_RULES[dimension.basic_algorithm].links is not None:
+        if dimension.basic_algorithm.rule.links is not None:
             rule = "cannot be run: only rings, direct links and halving-doubling can"
             raise InputError(rule, field=f"network.dimensions[{number}].kind", value=dimension.kind.value)
 

@@ -87,7 +87,7 @@ def stage_ways(phase: Phase, kind: Kind, algorithm: Algorithm, size: int) -> tup
 
 def algorithm_ways(phase: Phase, algorithm: Algorithm, size: int) -> tuple[Way, ...]:
     """The messages of a stage of an algorithm on so many NPUs; most send whole blocks by one way."""
-    rule, patterns = phase.rule, PATTERNS[algorithm]
+    rule, patterns = phase.rule, PATTERNS.get(algorithm) or algorithm.rule.patterns
     if rule.shifts:
         return _whole(Pattern(1, partial(_shift, size)))
     if rule.data is Data.STAY:

@@ -24,7 +24,13 @@ Order = Literal["ready", "newest", "layer"]
 
 
 class TaskOf(NamedTuple):
-    """A compute task, of the iteration that launches (`later` 0) or of the one after it (1)."""
+    """A compute task, of the iteration that launches (`later` 0) or of the one after it (1).
+
+    Examples
+    --------
+    >>> TaskOf(task=3, later=0).task
+    3
+    """
 
     task: int
     later: int
@@ -52,6 +58,12 @@ class Launch:
         What it does with its exchanges.
     urgent : bool
         Whether every dimension serves it before all launches that are not.
+
+    Examples
+    --------
+    >>> from themis_opt.problem.phases import CollectiveKind
+    >>> Launch("bucket 1", CollectiveKind.ALL_REDUCE, tensors=(4, 5), after=TaskOf(7, 0)).part
+    'whole'
     """
 
     name: str
@@ -84,6 +96,12 @@ class Chunks:
         Bytes of each chunk, counted like the size of the collective.
     paths : int64 array, shape (chunks, stages)
         Dimension of each stage.  The path of an all-reduce is its scatter order followed by its gather order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Chunks(sizes=np.array([600, 400]), paths=np.array([[0, 1], [1, 0]])).paths.shape
+    (2, 2)
     """
 
     sizes: IntArray
@@ -129,6 +147,13 @@ class Plan:
         Priority of the stages of launches that are equal otherwise, instead of the dispatch rule.
     shifts : int64 array, shape (stages,) or (0,)
         Per stage, how many periods after its iteration began the enforced sequences serve it; 0 for all when empty.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> instance = themis_opt.load("fig5.all_reduce.256MB")
+    >>> themis_opt.make_policy("themis+scf")(instance).dispatch
+    'scf'
     """
 
     chunks: tuple[Chunks, ...]

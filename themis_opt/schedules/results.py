@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulations.limits import PROVEN_GAP
+from themis_opt.base.units import format_percent, format_short_time
 
 NEAR_OPTIMAL = 0.01  # gap up to which a schedule is called so: less than a change of the runtime is worth
 
@@ -15,6 +16,11 @@ def status_of(gap: float) -> str:
     return "near-optimal" if gap <= NEAR_OPTIMAL else "feasible"
 
 
+def result_in_words(policy: str, makespan: int, gap: float) -> str:
+    """A result in a line."""
+    return f"<{policy}: {format_short_time(makespan)}, {format_percent(gap)} above the bound>"
+
+
 @dataclass(frozen=True, eq=False)
 class PolicyResult:
     """A validated schedule and the best bound that is known, in picoseconds."""
@@ -22,6 +28,9 @@ class PolicyResult:
     policy: str
     schedule: Any
     bound: float
+
+    def __repr__(self) -> str:
+        return result_in_words(self.policy, self.makespan, self.gap)
 
     @property
     def makespan(self) -> int:

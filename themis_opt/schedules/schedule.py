@@ -1,14 +1,17 @@
 """A schedule: a plan with the times of all its stages, and of the compute tasks beside them."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray, read_only
+from themis_opt.base.documents import write_atomically
 from themis_opt.base.html import page
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, PICOSECONDS_PER_SECOND, format_percent, format_short_time
 from themis_opt.problem.cost import StageCosts, wire_bytes
@@ -36,6 +39,12 @@ class Schedule:
         When a stage takes its dimension, gives it back, and has its result, iteration after iteration; a negative start
         in the last iteration stands for a stage of a launch that waits for one more.
     task_start : int64 array, shape (iterations, tasks)
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> themis_opt.compare("fig5.all_reduce.256MB", ["themis+scf"]).best.schedule
+    <Schedule of 16 stages on fig5 all_reduce 256 MB: 7 ms>
     """
 
     instance: Instance
@@ -58,6 +67,15 @@ class Schedule:
                 np.array_equal(getattr(self, n), getattr(other, n)) for n in ("start", "end", "ready", "task_start")
             )
         )
+
+    def save(self, path: str | Path) -> None:
+        """Write the schedule to a file, which :func:`themis_opt.load` reads.
+
+        Raises InputError if the file cannot be written.
+        """
+        from themis_opt.schedules.schedule_file import schedule_document
+
+        write_atomically(Path(path), json.dumps(schedule_document(self)) + "\n")
 
     def __repr__(self) -> str:
         what = f"{len(self.start)} stages on {self.instance.name or 'an instance'}"

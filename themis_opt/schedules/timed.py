@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
+from themis_opt.base.units import format_percent
 from themis_opt.schedules.event_loop import Operations
 
 if TYPE_CHECKING:
@@ -67,6 +68,12 @@ class Explanation:
     resources: tuple[ResourceTime, ...]
     waits: "tuple[Wait, ...]" = ()
     rails: tuple[RailLoad, ...] = ()
+
+    def __repr__(self) -> str:
+        total = max((one.busy + one.lag + one.idle for one in self.resources), default=0) or 1
+        busiest = max(self.resources, key=lambda one: one.busy, default=None)
+        words = f"; {busiest.name} is busiest, {format_percent(busiest.busy / total)} of the time" if busiest else ""
+        return f"<Explanation: {len(self.steps)} operations on the critical path{words}>"
 
 
 @dataclass(frozen=True, eq=False)

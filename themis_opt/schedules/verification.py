@@ -186,6 +186,13 @@ def verify(schedule: Schedule, seed: int = 0) -> VerifyReport:
         With the rule ``data``, if an NPU ends with a wrong block, if a stage finds data scattered that it needs
         whole or the reverse, or if it sends other bytes or takes other steps than the cost model counts; with the
         rule ``port``, if more bytes pass a port until the makespan than its bandwidth allows.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> schedule = themis_opt.compare("fig5.all_reduce.256MB", ["themis+scf"]).best.schedule
+    >>> print(type(themis_opt.verify(schedule)).__name__)
+    VerifyReport
     """
     malformed = shape(schedule) or _malformed_path(schedule)
     if malformed:

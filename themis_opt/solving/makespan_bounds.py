@@ -13,6 +13,7 @@ from formulations.head_tail import head_tail_bound
 from formulations.lattice import JobClass, cheapest_path
 from formulations.limits import PROVEN_GAP, Limits
 from formulations.order_count import order_count_bound
+from themis_opt.base.registries import Functions
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
@@ -143,14 +144,17 @@ def chain(instance: Instance) -> float:
     return max(bounds)
 
 
-MAKESPAN_BOUNDS: Mapping[str, Bound] = {
-    "ideal": Bound(ideal, False, "all bytes at the full bandwidth of the network"),
-    "fluid": Bound(fluid, False, "load of the busiest dimension, best split of the bytes over orders"),
-    "order_count": Bound(order_count, True, "load of the busiest dimension, whole chunks per order", is_slow=True),
-    "head_tail": Bound(head_tail, False, "load of a dimension between the stages before and after, lags alone"),
-    "head_tail_equal": Bound(head_tail_equal, True, "load of a dimension between the stages before and after"),
-    "chain": Bound(chain, False, "one chunk through all its stages"),
-    "chunk_count": Bound(chunk_count, False, "what every chunk costs, or how long few chunks are"),
-    "cut": Bound(cut, False, "bytes between groups of NPUs over the links between them", any_algorithm=True),
-}
+MAKESPAN_BOUNDS: Mapping[str, Bound] = Functions(
+    "themis_opt.bounds",
+    {
+        "ideal": Bound(ideal, False, "all bytes at the full bandwidth of the network"),
+        "fluid": Bound(fluid, False, "load of the busiest dimension, best split of the bytes over orders"),
+        "order_count": Bound(order_count, True, "load of the busiest dimension, whole chunks per order", is_slow=True),
+        "head_tail": Bound(head_tail, False, "load of a dimension between the stages before and after, lags alone"),
+        "head_tail_equal": Bound(head_tail_equal, True, "load of a dimension between the stages before and after"),
+        "chain": Bound(chain, False, "one chunk through all its stages"),
+        "chunk_count": Bound(chunk_count, False, "what every chunk costs, or how long few chunks are"),
+        "cut": Bound(cut, False, "bytes between groups of NPUs over the links between them", any_algorithm=True),
+    },
+)
 """The bounds by name."""

@@ -26,6 +26,7 @@ from typing import Literal
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.base.registries import Functions
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
@@ -478,12 +479,15 @@ def _no_slower(problem: Instance, against: Sequence[Fraction]) -> Instance:
     return problem.varied(network=problem.network.varied(dimensions=dimensions))
 
 
-PERIOD_BOUNDS: Mapping[str, Bound] = {
-    "compute": Bound(compute, False, "tasks one after the other, and the bubble of a pipeline"),
-    "communication": Bound(communication, False, "what the busiest dimension has to carry in one period"),
-    "ideal": Bound(ideal, False, "longest path of compute and of exchanges at full bandwidth"),
-    "critical_path": Bound(critical_path, False, "the same, with latency and the first and last step of exchanges"),
-    "pieces": Bound(pieces, False, "the same, with the start-ups of all chunks that pay", is_slow=True),
-    "cut": Bound(cut, False, "compute, or bytes between groups of NPUs over their links", any_algorithm=True),
-}
+PERIOD_BOUNDS: Mapping[str, Bound] = Functions(
+    "themis_opt.period_bounds",
+    {
+        "compute": Bound(compute, False, "tasks one after the other, and the bubble of a pipeline"),
+        "communication": Bound(communication, False, "what the busiest dimension has to carry in one period"),
+        "ideal": Bound(ideal, False, "longest path of compute and of exchanges at full bandwidth"),
+        "critical_path": Bound(critical_path, False, "the same, with latency and the first and last step of exchanges"),
+        "pieces": Bound(pieces, False, "the same, with the start-ups of all chunks that pay", is_slow=True),
+        "cut": Bound(cut, False, "compute, or bytes between groups of NPUs over their links", any_algorithm=True),
+    },
+)
 """The bounds on the iteration time by name."""

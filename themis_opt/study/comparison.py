@@ -26,7 +26,7 @@ from themis_opt.policies.registry import (
 )
 from themis_opt.problem.cost import check_memory, count_stages
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.results import status_of
+from themis_opt.schedules.results import result_in_words, status_of
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
@@ -68,6 +68,12 @@ class Result:
     status : str
         ``optimal`` if the gap is within 1e-4, ``near-optimal`` within a hundredth, else ``feasible``; ``optimal
         order`` instead of the first where trees may be faster, which the bound does not know.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> themis_opt.compare("fig5.all_reduce.256MB", ["themis+scf"]).best
+    <themis+scf: 7 ms, 0.00 % above the bound>
     """
 
     policy: str
@@ -75,6 +81,9 @@ class Result:
     bound: float
     speedup: float
     status: str
+
+    def __repr__(self) -> str:
+        return result_in_words(self.policy, self.makespan, self.gap)
 
     @property
     def makespan(self) -> int:
@@ -103,6 +112,13 @@ class Comparison:
     `bounds` holds every bound in picoseconds by name, and `equal_sizes` says whether they are for equal chunks only;
     `interrupted` says whether Ctrl-C ended the search; `left_out` names the policies for which there was no time, and
     `refused` the broken rules of those whose plans are illegal.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> comparison = themis_opt.compare("fig5.all_reduce.256MB", ["baseline", "themis+scf"])
+    >>> comparison.best.policy
+    'themis+scf'
     """
 
     instance: Instance

@@ -6,6 +6,7 @@ Plans are kept in one folder with an index, so that a stopped run goes on.
 import json
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_duration, format_percent, format_rate, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, alike_nodes, best_bound, throughput
 from themis_opt.graphs.comparison import GraphComparison, compare_graph
-from themis_opt.graphs.degraded import degraded
+from themis_opt.graphs.degraded import degraded, links_out
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.schedule_file import schedule_text
 
@@ -112,6 +113,37 @@ def loss_in_words(instance: GraphInstance, one: Loss) -> str:
         f"{one.label}: {instance.kinds} keeps {format_percent(one.kept)} of its speed at most, "
         f"{rates[1]} instead of {rates[0]} ({limit}: {one.bound.meaning})."
     )
+
+
+def nccl_choices(healthy: GraphInstance, changed: GraphInstance) -> list[dict[str, object]]:
+    """What NCCL can be told after a loss, in its words, the fastest first, with what each keeps of the healthy speed.
+
+    Rings and trees go on over what is left, do without the NIC of the same number in every box, or without the box.
+    """
+    lost = {link.label for link in healthy.network.links} - {link.label for link in changed.network.links}
+    ways: dict[str, tuple[GraphInstance, list[str], str]] = {
+        "NCCL_ALGO=Ring": (changed, [], "ring"),
+        "NCCL_ALGO=Tree": (changed, [], "double_tree"),
+    }
+    npus = {*healthy.network.npus}
+    for box, nodes in healthy.network.boxes.items():
+        out = links_out(healthy.network, box)
+        nics = [link for link in out if link.label in lost]
+        if not nics or npus.isdisjoint(nodes):
+            continue
+        numbers = ",".join(f"mlx5_{out.index(link)}" for link in nics)
+        leaves = sorted({end for link in nics for end in link.ends} - {*nodes} - npus)
+        ways[f"NCCL_IB_HCA=^{numbers} on all boxes"] = (healthy, leaves, "ring")
+        ways[f"drain {box}"] = (healthy, [box], "ring")
+    before = compare_graph(healthy, ["ring"]).best.makespan
+    rows = []
+    for setting, (instance, without, policy) in ways.items():
+        with suppress(InputError):  # NPUs do not reach each other, or nothing is left
+            left = degraded(instance, without)
+            taken = compare_graph(left, [policy]).best.makespan
+            told = {"setting": setting, "npus": left.network.num_npus, "makespan_ns": nanoseconds(taken)}
+            rows.append(told | {"kept": before / taken})
+    return sorted(rows, key=lambda row: -float(str(row["kept"])))
 
 
 def kept_in_words(healthy: GraphComparison, changed: GraphComparison, name: str) -> str:

@@ -141,6 +141,13 @@ class Execution:
         wait, the one that is first in the sequence, so that a stage that is ready overtakes one that is not.
     lost : tuple of int
         Bytes of each exchange that need not be waited for where chunks are late; none without.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> schedule = themis_opt.compare("fig5.all_reduce.256MB", ["themis+scf"]).best.schedule
+    >>> Execution(schedule.plan, enforced=False).lost
+    ()
     """
 
     plan: Plan
@@ -195,6 +202,13 @@ def executions(name: str, schedule: Schedule) -> dict[str, Execution]:
     """Two ways to run the plan of a schedule: its order enforced, and dispatched as stages become ready.
 
     Where iterations do not repeat each other there is no order to enforce.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> schedule = themis_opt.compare("fig5.all_reduce.256MB", ["themis+scf"]).best.schedule
+    >>> list(executions("themis+scf", schedule))
+    ['themis+scf, enforced', 'themis+scf, dynamic']
     """
     dynamic = {f"{name}, dynamic": Execution(schedule.plan, enforced=False)}
     if schedule.has_period and not schedule.period.is_steady:
@@ -244,6 +258,14 @@ def loss_distributions(
         If an argument is out of range, a plan cannot be run, or its slowest sample may outlast the clock.
     InvalidSchedule
         If a plan breaks a rule of the model.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> schedule = themis_opt.compare("fig5.all_reduce.256MB", ["themis+scf"]).best.schedule
+    >>> losses = loss_distributions(schedule.instance, executions("themis+scf", schedule), samples=5)
+    >>> [len(one.losses) for one in losses]
+    [5, 5]
     """
     disturbance = _Disturbance(bandwidth_spread, latency_jitter, compute_jitter, chunk_delay)
     _check_arguments(samples, seed, disturbance)

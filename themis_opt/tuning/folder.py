@@ -1,8 +1,7 @@
 """The folder of a search: the tuned instance and its schedule, the best setting, the trials, and pictures."""
 
 import json
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import pandas as pd
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.units import nanoseconds
 from themis_opt.formats.bundle import write_schedule
-from themis_opt.formats.gantt import save_figure
 from themis_opt.formats.tables import to_csv
 from themis_opt.problem.instance import Instance
-from themis_opt.reports.rendering.charts import Axis, Chart, lines, save
+from themis_opt.reports.rendering.charts import Axis, Chart, bars, lines, save
 from themis_opt.schedules.schedule_file import Summary, schedule_document
 from themis_opt.tuning.outcome import MIB, Tuned, settings
 
@@ -86,39 +84,53 @@ def _summary(tuned: Tuned, case: int) -> Summary:
 def draw(tuned: Tuned, folder: Path) -> Iterator[Path]:
     """Write the pictures that a study has something for; yields their files.
 
-    There is a front where compromises were asked for, and importances where trials differ. Raises InputError if a file
-    cannot be written.
+    There is a front where compromises were asked for, and importances of :data:`LEAST_TRIALS` trials or more that
+    differ.  Raises InputError if a file cannot be written.
     """
-    from optuna.importance import PedAnovaImportanceEvaluator
-    from optuna.visualization import matplotlib as plots
-
-    study, several = tuned.trials_of_optuna, tuned.objective == "pareto"
-    target: Any = (lambda trial: float(trial.values[0])) if several else None
-    name = {"target": target, "target_name": f"{tuned.space.measured}, ns" if len(tuned.space.cases) == 1 else "ratio"}
-    pictures: dict[str, Callable[[], Any]] = {"history.svg": lambda: plots.plot_optimization_history(study, **name)}
-    if tuned.importances:
-        pictures["importances.svg"] = lambda: plots.plot_param_importances(
-            study, evaluator=PedAnovaImportanceEvaluator(), target=target
-        )
-    if several:
-        pictures["front.svg"] = lambda: plots.plot_pareto_front(study, target_names=[tuned.space.measured, "chunks"])
-    for file, picture in pictures.items():
-        _draw_one(picture, folder / file)
-        yield folder / file
+    charts = {"history": history_chart(tuned)}
+    if tuned.importances and tuned.num_run >= LEAST_TRIALS:
+        charts["importances"] = importance_chart(tuned.importances)
+    if tuned.objective == "pareto":
+        charts["front"] = front_chart(tuned)
+    for name, chart in charts.items():
+        save(chart, folder / f"{name}.svg", f"{tuned.space.name}: {name}")
+        yield folder / f"{name}.svg"
 
 
-def _draw_one(picture: Callable[[], Any], path: Path) -> None:
-    """Write a picture of Optuna, which draws on a figure of pyplot."""
-    from matplotlib import pyplot
+LEAST_TRIALS = 10
+"""Trials below which importances are chance."""
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna's pictures with matplotlib are experimental, which it says each time
-        figure = picture().figure
-        figure.set_layout_engine("tight")
-        try:
-            save_figure(figure, path)
-        finally:
-            pyplot.close(figure)
+
+def _value_axis(tuned: Tuned) -> Axis:
+    if len(tuned.space.cases) > 1:
+        return Axis("value", "time over the ideal, mean of all sizes", log=True)
+    return Axis("value", tuned.space.measured, log=True, format="duration")
+
+
+def history_chart(tuned: Tuned) -> Chart:
+    """What each trial took, and the best so far."""
+    done = [trial for trial in tuned.trials if trial.measurements and trial.state == "complete"]
+    trials = pd.DataFrame({"trial": [trial.number for trial in done], "value": [one.value for one in done]})
+    best = trials.assign(value=trials["value"].cummin(), what="best so far")
+    axes = Axis("trial", "number of the trial", format="count"), _value_axis(tuned)
+    return lines(best, *axes, "what", dots=trials.assign(what="trial"), step=True)
+
+
+def importance_chart(importances: Mapping[str, float]) -> Chart:
+    """The share of each parameter in what makes trials good."""
+    rows = [{"parameter": name, "share": share, "what": "share"} for name, share in importances.items()]
+    return bars(pd.DataFrame(rows), "parameter", Axis("share", "share in what decides", format="percent"), "what")
+
+
+def front_chart(tuned: Tuned) -> Chart:
+    """The trials that no other beats in time and chunks, among all."""
+    done = [trial for trial in tuned.trials if trial.measurements and trial.state == "complete"]
+    front, others = (
+        pd.DataFrame(sorted((one.pieces, one.value) for one in some), columns=["chunks", "value"])
+        for some in (tuned.front, done)
+    )
+    front, others = front.assign(what="compromise"), others.assign(what="trial")
+    return lines(front, Axis("chunks", "chunks", log=True, format="count"), _value_axis(tuned), "what", dots=others)
 
 
 def bucket_chart(rows: Sequence[Mapping[str, Any]]) -> Chart:

@@ -41,6 +41,7 @@ class Tuned:
     `default`: what users do today, one per case.
     `importances`: share of each parameter in what makes trials good; empty where that cannot be said.
     `interrupted`: whether Ctrl-C ended the search.
+    `asked`: trials that were wanted, or different choices if there are fewer.
     `allowance`: what is left of the time for trials, or for settings beside the best.
     `trials_of_optuna`: the study, for pictures and analyses of Optuna.
     """
@@ -54,6 +55,7 @@ class Tuned:
     default: tuple[CaseMeasurement, ...]
     importances: dict[str, float] = field(default_factory=dict)
     interrupted: bool = False
+    asked: int = 0
     allowance: Allowance = field(default_factory=lambda: Allowance(math.inf), compare=False)
     trials_of_optuna: Any = field(default=None, compare=False)
 
@@ -78,10 +80,19 @@ class Tuned:
         shorter = f"{format_percent(self.gain)} shorter than with" if is_better else "no shorter than with"
         today = "the buckets of PyTorch" if "launching" in self.choice else "the default of the Themis paper"
         return (
+            *self.cut_short,
             f"Best of {self.num_run} settings: {space.describe(self.choice)}.",
             f"It is {shorter} {today}: {space.describe(space.reference)}.",
             *(f"Paste: {line}" for line in (settings(self.choice) if is_better and has_buckets(instance) else ())),
         )
+
+    @property
+    def cut_short(self) -> tuple[str, ...]:
+        """The sentence about a search that ended before its trials were done; empty if it did not."""
+        if self.num_run >= self.asked:
+            return ()
+        gap = f"gap {format_percent(max(self.gaps))}" if self.gaps else "no bound"
+        return (f"Stopped after {self.num_run} of {self.asked} trials, {gap}: give more time.",)
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """The times of the default and of the best setting in the dearest case, and the bound as a line."""

@@ -101,6 +101,12 @@ def tune(
         be simulated.
     StorageError
         If the storage fails; :class:`StorageLost` with the outcomes so far, if that happens during the search.
+
+    Examples
+    --------
+    >>> import themis_opt
+    >>> themis_opt.tune(themis_opt.load("fig5.all_reduce.256MB"), trials=2).best.state
+    'complete'
     """
     allowance = Allowance(time_limit)
     if not isinstance(problem, Instance | Space):
@@ -139,6 +145,7 @@ class Search:
 
     def __init__(self, study: "optuna.Study", space: Space, objective: Objective, seed: int, url: str | None) -> None:
         self.study, self.space, self.objective, self.seed, self.url = study, space, objective, seed, url
+        self.asked = 0  # trials in all
         self._first, self._is_small = nearest_choice(space.parameters, space.reference), False
         self._listed: dict[str, dict[str, ParameterValue]] = {}
         with storage_errors(url):
@@ -170,6 +177,7 @@ class Search:
                     turns.enter_context(allowance.turn(allowance.left - min(after, MOST_AFTER * begin)))
                 if is_first:
                     total = self._total(trials, allowance)
+                self.asked = total
                 progress(len(self.history.known), total, trial)
                 is_late = allowance.left <= 0
 
@@ -188,6 +196,7 @@ class Search:
             default=tuple(space.measure_reference(case) for case in range(len(space.cases))),
             importances=self._importances(),
             interrupted=interrupted,
+            asked=self.asked,
             allowance=allowance,
             trials_of_optuna=self.study,
         )

@@ -7,10 +7,10 @@ from typing import Any, Literal, TypeVar, get_args
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_bandwidth, format_size, parse_bandwidth, parse_size, parse_time
 from themis_opt.problem.network import Network
-from themis_opt.workloads.devices import memory_of
+from themis_opt.workloads.devices import find_device, memory_of
 from themis_opt.workloads.layers import Layer, Parameter
 from themis_opt.workloads.microbatch_orders import MicrobatchSchedule, check_order
-from themis_opt.workloads.timing import LayerTimes, Timing
+from themis_opt.workloads.timing import USUAL_RATE, LayerTimes, Rate, Timing, parse_rate
 from themis_opt.workloads.transformations import NO_COMPRESSION, Compression, parse_compression, parse_refresh
 from themis_opt.workloads.unequal import EQUAL, Unequal, parse_unequal
 
@@ -202,16 +202,16 @@ def read_setup(
     timing: Timing,
     *,
     dtype: str,
-    update: str,
-    separate: bool,
-    speeds: str,
-    share: str,
-    compress: str,
-    index_bytes: int,
-    refresh: str,
-    memory: str | None,
-    device: str,
-    host_link: str | None,
+    update: str = "0 s",
+    separate: bool = False,
+    speeds: str = "",
+    share: str = "equal",
+    compress: str = "",
+    index_bytes: int = 4,
+    refresh: str = "0 s",
+    memory: str | None = None,
+    device: str = "",
+    host_link: str | None = None,
     layers_per_stage: str | None = None,
     **others: Any,
 ) -> Setup:
@@ -249,6 +249,14 @@ def _quantity(field: str, text: str, parse: Callable[[str], Q]) -> Q:
         return parse(text)
     except ValueError as error:
         raise InputError(str(error), field=field, value=text) from None
+
+
+def rate_of(flops: str | None, efficiency: float, device: str, dtype: str) -> Rate:
+    """The speed of an NPU, by default the peak of a device in 16 bits."""
+    if flops is not None:
+        return Rate(parse_rate(flops), efficiency)
+    known = find_device(device)
+    return Rate(known.peak if known and BYTES_BY_TYPE.get(dtype) == 2 else USUAL_RATE, efficiency)
 
 
 def weights_only(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:

@@ -163,7 +163,7 @@ def compare(
     """Plans and searches within the limits of the command, perhaps beside the healthy network."""
     from formulations.limits import Limits
     from themis_opt.graphs.comparison import compare_graph
-    from themis_opt.study.losses import kept_in_words
+    from themis_opt.study.losses import kept_in_words, nccl_choices
 
     if lost == options.EACH:
         raise InputError("'each' is for 'bound' and 'solve': 'compare' is for one network", field="--lost", value=lost)
@@ -175,7 +175,8 @@ def compare(
         return compared
     change = change_in_words(healthy.network, lost, slow)
     kept = kept_in_words(compare_graph(healthy, names, limits), compared, change or "Unchanged")
-    return replace(compared, beside=kept)
+    choices = nccl_choices(healthy, compared.instance) if lost else []
+    return replace(compared, beside=kept, choices=tuple(choices))
 
 
 def tell(compared: "GraphComparison", search: options.SearchOptions) -> Reply:
@@ -186,7 +187,11 @@ def tell(compared: "GraphComparison", search: options.SearchOptions) -> Reply:
     proof = f"bound of any algorithm: {compared.best.proof.name}"
     title = f"{instance.name or 'graph'}: {instance.network.num_npus} NPUs, {proof}"
     notes = [*_not_heard(search), *left_out(compared)]
-    return Reply(rows, compared.verdict, [Listing(title, rows, shown)], notes)
+    tables = [Listing(title, rows, shown)]
+    if compared.choices:
+        told = columns("setting", "npus", "makespan_ns", "kept", setting=("in the words of NCCL", "text"))
+        tables.append(Listing("what NCCL can be told", compared.choices, told))
+    return Reply(rows, compared.verdict, tables, notes)
 
 
 def write(folder: Path, compared: "GraphComparison", answer: Reply, search: options.SearchOptions) -> list[Path]:

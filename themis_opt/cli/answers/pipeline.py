@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from themis_opt.pipelines.problem import Pipeline
     from themis_opt.pipelines.schedule import PipelineSchedule
 
-TORCH = "torch-pipeline"
 """The format that pipelines are exported to."""
 
 TITLES: "ShownColumns" = {
@@ -97,7 +96,7 @@ def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: o
     from themis_opt.families.files import write_operations
     from themis_opt.pipelines.files import write_schedule
     from themis_opt.pipelines.picture import draw
-    from themis_opt.pipelines.torch_csv import write_torch_csv
+    from themis_opt.pipelines.torch_csv import TORCH, write_torch_csv
 
     best = compared.best
     paths = [folder / name for name in ("schedule.json", f"{TORCH}.csv")]
@@ -142,16 +141,10 @@ def plot(schedule: "PipelineSchedule", path: Path) -> Reply:
 
 def export(schedule: "PipelineSchedule", to: str, folder: Path, *, check: bool = False) -> Reply:
     """A schedule for PyTorch."""
-    from themis_opt.base.documents import make_folder
-    from themis_opt.formats.exports import Replay
-    from themis_opt.pipelines.torch_csv import replay, torch_rows, write_torch_csv
+    from themis_opt.families.door import family_of
 
-    if to != TORCH:
-        raise InputError(f"must be {TORCH} for the schedule of a pipeline", field="--to", value=to)
-    make_folder(folder)
-    write_torch_csv(folder / f"{TORCH}.csv", schedule)
-    time = Replay("PyTorch", replay(schedule.pipeline, torch_rows(schedule)), schedule.makespan)
-    return Reply(None, [f"checked: {time}"] if check else (), files=[folder / f"{TORCH}.csv"])
+    files, facts = family_of(schedule.problem).export(schedule, to, folder, check=check)
+    return Reply(None, [f"checked: {fact}" for fact in facts], files=files)
 
 
 def sweep(pipeline: "Pipeline", over: Sequence[str] | None) -> Reply:

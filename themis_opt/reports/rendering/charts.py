@@ -14,19 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import altair as alt
 import pandas as pd
 import vl_convert
+from altair.utils.schemapi import debug_mode
 
-from themis_opt.base.docstrings import with_docstrings
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.formats.palette import INK, LINE, QUIET, fit_screens
 from themis_opt.reports.rendering.svg import compact
 from themis_opt.reports.rendering.tables import UNITS_OF_NANOSECONDS, cell
-
-with with_docstrings("altair"):  # it copies docstrings from class to class as it is imported, and fails without
-    import altair as alt
-    from altair.utils.schemapi import debug_mode
 
 Chart = alt.LayerChart
 Spec = dict[str, Any]
