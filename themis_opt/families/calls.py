@@ -241,7 +241,7 @@ def calibrate(
     Returns
     -------
     NetworkCalibration
-        With the measured ``instance``, ``rows()`` of the costs.
+        With the measured ``instance``, and the costs in ``rows()``.
 
     Examples
     --------
