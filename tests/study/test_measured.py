@@ -135,6 +135,7 @@ def network(*sizes, kind="switch"):
         ((4, 2, 8), on_hosts(8, 2), "4 d0 x 2 d1 x 2 of 8 d2"),
         ((8,), on_hosts(1, 8), ""),
         ((8, 2), on_hosts(4, 4), None),  # more hosts than there are
+        ((8, 2), on_hosts(1, 8), None),
         ((4, 4, 4), on_hosts(4, 2), None),  # which two of sixteen hosts is not known
         ((4, 4), on_hosts(8, 1), None),  # no host has as many
     ],

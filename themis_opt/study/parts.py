@@ -57,11 +57,15 @@ def part_of(network: Network, measurement: Measurement) -> NetworkPart:
 def _by_hosts(network: Network, gpus: int, hosts: int) -> list[NetworkPart]:
     """The parts whose inner dimensions hold the GPUs of a host, and whose outer ones hold the hosts.
 
-    Parts of whole dimensions come before others.  An NPU alone is a host only where nothing else fits.
+    Parts of whole dimensions come before others.  An NPU alone is a host only where nothing else fits, and the hosts
+    fill the network, or a part of its only dimension.
     """
     sizes = dict(zip(network.dimension_names, network.sizes, strict=True))
     dimensions = len(sizes)
-    parts = _splits(network, gpus, hosts, range(1, dimensions + 1)) or _splits(network, gpus, hosts, range(1))
+    is_flat = dimensions == 1 or hosts == network.num_npus
+    parts = _splits(network, gpus, hosts, range(1, dimensions + 1))
+    if not parts and is_flat:
+        parts = _splits(network, gpus, hosts, range(1))
     return [part for part in parts if all(size == sizes[name] for name, size in part.items())] or parts
 
 
