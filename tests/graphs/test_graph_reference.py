@@ -37,6 +37,15 @@ def test_the_search_beats_rules_and_is_proven_in_its_class(kind: str, gap: float
     assert best.schedule.makespan >= best.class_bound.picoseconds >= best.bound
 
 
+def test_the_bound_of_a_class_holds_for_chunks_of_unequal_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five elements in four chunks of one or two go along a line in 14 ns; four chunks of two would take 20 ns."""
+    line = CapacityGraph(3, (0, 1, 2), {(0, 1): 1, (1, 0): 1, (1, 2): 1, (2, 1): 1})
+    instance = instance_of(network_of(line), "broadcast", "10 B")
+    monkeypatch.setattr(exact, "REFERENCE_CHUNKS", (1,))
+    (result,) = compare_graph(instance, ["exact"], WORK).results
+    assert result.class_bound is None or result.bound <= result.class_bound.picoseconds <= result.makespan
+
+
 def test_the_search_is_only_for_small_graphs_and_can_be_asked_for() -> None:
     assert [r.policy for r in compare_graph(torus("all_gather"), ["ring", "exact"], SMALL).results][-1] == "ring"
     large = CapacityGraph(17, tuple(range(17)), {(a, b % 17): 1 for a in range(17) for b in (a + 1, a + 16)})

@@ -12,7 +12,7 @@ from formulations.limits import Limits
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.bounds import GraphBound
 from themis_opt.graphs.matching import Match, OwnedChunk, greedy_matching, matched_plan
-from themis_opt.graphs.plan import demands, routes_between
+from themis_opt.graphs.plan import GraphPlan, demands, routes_between
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.graphs.steps import GraphContest, GraphStep
@@ -45,9 +45,30 @@ def routed_schedules(contest: GraphContest) -> Iterator[GraphSchedule]:
         contest.allowance.charge(seconds)
         if plan.transfers and (schedule := simulate_graph(plan)).makespan < upper:
             upper = schedule.makespan
-            words = f"schedules of {count} equal chunks of each share"
-            contest.class_bounds[schedule] = GraphBound("chunks", Fraction(search.proven), "chunks of one size", words)
+            proven, words = (
+                search.proven * _shortest(instance, plan),
+                f"schedules of {count} equal chunks of each share",
+            )
+            if proven >= contest.bound:
+                contest.class_bounds[schedule] = GraphBound("chunks", proven, "chunks of one size", words)
             yield schedule
+
+
+def _shortest(instance: GraphInstance, plan: GraphPlan) -> Fraction:
+    """What the smallest chunk holds an arc at least, as a share of what the largest one does.
+
+    Sizes differ by an element where shares do not divide.  The model takes all chunks for the largest; a schedule of
+    less data is no shorter than that share of one whose holds and latencies are all longer.
+    """
+    elements = {piece.elements for piece in plan.pieces}
+    holds = [[hold_of(instance, size, arc) for size in (min(elements), max(elements))] for arc in instance.network.arcs]
+    return min(Fraction(least, most) for least, most in holds)
+
+
+def hold_of(instance: GraphInstance, elements: int, arc: tuple[int, int]) -> int:
+    """Picoseconds for which so many elements hold an arc."""
+    size = elements * instance.collective.element_bytes * PICOSECONDS_PER_SECOND
+    return math.ceil(size / instance.network.arcs[arc])
 
 
 GRAPH_SEARCH = GraphStep("exact", takes, routed_schedules, "cp_sat")
@@ -99,8 +120,7 @@ class _Search:
     def _problem(self, chunks: Sequence[OwnedChunk], elements: int, turned: bool) -> tuple[RoutingProblem, int]:
         """Times are in the largest unit of which all are multiples."""
         network = self.instance.network
-        size = elements * self.instance.collective.element_bytes * PICOSECONDS_PER_SECOND
-        hold = {arc: math.ceil(size / bandwidth) for arc, bandwidth in network.arcs.items()}
+        hold = {arc: hold_of(self.instance, elements, arc) for arc in network.arcs}
         tick = math.gcd(*hold.values(), *network.latencies.values())
         hold_ticks, latency_ticks = (
             {arc: time // tick for arc, time in times.items()} for times in (hold, network.latencies)
