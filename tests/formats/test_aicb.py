@@ -29,6 +29,9 @@ def test_rows_of_aicb_are_a_chain_in_their_groups(write):
         ("all_gather", 32768, ("dim1_out", "dim2")),
     ]
     assert any("2 rows of the start, barriers and ends are left out" in note for note in imported.notes)
+    read = [(row["collective"], row["ranks"], row["number"], row["bytes"]) for row in imported.tables["read"]]
+    assert read[0] == ("all_reduce of tp_group", "4", "2", "8 KiB")
+    assert read[-1] == ("left out: start, barriers and ends", "not known", "2", "not known")
     instance = imported.instance.overridden(chunks=1)
     inner, outer = 100 * 2**30, 50 * 2**30
     reduced = 2 * (2 * 4096 * 3 / 4) / inner

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.astra_sim_1_workload import split_at
 from themis_opt.formats.readers.draft import Draft, needs_network
-from themis_opt.formats.readers.parts import Machine, Part, Reader, only
+from themis_opt.formats.readers.parts import Machine, Part, Reader, only, row_read
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import MAX_TASKS
@@ -55,7 +55,20 @@ def _read(sources: Sequence[Source]) -> Part:
         "AICB: a gather has the bytes of its result; no row says how long compute takes, and each collective waits for "
         f"the one before it. {apart} rows of the start, barriers and ends are left out."
     )
-    return Part(workload=lambda machine: _built(source, rows, needs_network(source, machine)), notes=(note,))
+    return Part(
+        workload=lambda machine: _built(source, rows, needs_network(source, machine)),
+        notes=(note,),
+        tables={"read": _table(rows, apart)},
+    )
+
+
+def _table(rows: Sequence[CommRow], apart: int) -> list[dict[str, str]]:
+    """The collectives of each kind and group, and the rows that were left out."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    for row in rows:
+        groups.setdefault((f"{row.kind.value} of {row.group}", row.npus), []).append(row.size)
+    read = [row_read(name, len(sizes), ranks, sum(sizes)) for (name, ranks), sizes in groups.items()]
+    return [*read, *([row_read("left out: start, barriers and ends", apart)] if apart else [])]
 
 
 def _rows(source: Source) -> tuple[list[CommRow], int]:

@@ -15,7 +15,7 @@ from typing import Any
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_percent, format_short_time
 from themis_opt.formats.readers.draft import Draft, needs_network
-from themis_opt.formats.readers.parts import Machine, Part, Reader, only
+from themis_opt.formats.readers.parts import Machine, Part, Reader, only, row_read
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import MAX_TENSORS
@@ -50,7 +50,10 @@ def _read(sources: Sequence[Source]) -> Part:
         return _built(source, sizes, forward, backward, checked)
 
     note = "DDP: the backward pass is divided among buckets by their bytes; no time of the optimizer is logged."
-    return Part(workload=build, notes=(note,), tables=_tables(source, given, forward + backward))
+    span = f"{format_short_time((forward + backward) * PICOSECONDS_PER_NANOSECOND)} of compute"
+    read = [row_read("all_reduce of buckets", len(sizes), ranks, sum(sizes), span), row_read("left out: optimizer", 1)]
+    tables = {"read": read} | _tables(source, given, forward + backward)
+    return Part(workload=build, notes=(note,), tables=tables)
 
 
 def _pairs(source: Source) -> dict[str, Any]:
@@ -96,7 +99,9 @@ def _tables(source: Source, given: Mapping[str, Any], compute: int) -> dict[str,
     if not all(name in given for name in COMMUNICATION):
         return {}
     busy, hidden = (_whole(source, given[name], name, most=10**15) for name in COMMUNICATION)
-    exposed = max(busy - hidden, 0)
+    if hidden > busy:
+        raise source.error(f"must be at most {COMMUNICATION[0]}, {busy}", COMMUNICATION[1], hidden)
+    exposed = busy - hidden
     whole = compute + exposed
     rows = {"compute": compute, "communication": busy, "communication exposed": exposed}
     table = [
