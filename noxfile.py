@@ -33,6 +33,6 @@ def types(session: nox.Session) -> None:
 def compatibility(session: nox.Session, versions: str) -> None:
     """Run the suite beside the oldest or the newest allowed dependencies."""
     dependencies = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
-    pairs = [dependency.split(">=") for dependency in dependencies if versions == "oldest"]
-    session.install(".[test]", *(f"{name}=={least if '.' in least else least + '.0'}.*" for name, least in pairs))
+    oldest = [dependency.replace(">=", "==") for dependency in dependencies if versions == "oldest"]
+    session.install(".[test]", *oldest)
     session.run("pytest", "-n", "2", *session.posargs)

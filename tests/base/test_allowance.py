@@ -54,6 +54,24 @@ def test_work_is_cut_off_where_it_is_counted() -> None:
     assert allowance.left == -2.5
 
 
+def test_a_finaliser_ends_before_time_is_heard_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python prints an exception within it, and drops it."""
+    lost_exceptions: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda lost: lost_exceptions.append(lost.exc_type))
+
+    class Slow:
+        def __del__(self) -> None:
+            end = process_time() + 0.05
+            while process_time() < end:
+                pass
+
+    monkeypatch.setattr(allowance, "AGAIN_SECONDS", 0.01)
+    with suppress(TimeUp), cut_off(Allowance(0.01)):
+        Slow()
+        endless()
+    assert lost_exceptions == []
+
+
 @pytest.mark.parametrize("counts_work", [False, True])
 def test_what_is_overdrawn_is_negative(clock: Clock, counts_work: bool) -> None:
     allowance = Allowance(5.0, counts_work)

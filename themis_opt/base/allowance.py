@@ -17,8 +17,8 @@ LEAST_TIMER = 1e-3  # seconds of a timer that is to ring at once: 0 would stop i
 # Wall time, and time of the processor, after which a timer rings again: its exception may have been lost, as in what
 # Python calls while it frees memory, or had to wait for the compiler
 AGAIN_SECONDS, AGAIN_PROCESSOR_SECONDS = 1.0, 0.1
-# Packages that are left to end what they do: what they compile is kept for the next time
-COMPILERS = ("numba", "llvmlite")
+# Packages that are left to end what they do: what they compile is kept for the next time, and what is imported is whole
+UNDISTURBED = ("numba", "llvmlite", "importlib", "weakref", "_weakrefset")
 
 
 class Allowance:
@@ -103,7 +103,7 @@ def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, 0)
         first = max(left, LEAST_TIMER) if left > 0 else AGAIN_PROCESSOR_SECONDS
         signal.setitimer(signal.ITIMER_PROF, first, AGAIN_PROCESSOR_SECONDS)
-        if left <= 0 and not _compiles(frame):
+        if left <= 0 and not _is_undisturbed(frame):
             raise TimeUp
 
     numbers = (signal.SIGALRM, signal.SIGPROF)
@@ -126,10 +126,11 @@ def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
             allowance.overtime += process_time() - ended[0]
 
 
-def _compiles(frame: FrameType | None) -> bool:
-    """Whether a compiler is at work in a frame, or in one that waits for it."""
+def _is_undisturbed(frame: FrameType | None) -> bool:
+    """Whether a frame, or one that waits for it, compiles, imports, or is called where Python drops exceptions."""
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] in COMPILERS:
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if package in UNDISTURBED or frame.f_code.co_name == "__del__":
             return True
         frame = frame.f_back
     return False
