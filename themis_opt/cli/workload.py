@@ -68,7 +68,8 @@ class Choices(OptionGroup):
         int | None, Option("--stages", "--pp", help="Stages of a pipeline, outside of tensor groups and copies.")
     ] = None
     layers_per_stage: Annotated[
-        str | None, Option(help="Blocks of each stage, such as 15,16,16,15; by default stages take equally long.")
+        str | None,
+        Option(help="Blocks of each stage, such as 15,16,16,15, or best: with the order; by default of equal time."),
     ] = None
     virtual_stages: Annotated[
         int, Option(help="Parts of the model on each stage, which microbatches pass in turn.")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -178,6 +179,7 @@ def make_workload(
     """The workload of :func:`workload`, with what else is known of it."""
     from pydantic import ValidationError
 
+    from themis_opt.pipelines.cuts import cut_and_order
     from themis_opt.problem.cost import check_clock
     from themis_opt.problem.fields import located
     from themis_opt.workloads import parallelisms
@@ -193,7 +195,11 @@ def make_workload(
     rule = latency or ("occupy" if device else source.latency)  # kernels of NCCL and the like queue up
     asked = parallelism or _asked(choices)
     try:
+        is_searched = choices.get("layers_per_stage") == "best"
+        choices |= {"layers_per_stage": None} if is_searched else {}
         setup = read_setup(source.network, timing, batch=batch, dtype=dtype, device=device, **choices)
+        cut = cut_and_order(layers, setup) if is_searched else None
+        setup = setup if cut is None else replace(setup, layers_per_stage=cut.counts)
         if family == "pipeline":
             return MadeWorkload(family_named("pipeline").of_workload(model, layers, setup), layers)
         number = chunks if chunks is not None else USUAL_CHUNKS.get(rule, 4)
@@ -203,7 +209,8 @@ def make_workload(
         raise located(error) from None
     rate = f"Compute runs at {timing}; --flops, --efficiency and --layer-times state another."
     held = parallelisms.memory_of(layers, setup, asked).rows(setup)
-    return MadeWorkload(instance, layers, held, (*trained.assumptions, *([rate] if named else [])))
+    notes = (*trained.assumptions, *([rate] if named else []), *([] if cut is None else [str(cut)]))
+    return MadeWorkload(instance, layers, held, notes)
 
 
 def _asked(choices: "dict[str, Any]") -> str:

@@ -4,6 +4,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.pipelines.problem import Pipeline
 from themis_opt.workloads.layers import Layer
+from themis_opt.workloads.memory import use_by_stage
 from themis_opt.workloads.pipeline import layer_times, pipeline_stages, sharing
 from themis_opt.workloads.setup import Setup
 
@@ -11,8 +12,9 @@ from themis_opt.workloads.setup import Setup
 def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
     """The order of microbatches of a model as a problem, with as many parts of it on each stage as the setup says.
 
-    A part keeps the inputs of its layers, or with recomputation those of its first layer; that with the most bytes
-    counts for all.  Messages cross the slowest dimension that stages lie on.
+    A part keeps what the backward passes of its layers need, or with recomputation the inputs of its first layer; that
+    with the most bytes counts for all.  What an NPU has beside parameters, gradients and Adam is for activations.
+    Messages cross the slowest dimension that stages lie on.
 
     Raises
     ------
@@ -29,7 +31,8 @@ def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
     link = min(near or setup.network.dimensions[-1:], key=lambda one: one.bandwidth)
     bytes_of_sample = -(-setup.element_bytes * samples // sharing(setup))
     sent = bytes_of_sample * max(stage[-1].outputs for stage in stages[:-1])
-    kept = [sum(layer.inputs for layer in (stage[:1] if setup.repeats else stage)) for stage in stages]
+    kept = [stage[0].inputs if setup.repeats else sum(map(setup.kept, stage)) for stage in stages]
+    memory = setup.memory and setup.memory - max(use.states for use in use_by_stage(layers, setup))
     times = [[layer_times(layer, setup, setup.microbatches) for layer in stage] for stage in stages]
     times[0][0] = times[0][0].model_copy(update={"input_gradient": 0})  # nobody needs those of the data
     again = [sum(t.forward for t in stage) if setup.repeats else 0 for stage in times]
@@ -49,4 +52,5 @@ def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
         **{kind: [f"{time} ps" for time in row] for kind, row in passes.items()},
         message=f"{link.latency + round(PICOSECONDS_PER_SECOND * sent / link.bandwidth)} ps",
         activation=bytes_of_sample * max(kept),
+        **({"memory": max(memory, 1)} if memory else {}),
     )

@@ -65,7 +65,7 @@ class MemoryUse:
 def memory_use(layers: Sequence[Layer], setup: Setup, parallelism: str, make: MakeIteration) -> MemoryUse:
     """What the NPU holds that holds most; `make` makes the iteration."""
     if parallelism == "pipeline":
-        return max(_stages(tuple(layers), setup), key=lambda use: use.total)
+        return max(use_by_stage(tuple(layers), setup), key=lambda use: use.total)
     elements = sum(task.parameter_bytes for task in make(parallelism, setup).tasks) // setup.element_bytes
     zero = 1 if parallelism == "zero1" else setup.zero
     group = _group(setup, parallelism)
@@ -122,7 +122,7 @@ def _group(setup: Setup, parallelism: str) -> int:
     return setup.group or setup.network.num_npus if parallelism == "tensor" else 1
 
 
-def _stages(layers: tuple[Layer, ...], setup: Setup) -> Iterator[MemoryUse]:
+def use_by_stage(layers: tuple[Layer, ...], setup: Setup) -> Iterator[MemoryUse]:
     """What an NPU of each stage of a pipeline holds."""
     parts, count = pipeline_stages(layers, setup), setup.stages or 1
     group, context, experts = setup.group or 1, setup.context or 1, setup.experts or 1

@@ -159,14 +159,18 @@ def pipeline_stages(layers: tuple[Layer, ...], setup: Setup) -> PipelineStages:
 
 def _stated(layers: tuple[Layer, ...], counts: Sequence[int], parts: int) -> Iterator[int]:
     """Ends of parts with so many blocks each; layers before the first block and behind the last one come along."""
+    ends = ends_of_blocks(layers)
+    if len(counts) != parts or sum(counts) != len(ends) or 0 in counts:
+        rule = f"must be {parts} numbers from 1 on, {len(ends)} blocks in all"
+        raise InputError(rule, field="--layers-per-stage", value=",".join(map(str, counts)))
+    yield from (ends[last - 1] for last in accumulate(counts))
+
+
+def ends_of_blocks(layers: Sequence[Layer]) -> list[int]:
+    """Ends of blocks, layers whose names begin alike; the first one has what comes before, the last what follows."""
     names = [layer.name.partition(".")[0] for layer in layers]
     blocks = list(dict.fromkeys(name for name, layer in zip(names, layers, strict=True) if name != layer.name))
-    blocks = blocks or names
-    if len(counts) != parts or sum(counts) != len(blocks) or 0 in counts:
-        rule = f"must be {parts} numbers from 1 on, {len(blocks)} blocks in all"
-        raise InputError(rule, field="--layers-per-stage", value=",".join(map(str, counts)))
-    for last in accumulate(counts):
-        yield len(layers) if last == len(blocks) else names.index(blocks[last])
+    return [*(names.index(block) for block in (blocks or names)[1:]), len(layers)]
 
 
 def layer_times(layer: Layer, setup: Setup, parts: int = 1) -> LayerTimes:

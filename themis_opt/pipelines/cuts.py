@@ -1,0 +1,113 @@
+r"""Which blocks of a model lie on which stage, and in which order passes run, decided together.
+
+Cuts between blocks are enumerated by depth first search.  A stage that works :math:`w` for each of :math:`m`
+microbatches takes at least :math:`m w`, so a beginning of a cut is left out where this is no less than the iteration of
+the cut by :func:`themis_opt.workloads.pipeline.balanced`, a dynamic programme.  Each other cut has a bound of all its
+orders (:mod:`themis_opt.pipelines.bounds`); the least of these, or the best iteration if that is less, bounds all cuts
+between blocks with all orders.  Cuts are tried in the order of their bounds, with policies and then with the reference.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from pydantic import ValidationError
+
+from formulations.limits import Limits
+from themis_opt.base.allowance import Allowance
+from themis_opt.base.units import format_percent, format_short_time
+from themis_opt.pipelines.bounds import bounds
+from themis_opt.pipelines.models import pipeline_of
+from themis_opt.pipelines.problem import Pipeline
+from themis_opt.pipelines.schedule import PipelineSchedule
+from themis_opt.pipelines.steps import PipelineContest, best_policy, searched
+from themis_opt.workloads.layers import Layer
+from themis_opt.workloads.microbatch_orders import stage_of_parts
+from themis_opt.workloads.pipeline import ends_of_blocks, layer_times
+from themis_opt.workloads.setup import Setup
+
+MOST_CUTS = 1000
+"""Cuts that are looked at; where there are more, the bound is that all stages work equally long."""
+
+SHARE_OF_A_CUT = 0.3
+"""What the reference on one cut may spend of the time that is left, so that several cuts have some."""
+
+
+@dataclass(frozen=True)
+class CutAndOrder:
+    """The best cut with its schedule, and the least iteration of all cuts and orders, in picoseconds.
+
+    `counts`: blocks of each part; empty for parts of equal time, which may end inside a block.
+    `balanced`: the iteration of such parts by the best policy.
+    """
+
+    counts: tuple[int, ...]
+    schedule: PipelineSchedule
+    bound: int
+    balanced: int
+
+    def __str__(self) -> str:
+        value, balanced = map(format_short_time, (self.schedule.value, self.balanced))
+        cut = f"The cut {','.join(map(str, self.counts))}" if self.counts else "The cut into parts of equal time"
+        words = f"{cut} takes {value} with the best order, at most {format_percent(self.gap)} above all cuts"
+        return f"{words} between blocks; parts of equal time take {balanced}."
+
+    @property
+    def gap(self) -> float:
+        """The iteration over the bound, minus 1."""
+        return self.schedule.value / self.bound - 1
+
+
+def cut_and_order(layers: tuple[Layer, ...], setup: Setup, seconds: float = 20.0) -> CutAndOrder:
+    """Search cuts and orders together for some seconds. Raises InputError if the setup has no pipeline."""
+    allowance, setup = Allowance(seconds), replace(setup, layers_per_stage=())
+    best = balanced = best_policy(pipeline_of("", layers, setup))
+    counts: tuple[int, ...] = ()
+    cuts, pipelines = list(islice(_cuts(layers, setup, balanced.value), MOST_CUTS)), dict[int, Pipeline]()
+    for number, cut in enumerate(cuts):
+        with suppress(ValidationError):  # a cut that memory rules out
+            pipelines[number] = pipeline_of("", layers, replace(setup, layers_per_stage=cut))
+    ranked = sorted((next(bounds(pipeline)), number) for number, pipeline in pipelines.items())
+    tried: dict[int, int] = {}
+    for least, number in ranked:
+        if allowance.left <= 0 or least >= best.value:
+            break
+        contest = PipelineContest(pipelines[number], Limits(seconds=max(allowance.left * SHARE_OF_A_CUT, 0.1)))
+        contest.prove()
+        for schedule in searched(contest):
+            tried[number] = max(least, int(contest.bound))
+            if schedule.value < best.value:
+                best, counts = schedule, cuts[number]
+    lowest = min((tried.get(number, least) for least, number in ranked), default=best.value)
+    if len(cuts) == MOST_CUTS:
+        lowest = sum(_work(layer, setup) for layer in layers) * setup.microbatches // (setup.stages or 1)
+    return CutAndOrder(counts, best, min(lowest, best.value), balanced.value)
+
+
+def _cuts(layers: tuple[Layer, ...], setup: Setup, most: int) -> Iterator[tuple[int, ...]]:
+    """Blocks of each part in all ways in which no stage works as long as `most`."""
+    stage_of = stage_of_parts(setup.stages or 1, setup.virtual_stages, setup.schedule)
+    begin, works = 0, list[int]()
+    for end in ends_of_blocks(layers):
+        works.append(sum(_work(layer, setup) for layer in layers[begin:end]))
+        begin = end
+    stack: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), (0,) * (setup.stages or 1))]
+    while stack:
+        counts, busy = stack.pop()
+        done, left = sum(counts), len(stage_of) - len(counts)
+        if not left:
+            if done == len(works):
+                yield counts
+            continue
+        stage, now = stage_of[len(counts)], 0
+        for count in range(1, len(works) - done - left + 2):
+            now += works[done + count - 1]
+            if (busy[stage] + now) * setup.microbatches >= most:
+                break
+            stack.append(((*counts, count), (*busy[:stage], busy[stage] + now, *busy[stage + 1 :])))
+
+
+def _work(layer: Layer, setup: Setup) -> int:
+    times = layer_times(layer, setup, setup.microbatches)
+    return times.forward * (1 + setup.repeats) + times.input_gradient + times.weight_gradient
