@@ -11,6 +11,7 @@ from themis_opt.cli.answers.answer import Listing, Reply, columns
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.problem.instance import Instance
+    from themis_opt.study.projection import Projection
 
 USUAL_SIZES = "size=64KiB..1GiB:4"
 
@@ -43,7 +44,10 @@ def sweep(
     from themis_opt.study.verdict import on_sweep
 
     usual = [USUAL_SIZES] if instance.iteration is None else ["chunks=4..64"]
-    varied = _varied(instance, over or usual)
+    varied, fit = _varied(instance, over or usual), None
+    if measured is not None and "=" in measured:
+        fit, measured = _projection(instance, measured, policies), None
+        varied["share"] = [fit.share]
     rows = run(instance, varied, options.split(policies), sizes=checked_sizes(sizes), overhead=overhead)
     name = instance.name or "instance"
     files = [] if output is None else _write(output, rows, list(varied), name)
@@ -56,7 +60,7 @@ def sweep(
     shown = {**titles, **columns("busbw_bytes_per_s", "busy", "exposed_ns"), **SCALING, **columns("gap")}
     title = f"{name}: {len(rows)} runs, chunk sizes {sizes}"
     table = Listing(title, _folded(_readable(rows, list(varied))), shown)
-    sentences = on_sweep(instance, rows, next(iter(varied)))
+    sentences = (*([str(fit)] if fit else []), *on_sweep(instance, rows, next(iter(varied))))
     if target is None and measured is None:
         return Reply(rows, sentences, [table], files=files)
     document: dict[str, Any] = {"rows": rows}
@@ -70,6 +74,22 @@ def sweep(
         words = [row | {"share": _share_in_words(row["share"])} for row in used]
         tables.append(Listing(f"use of the network that explains {measured}", words, USED))
     return Reply(document, sentences, tables, files=files)
+
+
+def _projection(instance: "Instance", measured: str, policies: str | None) -> "Projection":
+    """The share of bandwidths that explains measured steps, with the first policy."""
+    from themis_opt.base.units import parse_time
+    from themis_opt.policies.registry import usual_policies
+    from themis_opt.study.projection import project
+
+    steps = {}
+    for part in measured.split(","):
+        npus, _, time = part.partition("=")
+        try:
+            steps[int(npus)] = parse_time(time)
+        except ValueError as error:
+            raise InputError(f"must be NPUs=TIME: {error}", field="--measured", value=part) from None
+    return project(instance, (options.split(policies) or usual_policies(instance))[0], steps)
 
 
 def _needed(
