@@ -25,6 +25,14 @@ def test_whole_backward_passes_leave_a_bubble_of_all_stages_but_one(name, kept, 
     assert max(schedule.peaks()) == min(kept * stages // 16 if name == "1f1b" else microbatches, microbatches)
 
 
+def test_what_messages_cost_is_no_bubble():
+    schedule = made("1f1b", pipeline(4, 8, 2, 2, 2, message=1))
+    free = made("1f1b", pipeline(4, 8, 2, 2, 2))
+    assert (free.communication, free.bubble()) == (0, pytest.approx(18 / 66))
+    assert schedule.communication == pytest.approx(1 - 66 / schedule.period)
+    assert schedule.bubble() - schedule.communication == pytest.approx(18 / schedule.period)
+
+
 @pytest.mark.parametrize(("stages", "microbatches"), SHAPES)
 def test_interleaved_parts_divide_the_bubble(stages, microbatches):
     schedule = made("interleaved", pipeline(stages, microbatches, parts=2))

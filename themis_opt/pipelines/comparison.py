@@ -38,7 +38,8 @@ class PipelineResult(PolicyResult):
             "all_stages_ns": nanoseconds(schedule.makespan),
             "bound_ns": nanoseconds(self.bound),
             "gap": self.gap,
-            "bubble": schedule.bubble(),
+            "bubble": schedule.bubble() - schedule.communication,
+            "communication": schedule.communication,
             "kept": max(schedule.peaks()),
             "status": self.status,
         }
@@ -92,7 +93,11 @@ def verdict(compared: PipelineComparison) -> list[str]:
     limit = schedule.pipeline.memory
     kept = f"a stage keeps {format_short_size(max(schedule.peaks()))} at most"
     kept += f" of {format_short_size(limit)}" if limit else ""
-    return [f"{words}.", f"{kept}; the busiest stage waits for {format_percent(schedule.bubble())} of the time."]
+    waits = f"the busiest stage waits for {format_percent(schedule.bubble())} of the time"
+    if schedule.pipeline.message:
+        bubble, messages = schedule.bubble() - schedule.communication, schedule.communication
+        waits += f": {format_percent(bubble)} bubble, {format_percent(messages)} messages"
+    return [f"{words}.", f"{kept}; {waits}."]
 
 
 def _judged(result: PipelineResult) -> str:

@@ -96,6 +96,13 @@ class PipelineSchedule:
         work = max(map(self.pipeline.work, range(self.pipeline.stages)))
         return 1 - work / self.value
 
+    @cached_property
+    def communication(self) -> float:
+        """The share of the value that the same orders save where messages take no time; other waits are bubble."""
+        if not self.pipeline.message:
+            return 0.0
+        return max(1 - simulate(self.pipeline.replace(message=0), self.orders).value / self.value, 0.0)
+
     def peaks(self) -> tuple[int, ...]:
         """The most bytes that each stage keeps."""
         return tuple(max(held) for held in map(self.held, self.orders))

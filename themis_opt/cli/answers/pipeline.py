@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 TITLES: "ShownColumns" = {
     "makespan_ns": ("iteration", "time"),
-    "bubble": ("waiting", "share"),
+    "bubble": ("bubble", "share"),
+    "communication": ("messages", "share"),
     "kept": ("kept", "text"),
 }
 
