@@ -28,6 +28,7 @@ from themis_opt.formats.msccl.transfers import (
     UnitPlace,
 )
 from themis_opt.graphs.plan import divide
+from themis_opt.graphs.policies import with_transfers
 from themis_opt.graphs.schedule import GraphSchedule, Hops, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.exchanges import Exchange
@@ -98,10 +99,11 @@ class GraphLayout(Layout):
 
 
 def to_export(schedule: GraphSchedule) -> GraphSchedule:
-    """The schedule in as few chunks as are exported, validated."""
-    if schedule.chunks <= MOST_EXPORTED_CHUNKS:
+    """The schedule in as few chunks as are exported, validated; that of slots with its transfers one by one."""
+    plan = with_transfers(schedule.plan)
+    if schedule.chunks <= MOST_EXPORTED_CHUNKS and plan is schedule.plan:
         return schedule
-    coarser = simulate_graph(schedule.plan, MOST_EXPORTED_CHUNKS)
+    coarser = simulate_graph(plan, min(schedule.chunks, MOST_EXPORTED_CHUNKS))
     validate_graph(coarser)
     return coarser
 

@@ -8,9 +8,11 @@ import numpy as np
 from formulations.concurrent_flow import concurrent_flow
 from themis_opt.base.documents import digest
 from themis_opt.graphs.bounds import deciding_cut
+from themis_opt.graphs.policies import with_transfers
 from themis_opt.graphs.problem import GraphInstance
-from themis_opt.graphs.schedule import GraphSchedule, Hops
+from themis_opt.graphs.schedule import GraphSchedule, Hops, simulate_graph
 from themis_opt.graphs.schedule_file import plan_rows
+from themis_opt.graphs.slots import SlotPlan
 
 GRAPH_ORDER_FORMAT = "themis-opt/graph-order/1"
 
@@ -27,6 +29,8 @@ def graph_order(schedule: GraphSchedule) -> dict[str, Any]:
 
     Hops are numbered through, transfer by transfer along their routes.
     """
+    if isinstance(schedule.plan, SlotPlan):
+        schedule = simulate_graph(with_transfers(schedule.plan))
     plan, hops = schedule.plan, Hops(schedule.plan)
     names = [node.name for node in plan.instance.network.nodes]
     order: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)

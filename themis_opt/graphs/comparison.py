@@ -190,6 +190,6 @@ def _planned(instance: GraphInstance, name: str) -> Iterator[GraphSchedule]:
     Raises InputError if the policy sends nothing.
     """
     plans = [GRAPH_POLICIES[name](single) for single in instance.singles]
-    if not all(plan.transfers for plan in plans):
+    if not all(len(plan.hops.link) for plan in plans):
         raise InputError(f"{name} has no routes on this graph", field="--policies", value=name)
     yield from chunked_schedules(plans[0] if len(plans) == 1 else merged_plan(instance, plans))

@@ -3,11 +3,15 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 from formulations.edge_splitting import Route
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.problem.phases import Demand, Ends
+
+if TYPE_CHECKING:
+    from themis_opt.graphs.schedule import Hops
 
 LinkArc = tuple[int, int]
 """A direction of a link: the numbers of its tail and its head."""
@@ -62,6 +66,13 @@ class GraphPlan:
     pieces: tuple[GraphPiece, ...]
     transfers: tuple[GraphTransfer, ...]
     ranked: bool = False
+
+    @cached_property
+    def hops(self) -> "Hops":
+        """What the clock sees of one chunk."""
+        from themis_opt.graphs.schedule import Hops  # which knows plans
+
+        return Hops(self)
 
 
 @dataclass

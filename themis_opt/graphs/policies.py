@@ -1,10 +1,8 @@
 """The plans that others run: rings, double binary trees, Bine trees, PAT, messages on rails, and direct messages."""
 
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from fractions import Fraction
-from functools import cached_property, lru_cache
+from contextlib import nullcontext, suppress
 from typing import Protocol
 
 import networkx as nx
@@ -13,6 +11,8 @@ from formulations.edge_splitting import Route
 from themis_opt.base.errors import InputError
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
+from themis_opt.graphs.rails import Rails, boxes_of, fastest_routes
+from themis_opt.graphs.slots import SlotPlan, slot_plan
 
 Routes = list[Route]
 
@@ -34,10 +34,25 @@ def hierarchical_plan(instance: GraphInstance) -> GraphPlan:
 
     What all have crosses into each box once, over the rail of its root.  Raises InputError if there are no boxes.
     """
-    boxes = boxes_of(instance.network)
-    if not 1 < len(boxes) < instance.network.num_npus:
-        raise InputError("is for several boxes of NPUs", field="network.nodes", value=f"{len(boxes)} boxes")
-    return _plan_of_trees("hierarchical", instance, [_Rails(instance.network, boxes)])
+    rails, count = Rails(instance.network), instance.network.num_npus
+    if count > (MOST_EXACT if rails.has_nic.all() else MOST_DAMAGED_EXACT) and not instance.demand.rooted:
+        with suppress(InputError) if count <= MOST_TREES else nullcontext():
+            return slot_plan("hierarchical", instance, rails)
+    return _plan_of_trees("hierarchical", instance, [rails])
+
+
+def with_transfers(plan: GraphPlan) -> GraphPlan:
+    """The plan, or that of slots with its transfers one by one. Raises InputError if these are too many."""
+    if not isinstance(plan, SlotPlan):
+        return plan
+    if (count := plan.instance.network.num_npus) > MOST_TREES:
+        rule = f"must be at most {MOST_TREES} for a plan message by message"
+        raise InputError(rule, field="network.nodes", value=f"{count} NPUs")
+    return _plan_of_trees(plan.name, plan.instance, [Rails(plan.instance.network)])
+
+
+MOST_EXACT, MOST_DAMAGED_EXACT, MOST_TREES = 16, 64, 256
+"""NPUs whose hops are simulated one by one: where all NICs are there, where some are lost, and where slots are none."""
 
 
 def direct_plan(instance: GraphInstance) -> GraphPlan:
@@ -123,40 +138,11 @@ def double_tree_plan(instance: GraphInstance) -> GraphPlan:
     return builder.build()
 
 
-def boxes_of(network: GraphNetwork) -> list[list[int]]:
-    """NPUs by the part of their names before the last full stop, in order; single NPUs are one box."""
-    boxes: dict[str, list[int]] = defaultdict(list)
-    for npu in network.npus:
-        boxes[npu.rpartition(".")[0]].append(network.index[npu])
-    return list(boxes.values())
-
-
-@lru_cache(maxsize=8)
-def _times(network: GraphNetwork) -> "nx.DiGraph[int]":
-    """What a megabyte takes on each link."""
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    for arc, bandwidth in network.arcs.items():
-        graph.add_edge(*arc, time=float(10**18 / bandwidth) + network.latencies[arc])
-    return graph
-
-
-@lru_cache(maxsize=8)
-def _fastest_routes(network: GraphNetwork) -> dict[int, dict[int, Route]]:
-    """The route between each pair of NPUs on which a megabyte takes least."""
-    graph = _times(network)
-    return {
-        npu: {
-            target: tuple(route) for target, route in nx.single_source_dijkstra_path(graph, npu, weight="time").items()
-        }
-        for npu in network.capacities.terminals
-    }
-
-
 class _Nearest:
     """Trees of the fastest ways from a root, which end and begin at NPUs."""
 
     def __init__(self, network: GraphNetwork) -> None:
-        self._graph, self._npus = _times(network), set(network.capacities.terminals)
+        self._graph, self._npus = fastest_routes(network).graph, set(network.capacities.terminals)
 
     def out(self, root: int) -> Routes:
         """Routes from a root, those to near NPUs first."""
@@ -191,7 +177,7 @@ class _Star:
     """Trees of one step."""
 
     def __init__(self, network: GraphNetwork) -> None:
-        self._routes, self._npus = _fastest_routes(network), network.capacities.terminals
+        self._routes, self._npus = fastest_routes(network), network.capacities.terminals
 
     def out(self, root: int) -> Routes:
         """Routes from a root."""
@@ -208,7 +194,7 @@ class _Doubling:
     """Trees in which all that have a piece send at once: pairs of sender and receiver by the place of the root."""
 
     def __init__(self, network: GraphNetwork, pairs: Callable[[int], Iterator[tuple[int, int]]]) -> None:
-        self._routes, self._npus, self._pairs = _fastest_routes(network), network.capacities.terminals, pairs
+        self._routes, self._npus, self._pairs = fastest_routes(network), network.capacities.terminals, pairs
 
     def out(self, root: int) -> Routes:
         """Routes from a root."""
@@ -223,55 +209,11 @@ class _Doubling:
         return ((npus[tail], npus[head]) for tail, head in self._pairs(npus.index(root)))
 
 
-class _Rails:
-    """Trees of two steps: from a root to an NPU of each other box, and from these to the others of their boxes."""
-
-    def __init__(self, network: GraphNetwork, boxes: Sequence[Sequence[int]]) -> None:
-        self._network, self._boxes, self._arcs = network, boxes, network.arcs
-        self._place = {npu: (number, k) for number, box in enumerate(boxes) for k, npu in enumerate(box)}
-        self._switches: dict[int, list[int]] = defaultdict(list)
-        for tail, head in network.arcs:
-            if head not in self._place:
-                self._switches[tail].append(head)
-
-    def out(self, root: int) -> Routes:
-        """Routes from a root, those to boxes first, each root beginning with the next box."""
-        return [self._route(tail, head) for tail, head in self._pairs(root)]
-
-    def into(self, root: int) -> Routes:
-        """Routes to a root, turned around."""
-        return [self._route(head, tail)[::-1] for tail, head in self._pairs(root)]
-
-    def _pairs(self, root: int) -> Iterator[tuple[int, int]]:
-        number, place = self._place[root]
-        boxes = [*self._boxes[number:], *self._boxes[:number]]
-        heads = [root, *(box[place % len(box)] for box in boxes[1:])]
-        yield from ((root, head) for head in heads[1:])
-        for box, head in zip(boxes, heads, strict=True):
-            shift = box.index(head) + 1
-            yield from ((head, npu) for npu in (*box[shift:], *box[: shift - 1]))
-
-    def _route(self, tail: int, head: int) -> Route:
-        """The fastest route over one link or switch, if there is one, else over any nodes."""
-        arcs = self._arcs
-        ways: list[tuple[Fraction, Route]] = [(arcs[tail, head], (tail, head))] if (tail, head) in arcs else []
-        ways += [
-            (min(arcs[tail, switch], arcs[switch, head]), (tail, switch, head))
-            for switch in self._switches[tail]
-            if (switch, head) in arcs
-        ]
-        return max(ways)[1] if ways else self._any_routes[tail][head]
-
-    @cached_property
-    def _any_routes(self) -> dict[int, dict[int, Route]]:
-        return _fastest_routes(self._network)
-
-
 class _Ring:
     """Chains along a ring: into a root through all others, and out of it."""
 
     def __init__(self, network: GraphNetwork, order: Sequence[int]) -> None:
-        self._routes, self._order = _fastest_routes(network), order
+        self._routes, self._order = fastest_routes(network), order
 
     def out(self, root: int) -> Routes:
         """Routes from each NPU to the next one, from a root on."""
@@ -296,13 +238,14 @@ def _plan_of_trees(
     builder = PlanBuilder(name, instance)
     for (source, target), elements in demands(instance).items():
         if source is not None and target is not None:
-            route = _fastest_routes(instance.network)[source][target]
+            route = fastest_routes(instance.network)[source][target]
             builder.send(builder.add_piece(elements, source, target), route)
             continue
         root = target if source is None else source
         roots = (sums or instance.network.capacities.terminals) if root is None else (root,)
         ways = [(forest, end) for forest in forests for end in roots]
-        for (forest, end), part in zip(ways, divide(elements, [1] * len(ways)), strict=True):
+        shares = [forest.share(end) if isinstance(forest, Rails) else 1 for forest, end in ways]
+        for (forest, end), part in zip(ways, divide(elements, shares), strict=True):
             piece = builder.add_piece(part, source, target)
             arrivals = builder.collect(piece, forest.into(end)) if source is None else ()
             if target is None:
@@ -314,7 +257,7 @@ def _box_trees(
     network: GraphNetwork, boxes: Sequence[Sequence[int]], shift: int, mirrored: bool
 ) -> tuple[Routes, Routes]:
     """One tree into and out of its root, both as routes out of it."""
-    routes = _fastest_routes(network)
+    routes = fastest_routes(network)
     order = boxes[::-1] if mirrored else boxes
     heads = [box[shift % len(box)] for box in order]
     steps = [(heads[parent], heads[child]) for parent, child in _binary(0, len(heads) - 1)]

@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -51,15 +51,8 @@ class GraphSchedule:
     @cached_property
     def timed(self) -> TimedOperations:
         """The hops of all chunks as operations of links."""
-        hops = Hops(self.plan)
-        nodes = self.problem.network.nodes
-
-        def label(operation: int) -> str:
-            chunk, hop = divmod(operation, len(hops.piece))
-            return f"piece {hops.piece[hop]}, chunk {chunk}"
-
-        names = [arrow(nodes[tail].name, nodes[head].name) for tail, head in hops.links]
-        return TimedOperations(lower(self.plan, self.chunks, hops), self.start.ravel(), label, names)
+        hops = self.plan.hops
+        return TimedOperations(lower(self.plan, self.chunks, hops), self.start.ravel(), hops.label, hops.names)
 
     def save(self, path: str | Path) -> None:
         """Write the schedule to a file, which :func:`themis_opt.load` reads.
@@ -85,6 +78,23 @@ class Hops:
     """The hops of one chunk of every piece, in the order of transfers and their routes: int64 arrays, shape (hops,)."""
 
     plan: GraphPlan
+    worth_doubling: ClassVar = 2e-3  # share that twice the chunks must save to go on
+
+    @property
+    def most_chunks(self) -> int:
+        """Chunks that are simulated in about a second."""
+        return max(MAX_HOPS // max(len(self.link), 1), 1)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The name of each link direction."""
+        nodes = self.plan.instance.network.nodes
+        return [arrow(nodes[tail].name, nodes[head].name) for tail, head in self.links]
+
+    def label(self, operation: int) -> str:
+        """A hop of a chunk, in words."""
+        chunk, hop = divmod(operation, len(self.piece))
+        return f"piece {self.piece[hop]}, chunk {chunk}"
 
     @cached_property
     def links(self) -> dict[tuple[int, int], int]:
@@ -160,6 +170,10 @@ class Hops:
             np.array(behind, dtype=np.int64)[self.transfer] + self.first[self.transfer + 1] - np.arange(len(self.link))
         )
 
+    def preferred(self, operations: Operations) -> Operations:
+        """Operations whose links serve the earliest chunk first, as they are made."""
+        return operations
+
     @cached_property
     def order(self) -> IntArray:
         """Hops in the order in which links prefer them.
@@ -186,13 +200,13 @@ class Hops:
         pairs, place = np.unique(np.stack((small, self.link)), axis=1, return_inverse=True)
         rates = list(network.arcs.values())
         times = [
-            [_picoseconds((count + more) * size, rates[link]) for count, link in zip(*pairs.tolist(), strict=True)]
+            [picoseconds((count + more) * size, rates[link]) for count, link in zip(*pairs.tolist(), strict=True)]
             for more in (0, 1)
         ]
         return np.array(times, dtype=np.int64)[:, place.reshape(-1)], larger
 
 
-def _picoseconds(size: int, rate: Fraction) -> int:
+def picoseconds(size: int, rate: Fraction) -> int:
     """How long so many bytes take, rounded up."""
     return -(-size * PICOSECONDS_PER_SECOND * rate.denominator // rate.numerator)
 
@@ -202,10 +216,10 @@ def lower(plan: GraphPlan, chunks: int = 1, hops: Hops | None = None) -> Operati
 
     A link serves the earliest chunk first, and its hops in the order of `Hops.order`.
     """
-    hops = hops or Hops(plan)
+    hops = hops or plan.hops
     (small, large), larger = hops.durations(chunks)
     is_large = np.arange(chunks)[:, None] < larger
-    return _operations(hops, hops.order, hops.edges, np.where(is_large, large, small))
+    return hops.preferred(_operations(hops, hops.order, hops.edges, np.where(is_large, large, small)))
 
 
 def simulate_graph(plan: GraphPlan, chunks: int = 1, hops: Hops | None = None) -> GraphSchedule:
@@ -266,14 +280,14 @@ def in_best_chunks(plan: GraphPlan, enough: float = 0.0) -> GraphSchedule:
 
 def chunked_schedules(plan: GraphPlan) -> Iterator[GraphSchedule]:
     """Schedules in one chunk, in powers of two as long as they help, and in the numbers beside the best of these."""
-    hops = Hops(plan)
+    hops = plan.hops
     elements = plan.instance.size // plan.instance.element_bytes
-    most = 1 if plan.ranked else max(min(MAX_HOPS // max(len(hops.link), 1), elements), 1)
+    most = 1 if plan.ranked else min(hops.most_chunks, elements)
     yield (best := simulate_graph(plan, 1, hops))
     chunks = 2
     while chunks <= most:
         yield (schedule := simulate_graph(plan, chunks, hops))
-        if schedule.makespan > best.makespan * (1 - WORTH_DOUBLING) and chunks > FEW_CHUNKS:
+        if schedule.makespan > best.makespan * (1 - hops.worth_doubling) and chunks > FEW_CHUNKS:
             break
         best, chunks = min(best, schedule, key=lambda schedule: schedule.makespan), 2 * chunks
     for between in (3 * best.chunks // 4, 3 * best.chunks // 2):
@@ -282,8 +296,8 @@ def chunked_schedules(plan: GraphPlan) -> Iterator[GraphSchedule]:
             best = min(best, schedule, key=lambda schedule: schedule.makespan)
 
 
-WORTH_DOUBLING, FEW_CHUNKS = 2e-3, 8
-"""Doubling must save this share to go on, but for the first times, which are cheap."""
+FEW_CHUNKS = 8
+"""Chunks up to which doubling is cheap, and need not save anything to go on."""
 
 
 class LinkLoad(NamedTuple):
@@ -297,12 +311,11 @@ class LinkLoad(NamedTuple):
 def link_loads(schedule: GraphSchedule, hops: Hops | None = None) -> list[LinkLoad]:
     """Every direction of every link, the busiest first."""
     plan = schedule.plan
-    hops, network, size = hops or Hops(plan), plan.instance.network, plan.instance.element_bytes
+    hops, size = hops or plan.hops, plan.instance.element_bytes
     busy = np.bincount(hops.link, (schedule.end - schedule.start).sum(axis=0), len(hops.links))
     elements = np.array([plan.pieces[piece].elements for piece in hops.piece.tolist()])
     sent = np.bincount(hops.link, elements * size, len(hops.links))
-    names = [arrow(network.nodes[tail].name, network.nodes[head].name) for tail, head in hops.links]
-    loads = map(LinkLoad, names, busy.astype(np.int64).tolist(), sent.astype(np.int64).tolist())
+    loads = map(LinkLoad, hops.names, busy.astype(np.int64).tolist(), sent.astype(np.int64).tolist())
     return sorted(loads, key=lambda load: (-load.busy, load.name))
 
 

@@ -13,6 +13,7 @@ from themis_opt.base.units import Picoseconds
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import MAX_HOPS, GraphSchedule, simulate_graph
+from themis_opt.graphs.slots import SlotPlan, slot_plan
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.documents import errors_of, read_model
 from themis_opt.problem.fields import MAX_BYTES, Model
@@ -43,6 +44,7 @@ class GraphScheduleFile(Model):
     """The plan of a schedule, and what it takes; times follow from the plan and the number of chunks.
 
     `ranked`: whether links serve transfers in the order in which they stand.
+    `slots`: whether the plan is that of the policy on boxes and rails, whose pieces and transfers follow from these.
     """
 
     format: Literal["themis-opt/graph-schedule/1"]
@@ -51,8 +53,9 @@ class GraphScheduleFile(Model):
     makespan: Annotated[Picoseconds, Field(ge=0)]
     chunks: Annotated[int, Field(strict=True, ge=1, le=MAX_HOPS)] = 1
     ranked: StrictBool = False
-    pieces: tuple[WrittenPiece, ...]
-    transfers: tuple[WrittenTransfer, ...]
+    slots: StrictBool = False
+    pieces: tuple[WrittenPiece, ...] = ()
+    transfers: tuple[WrittenTransfer, ...] = ()
 
 
 def graph_schedule_schema() -> str:
@@ -69,8 +72,7 @@ def schedule_text(schedule: GraphSchedule) -> str:
         "policy": plan.name,
         "makespan": f"{schedule.makespan} ps",
         "chunks": schedule.chunks,
-        "ranked": plan.ranked,
-        **plan_rows(plan),
+        **({"slots": True} if isinstance(plan, SlotPlan) else {"ranked": plan.ranked, **plan_rows(plan)}),
     }
     return json.dumps(document) + "\n"
 
@@ -111,6 +113,8 @@ def read_graph_schedule(path: Path) -> GraphSchedule:
 
 
 def _plan(written: GraphScheduleFile) -> GraphPlan:
+    if written.slots:
+        return slot_plan(written.policy, written.instance)
     pieces = tuple(_piece(written, number) for number in range(len(written.pieces)))
     transfers = tuple(_transfer(written, number) for number in range(len(written.transfers)))
     hops = sum(len(transfer.route) - 1 for transfer in transfers) * written.chunks

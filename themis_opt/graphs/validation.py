@@ -13,6 +13,7 @@ from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.plan import GraphPiece, GraphTransfer, demands
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule
+from themis_opt.graphs.slots import Messages, SlotPlan, Slots
 
 GRAPH_RULES = ("amounts", "switches", "links", "order", "capacity", "data", "makespan")
 """The rules that are checked."""
@@ -27,6 +28,9 @@ def validate_graph(schedule: GraphSchedule) -> None:
         With the rule that is broken, and where.
     """
     _check_amounts(schedule)
+    if isinstance(schedule.plan, SlotPlan):
+        _check_slots(schedule, schedule.plan.hops)
+        return
     _check_switches(schedule)
     arrival = _check_hops(schedule)
     _check_capacity(schedule)
@@ -185,3 +189,119 @@ def _check_data(instance: GraphInstance, piece: GraphPiece, steps: dict[int, Gra
     missing = [npu for npu in wanting if held.get(npu, first.get(npu)) != whole]
     if missing:
         raise InvalidSchedule("data", f"{where}: node {missing[0]} does not get it")
+
+
+def _check_slots(schedule: GraphSchedule, slots: Slots) -> None:
+    """That slots wait and do not overlap, and the messages that follow from them, where these are made."""
+    earlier, later = slots.edges
+    arrival = schedule.end + slots.lag
+    if (schedule.start[:, later] < arrival[:, earlier]).any():
+        raise InvalidSchedule("order", "a slot begins before what it waits for has arrived")
+    busy = np.flatnonzero((schedule.end > schedule.start).any(axis=0))
+    links = np.tile(slots.link[busy], schedule.chunks)
+    _check_apart(links, schedule.start[:, busy].ravel(), schedule.end[:, busy].ravel())
+    if schedule.makespan < arrival.max():
+        raise InvalidSchedule("makespan", f"is {schedule.makespan} ps, the last slot ends at {arrival.max()} ps")
+    if slots.table.is_lifted:
+        is_small = slots.num_hops * schedule.chunks <= MOST_CHECKED_HOPS
+        checked = schedule.chunks if is_small else 1  # chunks differ in the starts of their slots alone
+        check = _MessageCheck(schedule, checked)
+        for messages, starts, are_sums in slots.lift(schedule.start[:checked], schedule.chunks):
+            check.add(messages, starts, are_sums)
+        check.end()
+
+
+MOST_CHECKED_HOPS = 6_000_000
+"""Hops that are checked in every chunk: a second and a half."""
+
+
+def _check_apart(links: IntArray, start: IntArray, end: IntArray) -> None:
+    """On no link does a message begin before the one before has ended: so do starts and ends, each in order."""
+    begins, ends = np.sort(links << LINK_SHIFT | start), np.sort(links << LINK_SHIFT | end)
+    if (begins[1:] < ends[:-1]).any():
+        raise InvalidSchedule("capacity", "two messages at once on a link")
+
+
+LINK_SHIFT = 44
+"""Bits of picoseconds beside the number of a link: 17 seconds."""
+
+
+class _MessageCheck:
+    """Messages of trees: hops take their time one after the other, each NPU gets or sends each piece once, in order.
+
+    `sent`, `got`: sums that an NPU sends and copies that it gets, shape (pieces, NPUs).
+    `summed`, `had`: when all sums that it got and its copy have arrived, shape (chunks, pieces, NPUs).
+    """
+
+    def __init__(self, schedule: GraphSchedule, chunks: int) -> None:
+        plan = schedule.plan
+        self.chunks, self.network, self.pieces = chunks, plan.instance.network, plan.pieces
+        self.number = np.full(len(self.network.nodes), -1)
+        self.number[list(self.network.capacities.terminals)] = np.arange(self.network.num_npus)
+        arcs, self.size = self.network.arcs, len(self.network.nodes)
+        keys = np.array([tail * self.size + head for tail, head in arcs], dtype=np.int64)
+        order = np.argsort(keys)
+        self.keys, self.latency = keys[order], np.array([self.network.latencies[arc] for arc in arcs])[order]
+        rates = sorted(set(arcs.values()))
+        self.rate = np.array([rates.index(rate) for rate in arcs.values()])[order]
+        elements = np.array([piece.elements for piece in self.pieces])
+        parts = elements // schedule.chunks + (np.arange(chunks)[:, None] < elements % schedule.chunks)
+        counts, self.part = np.unique(parts, return_inverse=True)
+        self.part = self.part.reshape(parts.shape)
+        byte = plan.instance.element_bytes * PICOSECONDS_PER_SECOND
+        self.times = np.array([[math.ceil(count * byte / rate) for rate in rates] for count in counts.tolist()])
+        shape = len(self.pieces), self.network.num_npus
+        self.sent, self.got = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        self.summed, self.had = np.zeros((2, chunks, *shape), dtype=np.int64)
+        self.sums: list[tuple[IntArray, IntArray, IntArray]] = []
+        self.copies: list[tuple[IntArray, IntArray, IntArray]] = []
+        self.hops: list[tuple[IntArray, IntArray, IntArray]] = []
+
+    def add(self, messages: Messages, starts: IntArray, are_sums: bool) -> None:
+        """Check the hops of messages, and keep who sends and gets what when."""
+        tails, heads = messages.nodes[:, :-1], messages.nodes[:, 1:]
+        wanted = tails * self.size + heads
+        arcs = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        if (self.keys[arcs] != wanted).any():
+            raise InvalidSchedule("links", "a message goes where no link is")
+        ends = starts + self.times[self.part[:, messages.roots].T[:, None, :], self.rate[arcs][:, :, None]]
+        arrivals = ends + self.latency[arcs][:, :, None]
+        if (starts < 0).any() or (starts[:, 1:] < arrivals[:, :-1]).any():
+            raise InvalidSchedule("order", "a message leaves a node before it is there")
+        senders, receivers = self.number[tails[:, 0]], self.number[heads[:, -1]]
+        if min(senders.min(), receivers.min()) < 0:
+            raise InvalidSchedule("switches", "a switch only passes messages on")
+        self.hops.append((arcs, starts, ends))
+        np.add.at(self.sent if are_sums else self.got, (messages.roots, senders if are_sums else receivers), 1)
+        (self.sums if are_sums else self.copies).append((messages.roots, senders, starts[:, 0]))
+        last = self.summed if are_sums else self.had
+        for chunk in range(self.chunks):
+            np.maximum.at(last[chunk], (messages.roots, receivers), arrivals[:, -1, chunk])
+
+    def end(self) -> None:
+        """Check what needs all messages: capacity, and that every NPU ends with what it wants."""
+        links = np.concatenate([np.repeat(arcs.ravel(), self.chunks) for arcs, _, _ in self.hops])
+        _check_apart(links, *(np.concatenate([hop[part].ravel() for hop in self.hops]) for part in (1, 2)))
+        used = np.array([piece.elements > 0 for piece in self.pieces])
+        roots = self._roots(self.sent, [piece.target for piece in self.pieces], used) if self.sums else None
+        if self.copies:
+            sources = [piece.source for piece in self.pieces]
+            known = self._roots(self.got, sources, used)
+            if roots is not None and (known != roots)[used].any():
+                raise InvalidSchedule("data", "a piece is copied from another node than that with its sum")
+            every = np.arange(len(used))
+            self.had[:, every, known] = self.summed[:, every, known]
+        for times, messages in ((self.summed, self.sums), (self.had, self.copies)):
+            for pieces, senders, starts in messages:
+                if (times[:, pieces, senders] > starts.T).any():
+                    raise InvalidSchedule("data", "a node sends what it does not have")
+
+    def _roots(self, counts: IntArray, ends: list[int | None], used: BoolArray) -> IntArray:
+        """The NPU of each piece that sends no sum, or gets no copy, of which there is one; it is the end if one is."""
+        if (counts[used].sum(axis=1) != self.network.num_npus - 1).any() or (counts[used] > 1).any():
+            raise InvalidSchedule("data", "a node does not get it, or adds something twice")
+        roots: IntArray = counts.argmin(axis=1)
+        for piece, end in enumerate(ends):
+            if end is not None and used[piece] and roots[piece] != self.number[end]:
+                raise InvalidSchedule("data", f"piece {piece}: node {end} does not get it")
+        return roots

@@ -1,0 +1,100 @@
+"""Plans by slots on boxes on rails: legal message by message, near bounds, and the same from a file."""
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+from graph_samples import instance_of, shipped
+
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.graphs.bounds import best_bound
+from themis_opt.graphs.policies import hierarchical_plan, with_transfers
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
+from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
+from themis_opt.graphs.schedule_file import read_graph_schedule, schedule_text
+from themis_opt.graphs.slots import SlotPlan, slot_plan
+from themis_opt.graphs.validation import validate_graph
+
+KINDS = ("all_gather", "reduce_scatter", "all_reduce")
+
+
+def boxes_on_rails(boxes: int, gpus: int, lost: tuple[str, ...] = (), pod: int = 4) -> GraphNetwork:
+    """Boxes with a switch, whose NPUs have a NIC each to the leaf of their place and pod; leaves meet in two spines."""
+    places = list(product(range(boxes), range(gpus)))
+    leaves = [f"p{p}.leaf{g}" for p, g in product(range(-(-boxes // pod)), range(gpus))]
+    nodes = [{"name": f"b{b}.g{g}"} for b, g in places]
+    nodes += [{"name": n, "kind": "switch"} for n in (*(f"b{b}.nvs" for b in range(boxes)), *leaves, "s0", "s1")]
+    links = [{"ends": [f"b{b}.g{g}", f"b{b}.nvs"], "bandwidth": "450 GB/s", "latency": "0.35 us"} for b, g in places]
+    links += [
+        {
+            "ends": [f"b{b}.g{g}", f"p{b // pod}.leaf{g}"],
+            "bandwidth": "50 GB/s",
+            "latency": "1 us",
+            "name": f"nic{b}.{g}",
+        }
+        for b, g in places
+    ]
+    links += [{"ends": [leaf, s], "bandwidth": f"{25 * pod} GB/s"} for leaf, s in product(leaves, ("s0", "s1"))]
+    return GraphNetwork.model_validate({"nodes": nodes, "links": links}).without(lost)
+
+
+def slots_of(instance: GraphInstance, chunks: int = 2) -> GraphSchedule:
+    return simulate_graph(slot_plan("hierarchical", instance), chunks)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "lost", [(), ("nic0.0",), ("nic2.1", "nic2.2"), ("nic0.0", "nic5.3"), ("s1",), ("b3.g2",), ("p1.leaf2",)], ids=str
+)
+def test_slots_are_legal_around_losses(kind: str, lost: tuple[str, ...]) -> None:
+    instance = instance_of(boxes_on_rails(8, 4, lost), kind, "1001 KB")
+    schedule = slots_of(instance)
+    validate_graph(schedule)
+    assert schedule.makespan >= best_bound(instance).picoseconds
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slots_are_near_the_bound(kind: str) -> None:
+    instance = instance_of(boxes_on_rails(16, 4), kind, "1 GB")
+    assert slots_of(instance, 64).makespan <= best_bound(instance).picoseconds * 1.01
+
+
+def test_links_take_no_two_messages_of_a_slot_at_once() -> None:
+    schedule = slots_of(instance_of(boxes_on_rails(4, 3), "all_gather", "1 MB"))
+    assert isinstance(schedule.plan, SlotPlan)
+    table = schedule.plan.hops.table
+    table.messages[:] = [messages._replace(turns=0 * messages.turns) for messages in table.messages]
+    with pytest.raises(InvalidSchedule, match="capacity"):
+        validate_graph(schedule)
+
+
+@pytest.mark.parametrize(("count", "rule"), [(-1, "does not get it"), (1, "adds something twice")])
+def test_messages_too_few_or_too_many_are_refused(count: int, rule: str) -> None:
+    schedule = slots_of(instance_of(boxes_on_rails(4, 2), "all_gather", "1 MB"))
+    assert isinstance(schedule.plan, SlotPlan)
+    messages = schedule.plan.hops.table.messages
+    messages[:] = messages[:-1] if count < 0 else [*messages, messages[-1]]
+    with pytest.raises(InvalidSchedule, match=f"{rule}|capacity"):
+        validate_graph(schedule)
+
+
+def test_slots_before_their_data_are_refused() -> None:
+    schedule = slots_of(instance_of(boxes_on_rails(4, 2), "all_reduce", "1 MB"))
+    early = schedule.start - schedule.start.max() // 3
+    with pytest.raises(InvalidSchedule, match="order"):
+        validate_graph(replace(schedule, start=early.clip(0), end=early.clip(0) + schedule.end - schedule.start))
+
+
+def test_files_hold_the_policy_in_place_of_messages(tmp_path: Path) -> None:
+    schedule, path = slots_of(instance_of(boxes_on_rails(4, 2), "all_reduce", "1 MB")), tmp_path / "schedule.json"
+    path.write_text(schedule_text(schedule))
+    again = read_graph_schedule(path)
+    assert (again.makespan, again.chunks) == (schedule.makespan, schedule.chunks)
+    validate_graph(simulate_graph(with_transfers(again.plan), 2))
+
+
+def test_networks_without_rails_have_no_slots() -> None:
+    with pytest.raises(InputError, match="on rails"):
+        slot_plan("hierarchical", shipped("dragonfly", kind="all_gather"))
+    assert isinstance(hierarchical_plan(instance_of(boxes_on_rails(6, 4), "all_gather")), SlotPlan)

@@ -1,0 +1,215 @@
+"""Boxes on rails: who sends to whom between NPUs at the same place of their boxes, around NICs that are lost or slow.
+
+A piece goes from its root to one NPU of each other box, over the rail of its root, and from there to the others of the
+box.  Where one of both has no NIC of full speed, the NPUs at another place of both boxes stand in: sources and targets
+share these evenly, so that the other NICs of a damaged box carry its load.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+
+from formulations.edge_splitting import Route
+from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
+from themis_opt.base.errors import InputError
+from themis_opt.graphs.problem import GraphNetwork
+
+
+def boxes_of(network: GraphNetwork) -> list[list[int]]:
+    """NPUs by the part of their names before the last full stop, in order; single NPUs are one box."""
+    boxes: dict[str, list[int]] = defaultdict(list)
+    for npu in network.npus:
+        boxes[npu.rpartition(".")[0]].append(network.index[npu])
+    return list(boxes.values())
+
+
+class FastestRoutes(dict[int, dict[int, Route]]):
+    """From each node to each NPU the route on which a megabyte takes least, made when it is asked for."""
+
+    def __init__(self, network: GraphNetwork) -> None:
+        self.npus: tuple[int, ...] = network.capacities.terminals
+        self.graph: nx.DiGraph[int] = nx.DiGraph()
+        for arc, bandwidth in network.arcs.items():
+            self.graph.add_edge(*arc, time=float(10**18 / bandwidth) + network.latencies[arc])
+
+    def __missing__(self, source: int) -> dict[int, Route]:
+        ways = nx.single_source_dijkstra_path(self.graph, source, weight="time")
+        self[source] = {npu: tuple(ways[npu]) for npu in self.npus}
+        return self[source]
+
+
+@lru_cache(maxsize=8)
+def fastest_routes(network: GraphNetwork) -> FastestRoutes:
+    """The fastest routes of a network."""
+    return FastestRoutes(network)
+
+
+@dataclass(frozen=True, eq=False)
+class Rails:
+    """The boxes of a network, and routes between NPUs at the same place.
+
+    Raises InputError if there are no boxes.
+    """
+
+    network: GraphNetwork
+
+    def __post_init__(self) -> None:
+        if not 1 < len(self.boxes) < self.network.num_npus:
+            raise InputError("is for several boxes of NPUs", field="network.nodes", value=f"{len(self.boxes)} boxes")
+
+    @cached_property
+    def boxes(self) -> IntArray:
+        """The NPU at each place of each box, -1 where there is none; shape (boxes, places)."""
+        boxes = boxes_of(self.network)
+        most = max(map(len, boxes))
+        return np.array([box + [-1] * (most - len(box)) for box in boxes], dtype=np.int64)
+
+    @cached_property
+    def place(self) -> dict[int, tuple[int, int]]:
+        """The box of each NPU, and its place there."""
+        return {npu: (b, g) for b, box in enumerate(self.boxes.tolist()) for g, npu in enumerate(box) if npu >= 0}
+
+    @cached_property
+    def hubs(self) -> list[int]:
+        """The switch of each box, which joins nothing else; -1 where there is none."""
+        around: dict[int, set[int]] = defaultdict(set)
+        for tail, head in self.network.arcs:
+            if head not in self.place:
+                around[head].add(self.place.get(tail, (-1, 0))[0])
+        hub_of = {next(iter(boxes)): switch for switch, boxes in around.items() if len(boxes) == 1}
+        return [hub_of.get(box, -1) for box in range(len(self.boxes))]
+
+    @cached_property
+    def leaf(self) -> IntArray:
+        """The switch of the NIC of each NPU, -1 where there is none; shape (boxes, places)."""
+        rates, leaves = dict[int, Fraction](), np.full(self.boxes.shape, -1, dtype=np.int64)
+        hubs = set(self.hubs)
+        for (tail, head), rate in self.network.arcs.items():
+            if tail in self.place and head not in self.place and head not in hubs and rate > rates.get(tail, 0):
+                rates[tail], leaves[self.place[tail]] = rate, head
+        return leaves
+
+    @cached_property
+    def has_nic(self) -> BoolArray:
+        """Which NPUs have a NIC of full speed, that of most; all where none has a switch; shape (boxes, places)."""
+        ends = {npu: (npu, int(self.leaf[at])) for npu, at in self.place.items() if self.leaf[at] >= 0}
+        if not ends:
+            return self.boxes >= 0
+        rates = {npu: min(self._rate(arc), self._rate(arc[::-1])) for npu, arc in ends.items()}
+        usual = Counter(rates.values()).most_common(1)[0][0]
+        full = np.zeros(self.boxes.shape, dtype=bool)
+        for npu, rate in rates.items():
+            full[self.place[npu]] = rate >= usual
+        return full
+
+    def _rate(self, arc: tuple[int, int]) -> Fraction:
+        return self.network.arcs.get(arc, Fraction(0))
+
+    @cached_property
+    def stands_in(self) -> list[list[int]]:
+        """Places that stand in for others in each box, and those of NPUs with a NIC: alike boxes have one list."""
+        known: dict[tuple[bool, ...], list[int]] = {}
+        rows = [tuple(row) for row in self.has_nic.tolist()]
+        return [known.setdefault(row, [g for g, has in enumerate(row) if has]) for row in rows]
+
+    def heads(self, b: IntArray, g: IntArray, other: IntArray) -> IntArray:
+        """The place at which pieces of roots (b, g) enter other boxes."""
+        heads = np.where(self.has_nic[b, g] & self.has_nic[other, g], g, -1)
+        both = self.has_nic[b] & self.has_nic[other]
+        count = both.sum(axis=1)
+        if not count.all():
+            raise InputError("must have two NPUs with a NIC at the same place of each two boxes", field="network.links")
+        turn = (b + other + g) % count
+        chosen = np.argmax(np.cumsum(both, axis=1) > turn[:, None], axis=1)
+        return np.where(heads >= 0, heads, chosen)
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Shares of the roots in each box of an all-reduce, such that its NICs take no longer than those of others.
+
+        A box receives the sums of its roots from all others, and what the others' roots have summed.
+        """
+        count, nics = len(self.boxes), self.has_nic.sum(axis=1).astype(np.float64)
+        if count == 2 or (nics == nics[0]).all():
+            return np.ones(count)
+        if count >= MANY_BOXES:
+            return np.where(nics == nics.max(), 1.0, 0.0)
+        low, high = 1 / nics.max(), float(count) / nics.min()
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            enough = np.maximum(nics * middle - 1, 0).sum() / (count - 2) >= 1
+            low, high = (low, middle) if enough else (middle, high)
+        return np.where(nics * high > 1, nics * high - 1, 0.0)
+
+    def share(self, root: int) -> float:
+        """The share of a root of an all-reduce."""
+        return float(self.shares[self.place[root][0]])
+
+    def out(self, root: int) -> list[Route]:
+        """Routes from a root."""
+        return [self.route(tail, head) for tail, head in self._pairs(root)]
+
+    def into(self, root: int) -> list[Route]:
+        """Routes to a root, turned around."""
+        return [self.route(head, tail)[::-1] for tail, head in self._pairs(root)]
+
+    def _pairs(self, root: int) -> list[tuple[int, int]]:
+        """A tree as it grows: over rails, to the others of the box, over other rails, and within other boxes."""
+        b, g = self.place[root]
+        others = np.array([other % len(self.boxes) for other in range(b + 1, b + len(self.boxes))])
+        heads = self.heads(np.full(len(others), b), np.full(len(others), g), others).tolist()
+        entries = list(zip(others.tolist(), heads, strict=True))
+        rails = [(int(self.boxes[b, j]), int(self.boxes[other, j])) for other, j in entries]
+        pairs = [pair for pair in rails if pair[0] == root]
+        pairs += self._mates(b, g)
+        pairs += [pair for pair in rails if pair[0] != root]
+        return pairs + [pair for other, j in entries for pair in self._mates(other, j)]
+
+    def _mates(self, b: int, g: int) -> list[tuple[int, int]]:
+        """From an NPU to the others of its box, each to the next one first."""
+        box = self.boxes[b].tolist()
+        return [(box[g], mate) for mate in (*box[g + 1 :], *box[:g]) if mate >= 0]
+
+    def route(self, tail: int, head: int) -> Route:
+        """Over a link, the switch of the box, or leaves and a spine, which differ between sources; else the fastest."""
+        (b, g), (other, j) = self.place[tail], self.place[head]
+        if (tail, head) in self.network.arcs:
+            return tail, head
+        if b == other and self.hubs[b] >= 0:
+            ways: list[Route] = [(tail, self.hubs[b], head)]
+        else:
+            first, last = int(self.leaf[b, g]), int(self.leaf[other, j])
+            middles: Sequence[Route] = [()] if first == last else [(spine, last) for spine in self.spines(first, last)]
+            ways = [(tail, first, *middle, head) for middle in middles]
+        ways = [way for way in ways if all(arc in self.network.arcs for arc in pairwise(way))]
+        return ways[b % len(ways)] if ways else self._fastest[tail][head]
+
+    def spines(self, first: int, last: int) -> list[int]:
+        """The switches that join two leaves."""
+        return sorted(self.beside.get(first, set()) & self.beside.get(last, set()))
+
+    @cached_property
+    def beside(self) -> dict[int, set[int]]:
+        """The switches with a link from and to each switch."""
+        beside: dict[int, set[int]] = defaultdict(set)
+        for tail, head in self.network.arcs:
+            if tail not in self.place and head not in self.place and (head, tail) in self.network.arcs:
+                beside[tail].add(head)
+        return beside
+
+    @cached_property
+    def _fastest(self) -> FastestRoutes:
+        return fastest_routes(self.network)
+
+
+MANY_BOXES = 32
+"""Boxes from which those that lack NICs have no roots: others lose a per cent, and do not wait for these."""
+
+HALVINGS = 50
+"""Halvings after which shares are as exact as numbers are."""
