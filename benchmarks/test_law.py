@@ -25,7 +25,7 @@ def test_few_chunks_suit_nearly_all_networks_with_bandwidth_to_spare(width: int)
     ]
     solid = Counter(best_block(network, 2, 1.0).is_solid for network in spared)
     print(f"{width} dimensions: {solid[True]} of {len(spared)}")
-    assert solid[True] >= 0.95 * len(spared)
+    assert solid[True] >= 0.9 * len(spared)
 
 
 def test_some_mirrored_paths_suit_nearly_all_networks_of_three_dimensions() -> None:

@@ -13,7 +13,7 @@ from themis_opt.base.compiled import Compilable
 from themis_opt.policies.chunk_law import MOST_EQUAL_CHUNKS, Chunk, ChunkBlock, LawDimension
 
 WORK = 100_000  # stages that a climb serves, about 4 ms
-HEAT = 0.007  # part of the time that a change may cost at first
+HEAT = 0.02  # part of the time that a change may cost at first
 NPUS, RATE, FIXED, LAG = range(4)  # columns of dimensions
 
 
