@@ -75,7 +75,7 @@ def test_nine_chunks_meet_the_bound_of_five_dimensions() -> None:
 def test_few_chunks_suit_costs(latency: str) -> None:
     instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(latency=latency)
     schedule = scheduled(instance)
-    assert schedule.makespan <= 1.06 * fluid(instance)
+    assert schedule.makespan <= 1.08 * fluid(instance)
 
 
 def test_the_reference_ends_with_the_law_where_that_meets_the_bound() -> None:
