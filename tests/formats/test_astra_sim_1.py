@@ -26,6 +26,13 @@ def test_six_names_are_enough(write):
     assert rows(network) == [("switch", 16, 150, 1_000_000), ("switch", 4, 12.5, 2_000_000)]
 
 
+def test_a_message_crosses_two_nics_and_the_router_of_a_switch(write):
+    delays = {"nic-latency": [30, 7], "router-latency": [4, 5]}
+    kinds = {"topologies-per-dim": ["Switch", "FullyConnected"], "links-count": [6, 3]}
+    (path,) = write(network__json=DGX_2 | delays | kinds)
+    assert [one.latency for one in import_files([path]).instance.network.dimensions] == [1_064_000, 1_014_000]
+
+
 def test_the_network_of_the_themis_artifact_is_that_of_the_paper(write):
     network = import_files(write(net__json=HETERO_3D)).instance.network
     paper = load("3d-sw_sw_sw_hetero.all_reduce.100MiB").network

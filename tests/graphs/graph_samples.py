@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from typing import Any
 
 from formulations.flow_network import CapacityGraph
 from formulations.limits import Limits
@@ -32,17 +33,22 @@ def random_graph(seed: int, *, symmetric: bool, switches: int = 0, most: int = 6
     return CapacityGraph(count, tuple(range(count - switches)), arcs)
 
 
-def network_of(graph: CapacityGraph, unit: float = 1e9, latency: str = "0") -> GraphNetwork:
-    """The network of a graph whose links have two directions."""
-    nodes = [
-        {"name": f"n{node}", "kind": "npu" if node in graph.terminals else "switch"} for node in range(graph.num_nodes)
+def network_of(
+    graph: CapacityGraph, unit: float = 1e9, latency: str | None = "0", seed: int = 0, **skills: bool
+) -> GraphNetwork:
+    """The network of a graph whose links have two directions; without a latency, links have others each."""
+    chance = random.Random(seed)
+    nodes: list[dict[str, Any]] = [
+        {"name": f"n{node}", "kind": "npu" if node in graph.terminals else "switch"}
+        | ({} if node in graph.terminals else skills)
+        for node in range(graph.num_nodes)
     ]
     links = [
         {
             "ends": [f"n{a}", f"n{b}"],
             "bandwidth": capacity * unit,
             "back": graph.arcs.get((b, a), 0) * unit,
-            "latency": latency,
+            "latency": latency or f"{chance.randint(1, 40)} us",
         }
         for (a, b), capacity in graph.arcs.items()
         if a < b or (b, a) not in graph.arcs

@@ -1,10 +1,12 @@
 """Bounds on graphs: equal to published figures, to brute force, and to other programmes."""
 
+import json
 from fractions import Fraction
 from itertools import product
 
 import pytest
 from graph_samples import instance_of, network_of, partitions, random_graph, shipped, subsets
+from library import check
 from ortools.linear_solver import pywraplp
 
 from formulations.concurrent_flow import Lengths, concurrent_flow, length_time
@@ -13,10 +15,13 @@ from formulations.shared_roots import partition_bound, partition_throughput, sha
 from formulations.worst_cut import fixed_shares, worst_broadcast, worst_cut, worst_cut_of_shares
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.bounds import best_bound, graph_bounds, throughput
+from themis_opt.graphs.certificates import graph_certificate, graph_order
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.conversion import as_graph
-from themis_opt.graphs.problem import GraphInstance, GraphNetwork
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork, graph_text
+from themis_opt.graphs.registry import GRAPH_POLICIES, is_search
 from themis_opt.problem.catalog import load
+from themis_opt.problem.phases import CollectiveKind
 from themis_opt.solving.cut import cut
 
 SEEDS = range(40)
@@ -56,6 +61,29 @@ def test_the_last_byte_of_a_cut_may_take_the_link_of_least_latency() -> None:
     assert bounds["cut"].picoseconds == 10**9 + 10**6
     assert bounds["partition"].picoseconds == 10**9 + 10**6
     assert bounds["trees"].picoseconds == pytest.approx(10**9 + 10**6, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_bound_lies_above_a_schedule_on_graphs_of_unequal_latencies(seed: int) -> None:
+    """By the checker of the library too, which bounds the same cut."""
+    kind = [k for k in CollectiveKind if k is not CollectiveKind.SEND][seed % 6]
+    switches, skills = seed % 3, {"multicasts": seed % 2 == 1, "sums": seed % 4 == 1}
+    network = network_of(random_graph(seed, symmetric=False, switches=switches), 1e8, None, seed, **skills)
+    instance = instance_of(network, kind.value, f"{12 * network.num_npus * 5 ** (seed % 4)} kB")
+    found = compare_graph(instance, [name for name in GRAPH_POLICIES if not is_search(name)])
+    bounds = graph_bounds(instance)
+    assert best_bound(instance).picoseconds <= found.best.makespan
+    for result in found.results:
+        assert result.policy != "trees" or best_bound(instance, trees=True).picoseconds <= result.makespan
+    verdict = check.judge(
+        json.loads(graph_text(instance), parse_float=Fraction),
+        graph_order(found.best.schedule),
+        json.loads(json.dumps(graph_certificate(instance))),
+    )
+    assert verdict.makespan == found.best.makespan
+    assert verdict.best(trusted=False) <= verdict.makespan
+    if not instance.demand.personal:
+        assert verdict.best(trusted=False) == bounds["cut"].picoseconds
 
 
 @pytest.mark.parametrize(("name", "units"), [("a100_x2", 13), ("mi250", 3), ("mi250_16_16", 83), ("dgx1", 6)])

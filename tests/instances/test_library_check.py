@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from library import check, generate
 from library_schedules import FAMILIES, judged, random_schedule
+from pydantic import ValidationError
 
 from themis_opt.formats.order_table import order_table
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, load
+from themis_opt.problem.instance import Instance
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.certificates import certificate
@@ -77,6 +79,46 @@ def test_makespans_of_random_schedules_agree(family: str) -> None:
             assert judged(document, order_table(schedule)).makespan == schedule.makespan
 
 
+def _any_dimension(draw: random.Random, number: int) -> dict[str, Any]:
+    kind = draw.choice(list(check.KINDS))
+    size = draw.choice((4, 6, 9)) if kind == "mesh2d" else draw.choice((2, 3, 4, 5, 8))
+    algorithms = [name for name in check.KINDS[kind] if name != "adasum" or size in (2, 4, 8)]
+    part: dict[str, Any] = {"kind": kind, "size": size, "bandwidth": f"{draw.randint(1, 99)} MB/s"}
+    others = {
+        "algorithm": draw.choice(algorithms), "latency": f"{draw.randint(1, 99)} us", "launch_overhead": "7 us",
+        "compression": 1.5, "packet": {"payload": "1 kB", "header": "64 B"}, "reduction": f"{draw.randint(1, 99)} MB/s",
+        "in_network": True, "shares": f"dim{number}",
+    }  # fmt: skip
+    allowed = {"in_network": len(check.KINDS[kind]) > 1, "shares": number > 0, "reduction": kind != "mesh2d"}
+    return part | {name: value for name, value in others.items() if allowed.get(name, True) and draw.random() < 0.5}
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_checker_and_package_agree_on_every_kind_of_dimension(seed: int) -> None:
+    draw = random.Random(seed)
+    collectives = [
+        {"kind": draw.choice(list(check.PHASES)), "size": draw.randint(500, 5000) * 2, "chunks": draw.randint(1, 5),
+         "release": f"{draw.choice((0, 50))} us"}
+        for _ in range(draw.randint(1, 2))
+    ]  # fmt: skip
+    document = {
+        "network": {"dimensions": [_any_dimension(draw, number) for number in range(draw.randint(1, 3))]},
+        "collectives": collectives,
+        "latency": draw.choice(("lag", "occupy")),
+    }
+    try:
+        instance = Instance.model_validate({"format": "themis-opt/instance/1"} | document)
+    except ValidationError:
+        with pytest.raises(check.Refused):
+            check.read_problem(document)
+        return
+    schedule = simulate(instance, make_policy(f"random:seed={seed}")(instance))
+    parts = json.loads(json.dumps(certificate(instance, equal=False)))
+    verdict = judged(document, order_table(schedule), certificate=parts)
+    assert verdict.makespan == schedule.makespan
+    assert verdict.best(trusted=False) <= schedule.makespan
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_certified_bounds_are_those_of_the_package(family: str) -> None:
     document, schedule = random_schedule(family, 7)
@@ -91,14 +133,14 @@ def test_certified_bounds_are_those_of_the_package(family: str) -> None:
 def test_bounds_are_exact_fractions() -> None:
     document = {
         "network": {"dimensions": [{"kind": "switch", "size": 3, "bandwidth": "7 B/s"}]},
-        "collectives": [{"kind": "reduce_scatter", "size": 10, "chunks": 2}],
+        "collectives": [{"kind": "reduce_scatter", "size": 10, "chunks": 2, "release": "3 ps"}],
     }
     cut = {"kind": "cut", "inside": [], "side": "sent"}
     windows = {"kind": "windows", "windows": [{"resource": "dim1", "head": 0, "tail": 0, "weight": 1}]}
     proven = check.judge(document, certificate={"bounds": [cut, windows, {"kind": "chain"}]}).bounds
     exact = Fraction(20 * 10**12, 21)
-    assert [bound.picoseconds for bound in proven[:2]] == [exact, exact]
-    assert proven[2].picoseconds == -(-6 * 2 * 10**12 // 21)  # the larger of two chunks, of three elements
+    assert [bound.picoseconds for bound in proven[:2]] == [exact + 3, exact]
+    assert proven[2].picoseconds == 3 - (-6 * 2 * 10**12 // 21)  # the larger of two chunks, of three elements
 
 
 @pytest.fixture(scope="module")
