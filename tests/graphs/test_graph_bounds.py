@@ -70,19 +70,18 @@ def test_no_bound_lies_above_a_schedule_on_graphs_of_unequal_latencies(seed: int
     kind = [k for k in CollectiveKind if k is not CollectiveKind.SEND][seed % 6]
     chance = random.Random(seed)
     switches, skills = chance.randint(0, 2), {skill: chance.random() < 0.6 for skill in ("multicasts", "sums")}
-    network = network_of(random_graph(seed, symmetric=False, switches=switches), 1e8, None, seed, **skills)
+    network = network_of(random_graph(seed, symmetric=False, switches=switches, most=5), 1e8, None, seed, **skills)
     instance = instance_of(network, kind.value, f"{12 * network.num_npus * 5 ** chance.randint(0, 3)} kB")
-    found = compare_graph(instance, [name for name in GRAPH_POLICIES if not is_search(name)])
+    best = compare_graph(instance, [name for name in GRAPH_POLICIES if not is_search(name)]).best
     bounds = graph_bounds(instance)
-    assert best_bound(instance).picoseconds <= found.best.makespan
-    for result in found.results:
-        assert result.policy != "trees" or best_bound(instance, trees=True).picoseconds <= result.makespan
+    assert best_bound(instance).picoseconds <= best.makespan
+    assert best_bound(instance, trees=True).picoseconds <= best.makespan
     verdict = check.judge(
         json.loads(graph_text(instance), parse_float=Fraction),
-        graph_order(found.best.schedule),
+        graph_order(best.schedule),
         json.loads(json.dumps(graph_certificate(instance))),
     )
-    assert verdict.makespan == found.best.makespan
+    assert verdict.makespan == best.makespan
     assert verdict.best(trusted=False) <= verdict.makespan
     if not instance.demand.personal:
         assert verdict.best(trusted=False) == bounds["cut"].picoseconds
