@@ -9,6 +9,7 @@ from themis_opt.base.units import (
     format_bandwidth,
     format_clock,
     format_duration,
+    format_link,
     format_megabytes,
     format_percent,
     format_rate,
@@ -229,6 +230,9 @@ def test_a_time_below_the_smallest_unit_is_shown_in_it() -> None:
         (format_rate(2.0**30, ".4g"), "1.074 GB/s"),
         (format_megabytes(100 * 2**20), "104.9 MB"),
         (format_percent(0.98765), "98.77 %"),
+        (format_percent(-0.00001), "0.00 %"),
+        (format_link(500_000), "0.5 MB/s"),
+        (format_link(12.5e9), "12.5 GB/s"),
         (nanoseconds(1500), 1.5),
     ],
 )

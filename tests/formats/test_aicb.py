@@ -43,6 +43,7 @@ def test_rows_of_aicb_are_a_chain_in_their_groups(write):
     ("old", "new", "rule"),
     [
         ("CommGroup.tp_group,4", "CommGroup.tp_group,64", "do not fill the 32 NPUs"),
+        ("CommGroup.tp_group,4", "CommGroup.tp_group,12", "groups of 12 do not fill the 32 NPUs"),
         ("CommType.reduce_scatter", "CommType.isend", "must be one of all_reduce"),
         ("CommGroup.tp_group,4", "CommGroup.pp_group,4", "must be one of tp_group"),
         ("[rank0 ~ rank31]\n", "[rank0]\ncomm_type,comm_group\n", "several stages of a pipeline"),

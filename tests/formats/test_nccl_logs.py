@@ -261,7 +261,8 @@ def test_wrong_results_of_json_do_not_count(write):
 def test_records_of_the_inspector_that_are_no_collectives_are_counted(write):
     line = inspector_line("AllReduce", 8, 5.0)
     sends = line.replace("coll_perf", "p2p_perf")
-    log = nccl_inspector.read_log(Source(write(x__log=sends + 3 * line + sends + line[:-20])[0]))
+    alone = inspector_line("AllReduce", 8, 5.0, ranks=1)
+    log = nccl_inspector.read_log(Source(write(x__log=sends + 3 * line + alone + sends + line[:-20])[0]))
     assert len(log.measurements) == 3
     assert log.notes == (
         "x.log: 2 sends and other records are no collectives, and left out", "x.log: 1 line is cut off, and left out",

@@ -1,12 +1,15 @@
 """Schedules on graphs: legal, never below a bound, and at it where trees fill pipelines."""
 
+import json
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from graph_samples import instance_of, network_of, random_graph, shipped
+from library import check
 from pydantic import ValidationError
 
 from formulations.edge_splitting import balanced, merged, split_switches
@@ -19,6 +22,7 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.graphs import comparison
 from themis_opt.graphs.bounds import best_bound
+from themis_opt.graphs.certificates import graph_order
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
 from themis_opt.graphs.policies import bine_plan, hierarchical_plan, pat_plan
@@ -246,9 +250,12 @@ def test_a_lost_message_is_refused() -> None:
 
 def test_a_sum_that_counts_twice_is_refused() -> None:
     plan = tree_plan(shipped("mesh_4x4", kind="reduce", size="1 MB"))
-    twice = replace(plan, transfers=(*plan.transfers, plan.transfers[0]))
+    twice = simulate_graph(replace(plan, transfers=(*plan.transfers, plan.transfers[0])), 1)
     with pytest.raises(InvalidSchedule, match="adds something twice"):
-        validate_graph(simulate_graph(twice, 1))
+        validate_graph(twice)
+    document = json.loads(graph_text(plan.instance), parse_float=Fraction)
+    with pytest.raises(check.Refused, match="adds something twice"):
+        check.judge(document, graph_order(twice))
 
 
 def test_a_piece_too_small_is_refused() -> None:

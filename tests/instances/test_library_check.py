@@ -119,6 +119,18 @@ def test_checker_and_package_agree_on_every_kind_of_dimension(seed: int) -> None
     assert verdict.best(trusted=False) <= schedule.makespan
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_periods_agree_whether_compute_or_communication_takes_longer(seed: int) -> None:
+    document, _ = random_schedule("iteration", seed)
+    draw = random.Random(seed)
+    for task in document["iteration"]["tasks"]:
+        task["duration"] = f"{draw.randint(1, 10 ** (seed % 5))} us"
+    instance = Instance.model_validate(document)
+    schedule = simulate(instance, make_policy(("wait_free/", "ddp/")[seed % 2] + "baseline")(instance))
+    if schedule.period.is_steady:
+        assert judged(document, order_table(schedule)).makespan == schedule.makespan
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_certified_bounds_are_those_of_the_package(family: str) -> None:
     document, schedule = random_schedule(family, 7)
@@ -132,15 +144,21 @@ def test_certified_bounds_are_those_of_the_package(family: str) -> None:
 
 def test_bounds_are_exact_fractions() -> None:
     document = {
-        "network": {"dimensions": [{"kind": "switch", "size": 3, "bandwidth": "7 B/s"}]},
+        "network": {"dimensions": [{"kind": "switch", "size": 3, "bandwidth": "7 B/s", "launch_overhead": "5 ps"}]},
         "collectives": [{"kind": "reduce_scatter", "size": 10, "chunks": 2, "release": "3 ps"}],
     }
     cut = {"kind": "cut", "inside": [], "side": "sent"}
     windows = {"kind": "windows", "windows": [{"resource": "dim1", "head": 0, "tail": 0, "weight": 1}]}
     proven = check.judge(document, certificate={"bounds": [cut, windows, {"kind": "chain"}]}).bounds
     exact = Fraction(20 * 10**12, 21)
-    assert [bound.picoseconds for bound in proven[:2]] == [exact + 3, exact]
-    assert proven[2].picoseconds == 3 - (-6 * 2 * 10**12 // 21)  # the larger of two chunks, of three elements
+    assert [bound.picoseconds for bound in proven[:2]] == [exact + 3, exact + 5]
+    assert proven[2].picoseconds == 8 - (-6 * 2 * 10**12 // 21)  # the larger of two chunks, of three elements
+    late = windows | {"windows": [windows["windows"][0] | {"head": 10**15}]}
+    word = {"kind": "trusted", "picoseconds": 10**16, "solver": "nobody"}
+    with pytest.raises(check.Refused, match="a window may be empty"):
+        check.judge(document, certificate={"bounds": [word, late]})
+    counts = windows | {"kind": "counts", "few": [10**15]}
+    assert check.judge(document, certificate={"bounds": [counts]}).bounds[0].picoseconds <= proven[2].picoseconds
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +246,10 @@ def _wait_for_each_other(table: dict[str, Any]) -> None:
         row["issue_order"].sort(key=lambda issue: issue["phase"])
 
 
+def _cut_more(table: dict[str, Any]) -> None:
+    table["collectives"][0]["chunks"] = [{"index": n, "bytes": 64} for n in range(4)]
+
+
 def _carry_less(table: dict[str, Any]) -> None:
     table["collectives"].clear()
     table["dimensions"].clear()
@@ -242,6 +264,7 @@ def _carry_less(table: dict[str, Any]) -> None:
         (_serve_less, "never served"),
         (_serve_twice, "once too often"),
         (_wait_for_each_other, "wait for each other"),
+        (_cut_more, "cut in 4 chunks, at most 3 are allowed"),
         (_carry_less, "has 0 entries"),
     ],
 )

@@ -169,6 +169,11 @@ def test_rules_leave_half_of_the_limit_to_the_solver(monkeypatch):
     assert few < (len(tried) - few) / 2
 
 
+def test_the_bound_knows_what_fits_into_memory_while_a_stage_waits():
+    problem = random_pipeline(772)  # where filling and draining decide
+    assert bound(problem) == steps.best_policy(problem).makespan
+
+
 def test_messages_that_queue_leave_as_they_are_ready():
     """The model may send them in any order; what it finds is simulated again."""
     problem = pipeline(3, 3, 2, 1, 2, message=7, parts=2, placement="v", memory=6)

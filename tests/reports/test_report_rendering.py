@@ -14,6 +14,7 @@ from counted_calls import count_calls
 from report_rows import SAMPLED, draw, sample, series_of, write_rows
 
 from themis_opt.base.errors import InputError
+from themis_opt.reports.rendering import page as page_module
 from themis_opt.reports.rendering.charts import CONFIG, Axis, bars, boxes, ecdf, heatmap, lines, save, specification
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
 from themis_opt.reports.rendering.page import render_html, render_markdown, write_report
@@ -92,16 +93,11 @@ class Elements(HTMLParser):
         return [attributes for tag, attributes in self.opened if tag == name]
 
 
-def test_every_report_is_written_and_its_pictures_are_linked(report, tmp_path):
-    files = write_report(report, tmp_path)
-    links = re.findall(r"!\[[^]]*\]\(([^)]+)\)", (tmp_path / "README.md").read_text(encoding="utf-8"))
-    assert {*links, "README.md", "report.html"} == {file.name for file in files}
-    assert all(file.exists() for file in files)
-
-
-def test_equal_rows_give_equal_files(report, tmp_path):
+def test_equal_rows_give_equal_files_whose_pictures_are_linked(report, tmp_path):
     once, again = (write_report(report, tmp_path / name) for name in ("once", "again"))
     assert [file.read_bytes() for file in once] == [file.read_bytes() for file in again]
+    links = re.findall(r"!\[[^]]*\]\(([^)]+)\)", (tmp_path / "once" / "README.md").read_text(encoding="utf-8"))
+    assert {*links, "README.md", "report.html"} == {file.name for file in once}
 
 
 def test_the_page_loads_nothing_from_elsewhere(report):
@@ -114,24 +110,24 @@ def test_the_page_loads_nothing_from_elsewhere(report):
     assert "http" not in policy
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda path: path.write_text("alert(1)", encoding="utf-8"),
-        lambda path: path.write_bytes(b"\xff" + path.read_bytes()),
-        lambda path: path.write_bytes(path.read_bytes()[:-1]),
-        lambda path: (path.unlink(), os.mkfifo(path)),
-    ],
-    ids=["other", "binary", "cut", "pipe"],
+SPOILS = (
+    lambda path: path.write_text("alert(1)", encoding="utf-8"),
+    lambda path: path.write_bytes(b"\xff" + path.read_bytes()),
+    lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    lambda path: (path.unlink(), os.mkfifo(path)),
 )
-def test_a_library_that_was_changed_in_the_cache_is_made_anew(spoil, tmp_path, monkeypatch):
+
+
+def test_a_library_that_was_changed_in_the_cache_is_made_anew(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(page_module, "javascript_bundle", lambda snippet: f"{snippet} // made")
     before = render_html(page(figure("line")))
     (script,) = (tmp_path / "themis_opt").iterdir()
     content = script.read_bytes()
-    spoil(script)
-    assert render_html(page(figure("line"))) == before
-    assert script.read_bytes() == content
+    for spoil in SPOILS:
+        spoil(script)
+        assert render_html(page(figure("line"))) == before
+        assert script.read_bytes() == content
 
 
 def svg(chart, folder, title="Title"):

@@ -195,6 +195,9 @@ def test_groups_of_a_recorder_fill_the_dimensions_of_their_ranks(write):
     log = write({"version": "2.4", "pg_config": groups, "entries": entries})
     rows = beside(network(4, 2), read_times(log))
     assert sorted(row.part for row in rows) == ["2 d1", "2 of 4 d0", "4 d0"]
+    gather = RECORDER["entries"][0] | {"profiling_name": "nccl:all_gather", "input_sizes": [[1000]]}
+    (time,) = read_times(write(RECORDER | {"entries": [gather]}))
+    assert time.measurement.size == 4 * 1000 * 2000
     with pytest.raises(InputError, match=r"pg_config\.ranks = 'a': must list ranks"):
         read_times(write({"version": "2.4", "pg_config": {"0": {"ranks": "a"}}, "entries": entries}))
 

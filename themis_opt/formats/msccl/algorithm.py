@@ -249,6 +249,8 @@ def _gpu(element: ElementTree.Element) -> Gpu:
 def _step(values: Mapping[str, str]) -> MscclStep:
     if values["type"] not in (*RECEIVES, *SENDS, *LOCAL):
         raise ValueError(f"unknown type of step '{values['type']}'")
+    if not {values["srcbuf"], values["dstbuf"]} <= {"i", "o", "s"}:
+        raise ValueError(f"unknown buffer '{values['srcbuf']}' or '{values['dstbuf']}'")
     fields: dict[str, Any] = {name: values[name] for name in ("type", "srcbuf", "dstbuf")}
     fields |= {name: int(values[name]) for name in ("srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")}
     return MscclStep(**fields)
