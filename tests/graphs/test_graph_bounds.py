@@ -87,6 +87,32 @@ def test_no_bound_lies_above_a_schedule_on_graphs_of_unequal_latencies(seed: int
         assert verdict.best(trusted=False) == bounds["cut"].picoseconds
 
 
+@pytest.mark.parametrize(("kind", "backwards"), [("all_gather", "reduce_scatter"), ("broadcast", "reduce")])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_sum_is_a_copy_on_the_graph_turned_around(seed: int, kind: str, backwards: str) -> None:
+    chance = random.Random(seed)
+    arcs = {(node, (node + 1) % 5): chance.randint(1, 6) for node in range(5)}
+    arcs |= {
+        (a, b): chance.randint(1, 6) for a, b in product(range(5), repeat=2) if a > b + 1 and chance.random() < 0.4
+    }
+    latencies = {arc: f"{chance.randint(1, 40)} us" for arc in arcs}
+    bounds = []
+    for sign, what in ((1, kind), (-1, backwards)):
+        nodes = [{"name": f"n{node}"} for node in range(5)]
+        links = [
+            {
+                "ends": [f"n{node}" for node in arc[::sign]],
+                "bandwidth": rate * 1e8,
+                "back": 0,
+                "latency": latencies[arc],
+            }
+            for arc, rate in arcs.items()
+        ]
+        instance = instance_of(GraphNetwork.model_validate({"nodes": nodes, "links": links}), what, "60 kB")
+        bounds.append({name: bound.picoseconds for name, bound in graph_bounds(instance).items()})
+    assert bounds[0] == bounds[1]
+
+
 @pytest.mark.parametrize(("name", "units"), [("a100_x2", 13), ("mi250", 3), ("mi250_16_16", 83), ("dgx1", 6)])
 def test_optimal_trees_are_as_many_as_published(name: str, units: int) -> None:
     assert worst_cut(shipped(name).network.capacities).ratio.numerator == units
