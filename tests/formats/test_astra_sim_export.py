@@ -59,6 +59,20 @@ def test_schedules_that_lag_are_bounded_from_above(tmp_path, level):
     assert any("upper bounds" in note for note in make_exporter("astra-sim").notes(made))
 
 
+SIMULATED = [
+    ("all_reduce", "baseline", "stage", 161_200), ("all_reduce", "themis+scf", "stage", 261_570),
+    ("all_reduce", "themis+scf", "step", 261_568), ("all_gather", "themis+scf", "step", 130_784),
+    ("all_to_all", "baseline", "stage", 411_642),
+]  # fmt: skip
+"""Nanoseconds that ASTRA-sim (5f07824, congestion-unaware) took, as ``benchmarks/test_astra_sim.py`` prints them."""
+
+
+@pytest.mark.parametrize(("kind", "policy", "level", "nanoseconds"), SIMULATED)
+def test_the_check_takes_as_long_as_the_simulator(tmp_path, kind, policy, level, nanoseconds):
+    made = schedule(instance(Collective(kind=kind, size="24 MiB", chunks=4)), policy)
+    assert replayed(made, tmp_path, level)[-1].took == 1000 * nanoseconds
+
+
 @pytest.mark.parametrize("kind", CollectiveKind)
 def test_every_kind_is_replayed_by_stage(tmp_path, kind):
     made = schedule(instance(Collective(kind=kind, size="12 MiB", chunks=3)))

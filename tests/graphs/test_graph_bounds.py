@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import suppress
 from fractions import Fraction
 from itertools import product
 
@@ -85,6 +86,21 @@ def test_no_bound_lies_above_a_schedule_on_graphs_of_unequal_latencies(seed: int
     assert verdict.best(trusted=False) <= verdict.makespan
     if not instance.demand.personal:
         assert verdict.best(trusted=False) == bounds["cut"].picoseconds
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "all_reduce"])
+def test_two_npus_take_what_the_checker_says_of_their_cut(kind: str) -> None:
+    links = [{"ends": ["a", "b"], "bandwidth": "1 GB/s", "back": "2 GB/s"}]
+    network = GraphNetwork.model_validate({"nodes": [{"name": "a"}, {"name": "b"}], "links": links})
+    instance = instance_of(network, kind, "6 kB")
+    document = json.loads(graph_text(instance), parse_float=Fraction)
+    cuts = []
+    for node, into in product("ab", (False, True)):
+        with suppress(check.Refused):  # nothing crosses
+            part = {"kind": "cut", "nodes": [node], "into": into}
+            cuts += check.judge(document, certificate={"bounds": [part]}).bounds
+    assert max(cut.picoseconds for cut in cuts) == best_bound(instance).picoseconds
+    assert best_bound(instance).picoseconds <= compare_graph(instance, ["direct", "ring"]).best.makespan
 
 
 @pytest.mark.parametrize(("kind", "backwards"), [("all_gather", "reduce_scatter"), ("broadcast", "reduce")])

@@ -21,7 +21,7 @@ def schedules_of(problem):
             yield schedule
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(40), 122, 162])  # of the last two, joined messages would hold up others
 def test_files_take_no_longer_than_the_schedule(seed):
     problem = random_pipeline(seed)
     for schedule in schedules_of(problem):
