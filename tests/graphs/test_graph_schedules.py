@@ -301,6 +301,13 @@ def test_collectives_at_once_need_what_all_of_them_send() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_at_once_need_twice_as_long_on_a_cable(kind: str) -> None:
+    network = {"nodes": [{"name": "a"}, {"name": "b"}], "links": [{"ends": ["a", "b"], "bandwidth": "1 GB/s"}]}
+    instance = GraphInstance.model_validate({"network": network, "collectives": [{"kind": kind, "size": "6 kB"}] * 2})
+    assert best_bound(instance).picoseconds == 2 * best_bound(instance.singles[0]).picoseconds
+
+
 @pytest.mark.parametrize("kinds", [("all_gather", "reduce"), ("all_reduce", "broadcast", "all_to_all")])
 def test_plans_of_collectives_at_once_are_legal(kinds: tuple[str, ...]) -> None:
     compared = compare_graph(at_once(*kinds), ["trees", "ring"])
