@@ -5,7 +5,8 @@
 Tables, by default all: `shipped`, every shipped graph at three sizes; `forestcoll`, all-gathers of the same graphs by
 the code of ForestColl, whose answers are in ``forestcoll.jsonl``; `teccl`, the problems whose results TE-CCL ships
 (``teccl_answers.csv``); `tacos`, the regression tests of TACOS; `all_to_all`, all-to-alls of 1 GB; `random_graphs`, a
-hundred of them at three sizes; `speed`, seconds of the processor for boxes of eight.
+hundred of them at three sizes; `speed`, seconds of the processor for boxes of eight; `small_on_clusters`, messages of
+1 KiB to 1 MiB on clusters of 64, and `sisters`, the same on networks of the same make that `exact` takes.
 """
 
 import csv
@@ -26,6 +27,7 @@ from themis_opt.base.compiled import compile_at_once
 from themis_opt.batches.experiment_run import source_commit
 from themis_opt.formats.tables import to_csv
 from themis_opt.graphs.bounds import best_bound, throughput
+from themis_opt.graphs.clusters import Cluster, cluster, made
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.conversion import as_graph
 from themis_opt.graphs.exact import MOST_NODES
@@ -330,10 +332,85 @@ MOST_PLANNED = 512
 """NPUs up to which trees are planned for the table: of twice as many it takes minutes."""
 
 
-TABLES: dict[str, Callable[[], Iterable[Row]]] = {
-    table.__name__: table for table in (shipped, small, forestcoll, teccl, tacos, all_to_all, random_graphs, speed)
+SMALL_CLUSTERS = ("h100", "mi300x", "tpu_v4", "dragonfly")
+SMALL_KINDS = ("all_to_all", "broadcast", "reduce", "all_reduce")
+SMALL_SIZES = ("1 KiB", "32 KiB", "1 MiB")
+SECONDS_OF_RULES, SECONDS_OF_SEARCHES = 25.0, 20.0
+
+
+def small_on_clusters() -> list[Row]:
+    """Small messages on clusters of 64 NPUs, by the rules; plans of 25 s a case are left out."""
+    cases = itertools.product(SMALL_CLUSTERS, SMALL_KINDS, SMALL_SIZES)
+    return [
+        cluster_row(made(cluster(Cluster(kind, 64), what, size)), tuple(GRAPH_POLICIES)) for kind, what, size in cases
+    ]
+
+
+def cluster_row(instance: GraphInstance, policies: Sequence[str]) -> Row:
+    """The best of some policies on a cluster beside the bound."""
+    kind = instance.kind.value
+    compared = compare_graph(instance, policies, Limits(seconds=SECONDS_OF_RULES))
+    best = compared.best
+    row = {"cluster": instance.network.name, "kind": kind, "size": instance.name.rpartition(".")[2]}
+    row |= {"bound_us": round(best.bound / PS_PER_US, 3), "bound": best.proof.name, "best": best.policy}
+    print(row, flush=True)
+    return row | {"best_us": round(best.schedule.makespan / PS_PER_US, 3), "gap_%": percent(1 + best.gap)}
+
+
+def sisters() -> list[Row]:
+    """Small networks of the same make, where `exact` says how far bounds and rules are from schedules of one size."""
+    return [sister_row(*case) for case in itertools.product(SISTERS, SMALL_KINDS[:3], SMALL_SIZES)]
+
+
+def sister_row(name: str, kind: str, size: str) -> Row:
+    """A sister by rules and by all searches, beside both bounds."""
+    network, collectives = SISTERS[name], [{"kind": kind, "size": size}]
+    instance = GraphInstance.model_validate({"name": name, "network": network, "collectives": collectives})
+    rule = compare_graph(instance, tuple(GRAPH_POLICIES)).best
+    found = compare_graph(instance, ("greedy", *GRAPH_SEARCHES), Limits(seconds=SECONDS_OF_SEARCHES))
+    best, proven = found.best, [one.class_bound for one in found.results if one.class_bound]
+    in_class = max((float(bound.picoseconds) for bound in proven), default=0.0)
+    times = {"bound_us": rule.bound, "exact_bound_us": in_class, "best_us": best.schedule.makespan}
+    row: Row = {"network": name, "kind": kind, "size": size, "rule": rule.policy, "best": best.policy}
+    row |= {title: round(value / PS_PER_US, 3) for title, value in times.items()}
+    print(row, flush=True)
+    return row | {"rule_gap_%": percent(1 + rule.gap), "gap_%": percent(1 + best.gap)}
+
+
+def sister(boxes: int, gpus: int) -> dict[str, Any]:
+    """Boxes of few GPUs on rails with one spine."""
+    ends, nvlink = "box{box}.gpu{gpu}", {"bandwidth": "450 GB/s", "latency": "350 ns"}
+    links = [{"ends": [ends, "box{box}.nvswitch"], **nvlink}]
+    links.append({"ends": [ends, "leaf{gpu}"], "bandwidth": "50 GB/s", "latency": "1 us"})
+    links.append({"ends": ["leaf{gpu}", "spine"], "bandwidth": f"{50 * boxes} GB/s", "latency": "500 ns"})
+    switches = [{"name": name, "kind": "switch"} for name in ("box{box}.nvswitch", "leaf{gpu}", "spine")]
+    return {"counts": {"box": boxes, "gpu": gpus}, "groups": [{"name": ends}, *switches], "links": links}
+
+
+SISTERS: dict[str, dict[str, Any]] = {
+    "rails 2 x 2": sister(2, 2),
+    "rails 3 x 2": sister(3, 2),
+    "torus 2 x 2 x 3": cluster(Cluster("tpu_v4", shape="2x2x3"))["network"],
 }
-TIMED = ("shipped", "small", "forestcoll", "speed")
+"""Networks of at most 16 nodes."""
+
+
+TABLES: dict[str, Callable[[], Iterable[Row]]] = {
+    table.__name__: table
+    for table in (
+        shipped,
+        small,
+        forestcoll,
+        teccl,
+        tacos,
+        all_to_all,
+        random_graphs,
+        speed,
+        small_on_clusters,
+        sisters,
+    )
+}
+TIMED = ("shipped", "small", "forestcoll", "speed", "small_on_clusters", "sisters")
 """Tables of seconds, or of searches that a clock ends."""
 
 SINGLE = {"random_graphs": random_row}

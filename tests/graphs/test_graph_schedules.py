@@ -25,7 +25,7 @@ from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.certificates import graph_order
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
-from themis_opt.graphs.policies import bine_plan, hierarchical_plan, pat_plan
+from themis_opt.graphs.policies import bine_plan, hierarchical_plan, pat_plan, scatter_plan
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork, graph_text, load_graph
 from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
@@ -203,6 +203,17 @@ def test_trees_of_pat_are_for_any_number_of_npus_and_bine_trees_for_powers_of_tw
     assert hops == {1, 7, 3, 5}  # distances 1, -1 and 3, around the ring
 
 
+@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
+def test_scatters_send_each_part_out_of_the_box_of_the_root_once(kind: str) -> None:
+    instance = instance_of(boxes_on_rails(4, 4), kind, "16 MB")
+    best = in_best_chunks(scatter_plan(instance))
+    validate_graph(best)
+    assert best.makespan < in_best_chunks(hierarchical_plan(instance)).makespan / 4
+    assert best.makespan < 1.7 * best_bound(instance).picoseconds
+    with pytest.raises(InputError, match="is for what one NPU sends to all"):
+        scatter_plan(instance_of(boxes_on_rails(2, 2), "all_gather", "1 MB"))
+
+
 @pytest.mark.parametrize("policy", GRAPH_POLICIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_policy_is_legal_where_it_is_offered(policy: str, kind: str) -> None:
@@ -210,7 +221,7 @@ def test_every_policy_is_legal_where_it_is_offered(policy: str, kind: str) -> No
     try:
         plan = GRAPH_POLICIES[policy](instance)
     except InputError:
-        assert policy in ("double_tree", "greedy", "shortest")
+        assert policy in ("double_tree", "greedy", "scatter", "shortest")
         return
     schedule = simulate_graph(plan, 1 if plan.ranked else 3)
     validate_graph(schedule)

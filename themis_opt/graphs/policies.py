@@ -55,6 +55,22 @@ MOST_EXACT, MOST_DAMAGED_EXACT, MOST_TREES = 16, 64, 256
 """NPUs whose hops are simulated one by one: where all NICs are there, where some are lost, and where slots are none."""
 
 
+def scatter_plan(instance: GraphInstance) -> GraphPlan:
+    """What one NPU sends to all, or all to one: a part over each NPU of other boxes, which has it first of all there.
+
+    A broadcast is a scatter and an all-gather then (R. Thakur, R. Rabenseifner, W. Gropp, 2005,
+    https://doi.org/10.1177/1094342005051521), and a reduce the same backwards.  Raises InputError for other
+    collectives, and if there are no boxes.
+    """
+    boxes = boxes_of(instance.network)
+    if not instance.demand.rooted or not 1 < len(boxes) < instance.network.num_npus:
+        rule = "is for what one NPU sends to all or all to one, over several boxes of NPUs"
+        raise InputError(rule, field="kind", value=instance.kind.value)
+    rails = Rails(instance.network)
+    forests = [_Scattered(rails, npu) for box in boxes if instance.root not in box for npu in box]
+    return _plan_of_trees("scatter", instance, forests)
+
+
 def direct_plan(instance: GraphInstance) -> GraphPlan:
     """Every NPU sends to every other one over the fastest route."""
     return _plan_of_trees("direct", instance, [_Star(instance.network)])
@@ -207,6 +223,27 @@ class _Doubling:
     def _ends(self, root: int) -> Iterator[tuple[int, int]]:
         npus = self._npus
         return ((npus[tail], npus[head]) for tail, head in self._pairs(npus.index(root)))
+
+
+class _Scattered:
+    """Trees that reach one NPU of another box first, over its mate beside the root, and all others from there."""
+
+    def __init__(self, rails: Rails, via: int) -> None:
+        self._rails, self._via = rails, via
+
+    def out(self, root: int) -> Routes:
+        """Routes from a root."""
+        return [self._rails.route(tail, head) for tail, head in self._pairs(root)]
+
+    def into(self, root: int) -> Routes:
+        """Routes to a root, turned around."""
+        return [self._rails.route(head, tail)[::-1] for tail, head in self._pairs(root)]
+
+    def _pairs(self, root: int) -> list[tuple[int, int]]:
+        home = [npu for npu in self._rails.boxes[self._rails.place[root][0]].tolist() if npu >= 0]
+        mate = home[self._rails.place[self._via][1] % len(home)]
+        first = [pair for pair in ((root, mate), (mate, self._via)) if pair[0] != pair[1]]
+        return first + [pair for pair in self._rails.pairs(self._via) if pair[1] not in (root, mate)]
 
 
 class _Ring:

@@ -153,13 +153,13 @@ class Rails:
 
     def out(self, root: int) -> list[Route]:
         """Routes from a root."""
-        return [self.route(tail, head) for tail, head in self._pairs(root)]
+        return [self.route(tail, head) for tail, head in self.pairs(root)]
 
     def into(self, root: int) -> list[Route]:
         """Routes to a root, turned around."""
-        return [self.route(head, tail)[::-1] for tail, head in self._pairs(root)]
+        return [self.route(head, tail)[::-1] for tail, head in self.pairs(root)]
 
-    def _pairs(self, root: int) -> list[tuple[int, int]]:
+    def pairs(self, root: int) -> list[tuple[int, int]]:
         """A tree as it grows: over rails, to the others of the box, over other rails, and within other boxes."""
         b, g = self.place[root]
         others = np.array([other % len(self.boxes) for other in range(b + 1, b + len(self.boxes))])

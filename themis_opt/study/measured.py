@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import TYPE_CHECKING
 
+from formulations.limits import Limits
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import (
     PICOSECONDS_PER_SECOND,
@@ -23,6 +24,7 @@ from themis_opt.formats.calibration import Measurement
 from themis_opt.formats.measured_times import MeasuredStep, MeasuredTime, read_steps, read_times
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.policies.registry import make_policy, specify, usual_policies
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.instance import Instance
@@ -258,9 +260,13 @@ def _on_graph(instance: GraphInstance, measured: Measurement, by: str) -> GraphI
     return instance.replace(collectives=(collective,))
 
 
+PLAN_SECONDS = 10.0
+"""For the plans of one size on a graph: on a thousand NPUs all of them would take minutes."""
+
+
 def _best_plan(instance: GraphInstance, policies: Sequence[str] | None) -> Beside:
     """What is known of a problem on a graph, with no time measured."""
-    results = compare_graph(instance, policies).results
+    results = compare_graph(instance, policies or tuple(GRAPH_POLICIES), Limits(seconds=PLAN_SECONDS)).results
     times = {result.policy: float(result.makespan) for result in results}
     reached = {way: times[name] for name, way in GRAPH_WAYS.items() if name in times}
     best = results[0]
