@@ -25,7 +25,7 @@ from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.certificates import graph_order
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
-from themis_opt.graphs.policies import bine_plan, hierarchical_plan, pat_plan, scatter_plan
+from themis_opt.graphs.policies import bine_plan, exchange_plan, hierarchical_plan, pat_plan, scatter_plan
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork, graph_text, load_graph
 from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
@@ -214,6 +214,16 @@ def test_scatters_send_each_part_out_of_the_box_of_the_root_once(kind: str) -> N
         scatter_plan(instance_of(boxes_on_rails(2, 2), "all_gather", "1 MB"))
 
 
+def test_exchanges_between_boxes_are_the_soonest_small_all_reduce() -> None:
+    instance = instance_of(boxes_on_rails(4, 4), "all_reduce", "4 KiB")
+    best = in_best_chunks(exchange_plan(instance))
+    validate_graph(best)
+    assert best.makespan < 0.75 * in_best_chunks(hierarchical_plan(instance)).makespan
+    validate_graph(simulate_graph(exchange_plan(instance_of(boxes_on_rails(3, 2, lost=1), "all_reduce", "1 MB")), 3))
+    with pytest.raises(InputError, match="is for sums for all"):
+        exchange_plan(instance_of(boxes_on_rails(2, 2), "all_gather", "1 MB"))
+
+
 @pytest.mark.parametrize("policy", GRAPH_POLICIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_policy_is_legal_where_it_is_offered(policy: str, kind: str) -> None:
@@ -221,7 +231,7 @@ def test_every_policy_is_legal_where_it_is_offered(policy: str, kind: str) -> No
     try:
         plan = GRAPH_POLICIES[policy](instance)
     except InputError:
-        assert policy in ("double_tree", "greedy", "scatter", "shortest")
+        assert policy in ("double_tree", "exchange", "greedy", "scatter", "shortest")
         return
     schedule = simulate_graph(plan, 1 if plan.ranked else 3)
     validate_graph(schedule)

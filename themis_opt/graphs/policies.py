@@ -71,6 +71,32 @@ def scatter_plan(instance: GraphInstance) -> GraphPlan:
     return _plan_of_trees("scatter", instance, forests)
 
 
+def exchange_plan(instance: GraphInstance) -> GraphPlan:
+    """Sums of a part in each box, which its NPUs at one place exchange at once, and copies within each box.
+
+    Between boxes a message waits for no other one: the soonest all-reduce of small messages.  Raises InputError for
+    other collectives, and if there are no boxes.
+    """
+    network, boxes = instance.network, boxes_of(instance.network)
+    if not instance.demand.sums_for_all or not 1 < len(boxes) < network.num_npus:
+        raise InputError("is for sums for all, over several boxes of NPUs", field="kind", value=instance.kind.value)
+    builder, rails, places = PlanBuilder("exchange", instance), Rails(network), max(map(len, boxes))
+    for place, part in enumerate(divide(demands(instance)[None, None], [1] * places)):
+        piece = builder.add_piece(part, None, None)
+        inside = {box[place % len(box)]: [npu for npu in box if npu != box[place % len(box)]] for box in boxes}
+        sums = {
+            head: builder.collect(piece, [rails.route(npu, head)[::-1] for npu in npus])
+            for head, npus in inside.items()
+        }
+        heads, received = [*inside], {head: [*arrivals] for head, arrivals in sums.items()}
+        for shift, (number, head) in itertools.product(range(1, len(heads)), enumerate(heads)):
+            other = heads[(number + shift) % len(heads)]
+            received[other].append(builder.send(piece, rails.route(head, other), sums[head], adds=True))
+        for head, npus in inside.items():
+            builder.spread(piece, [rails.route(head, npu) for npu in npus], received[head])
+    return builder.build()
+
+
 def direct_plan(instance: GraphInstance) -> GraphPlan:
     """Every NPU sends to every other one over the fastest route."""
     return _plan_of_trees("direct", instance, [_Star(instance.network)])

@@ -14,6 +14,7 @@ GRAPH_POLICIES: "Mapping[str, Callable[[GraphInstance], GraphPlan]]" = Functions
     "themis_opt.graph_policies",
     {
         "hierarchical": "themis_opt.graphs.policies:hierarchical_plan",
+        "exchange": "themis_opt.graphs.policies:exchange_plan",
         "scatter": "themis_opt.graphs.policies:scatter_plan",
         "shortest": "themis_opt.graphs.policies:shortest_plan",
         "trees": "themis_opt.graphs.trees:tree_plan",
