@@ -266,7 +266,8 @@ PLAN_SECONDS = 10.0
 
 def _best_plan(instance: GraphInstance, policies: Sequence[str] | None) -> Beside:
     """What is known of a problem on a graph, with no time measured."""
-    results = compare_graph(instance, policies or tuple(GRAPH_POLICIES), Limits(seconds=PLAN_SECONDS)).results
+    limits = Limits(seconds=PLAN_SECONDS, deterministic=True)
+    results = compare_graph(instance, policies or tuple(GRAPH_POLICIES), limits).results
     times = {result.policy: float(result.makespan) for result in results}
     reached = {way: times[name] for name, way in GRAPH_WAYS.items() if name in times}
     best = results[0]
