@@ -40,7 +40,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from ortools.linear_solver import pywraplp
 
-from formulations.arrays import FloatArray
+from formulations.linear import FloatArray
 
 Sense = Literal["<=", ">=", "=="]
 

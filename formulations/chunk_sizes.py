@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.linear_solver import pywraplp
 
-from formulations.arrays import FloatArray, IntArray
+from formulations.linear import FloatArray, IntArray
 
 MOST_WORK = "max_deterministic_time: 1.0"  # parameter of GLOP: the work after which it gives up
 END = -1  # in the place of j in a wait: (3), as a wait of height 1

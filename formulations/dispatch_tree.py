@@ -55,9 +55,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.arrays import FloatArray, IntArray
 from formulations.job_plans import JobTimes
 from formulations.lattice import JobClass
+from formulations.linear import FloatArray, IntArray
 
 MAX_TREE_MACHINES = 6  # machines up to which what is between all pairs of states is held, in some 10 MB
 MAX_ROWS = 400  # linear pieces of one node; where there were more, it stands

@@ -32,9 +32,8 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.linear_solver import pywraplp
 
-from formulations.arrays import BoolArray, FloatArray
 from formulations.lattice import Arc, JobClass, arcs, cheapest_path
-from formulations.linear import add_unit_flow, optimal_row_weights
+from formulations.linear import BoolArray, FloatArray, add_unit_flow, optimal_row_weights
 
 # Most rounds in which violated windows are added, should they never end: half as many give the same bounds
 MAX_ROUNDS = 30

@@ -53,10 +53,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from ortools.linear_solver import pywraplp
 
-from formulations.arrays import FloatArray, IntArray
 from formulations.lattice import Arc, JobClass, arcs, cheapest_path
 from formulations.limits import Limits
-from formulations.linear import NO_CYCLING
+from formulations.linear import NO_CYCLING, FloatArray, IntArray
 
 IMPOSSIBLE = 1e30  # the cost of what cannot be; sums of it stay finite
 TOLERANCE = 1e-7

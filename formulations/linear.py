@@ -3,10 +3,17 @@
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from ortools.linear_solver import pywraplp
 
 from formulations.interruption import SECONDS_LEFT, TimeUp
 from formulations.lattice import Arc, JobClass, arcs
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
 
 NO_CYCLING = "max_number_of_iterations: 10000"
 """Parameter of GLOP, which may cycle for ever on degenerate data: any weights give a bound, so it may give up."""

@@ -45,8 +45,7 @@ from typing import NamedTuple
 import numpy as np
 from ortools.linear_solver import pywraplp
 
-from formulations.arrays import FloatArray, IntArray
-from formulations.linear import optimal_row_weights
+from formulations.linear import FloatArray, IntArray, optimal_row_weights
 
 NUM_ROWS = 24  # pairs (H, U)
 WEIGHT_ROUNDS = 40  # of weights, should they not end before: many more raise the bound little

@@ -6,8 +6,8 @@ from ortools.linear_solver import pywraplp
 from sized_jobs import random_pair
 
 from formulations import dispatch_loop
-from formulations.arrays import FloatArray
 from formulations.dispatch_tree import SHARE_SLACK, DispatchTree, JobStates, TreeSearch
+from formulations.linear import FloatArray
 
 COUNT = 3
 

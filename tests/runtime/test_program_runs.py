@@ -17,8 +17,8 @@ from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.runtime.elements import DTYPES, REDUCTIONS
 from themis_opt.runtime.links import RankFailure
+from themis_opt.runtime.movement import sources
 from themis_opt.runtime.program import Program, RunOptions, compile_program, prediction
-from themis_opt.runtime.reference import sources
 from themis_opt.schedules.simulator import simulate
 
 KINDS = [kind for kind in CollectiveKind if kind is not CollectiveKind.SEND]

@@ -1,20 +1,336 @@
 """The exporter ``astra-sim``: the inputs of a simulation that replays a schedule, and their check."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
-from themis_opt.base.errors import InvalidSchedule
-from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, nanoseconds
-from themis_opt.formats.astra_sim.collective import CustomCollective
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.base.units import (
+    PICOSECONDS_PER_MICROSECOND,
+    PICOSECONDS_PER_NANOSECOND,
+    PICOSECONDS_PER_SECOND,
+    nanoseconds,
+)
+from themis_opt.formats import chakra
 from themis_opt.formats.astra_sim.interpreter import LinkNetwork, replay
 from themis_opt.formats.chakra import Attributes, CommType, Node, NodeType, read_trace, write_trace
 from themis_opt.formats.exports import Fact, Replay
-from themis_opt.formats.readers.astra_sim_network import GIGABYTE, TOPOLOGY_KINDS
-from themis_opt.problem.phases import CollectiveKind
+from themis_opt.formats.protobuf import bytes_field, delimited, number_field
+from themis_opt.formats.readers.astra_sim_network import GIGABYTE, HOPS, TOPOLOGY_KINDS, links
+from themis_opt.problem.cost import fixed_lag, fixed_occupancy
+from themis_opt.problem.network import Algorithm, Dimension, Kind
+from themis_opt.problem.phases import CollectiveKind, Data, Phase
+from themis_opt.problem.rails import refuse_rails
+from themis_opt.schedules.messages import stage_messages
 from themis_opt.schedules.schedule import Schedule
+
+Level = Literal["stage", "step"]
+
+ALGORITHMS_BY_STEP = (
+    (Kind.RING, Algorithm.RING),
+    (Kind.FULLY_CONNECTED, Algorithm.DIRECT),
+    (Kind.SWITCH, Algorithm.HALVING_DOUBLING),
+    (Kind.SWITCH, Algorithm.RING),
+)
+"""Whose messages use all links of an NPU, so that the simulator takes as long as the cost model says."""
+
+
+class StageLink(NamedTuple):
+    """A dimension as the simulator has it: bytes per second and picoseconds of one link."""
+
+    bandwidth: float
+    latency: float
+
+
+class StepPeer(NamedTuple):
+    """A message of an NPU: with which NPU along the dimension, which share of the bytes of the stage, and its way."""
+
+    coordinate: int
+    share: float
+    receives: bool
+
+
+Steps = list[list[list[StepPeer]]]  # messages per coordinate, step by step
+
+
+def steps_by_stage(dimension: Dimension) -> Steps:
+    """One message to the next neighbour."""
+    size = dimension.size
+    return [
+        [[StepPeer((coordinate + 1) % size, 1.0, False), StepPeer((coordinate - 1) % size, 1.0, True)]]
+        for coordinate in range(size)
+    ]
+
+
+def steps_by_message(phase: Phase, dimension: Dimension) -> Steps:
+    """The messages of the basic algorithm.
+
+    Raises InputError if the simulator would take another time for them than the cost model.
+    """
+    size, kind, algorithm = dimension.size, dimension.kind, dimension.basic_algorithm
+    direct = phase.rule.data is Data.STAY and algorithm is not Algorithm.DIRECT
+    if phase.rule.rooted or ((direct or (kind, algorithm) not in ALGORITHMS_BY_STEP) and size > 2):
+        rule = f"{phase.name.lower()} by {algorithm} on a {kind} does not use all links at once; use level=stage"
+        raise InputError(rule, field="level", value="step")
+    steps: Steps = [[] for _ in range(size)]
+    for messages in stage_messages(phase, dimension):
+        shares = np.zeros((size, size))
+        np.add.at(shares, (messages.source, messages.target), 1 / (size - 1))
+        if kind is Kind.RING and size > 2:
+            mirrored = -np.arange(size) % size
+            shares = (shares + shares[np.ix_(mirrored, mirrored)]) / 2
+        for coordinate in range(size):
+            sends = [StepPeer(int(k), float(shares[coordinate, k]), False) for k in np.flatnonzero(shares[coordinate])]
+            receives = [
+                StepPeer(int(k), float(shares[k, coordinate]), True) for k in np.flatnonzero(shares[:, coordinate])
+            ]
+            steps[coordinate].append(sends + receives)
+    return steps
+
+
+class StageShape(NamedTuple):
+    """The messages of a stage that are alike on every NPU, step by step: shares of its bytes, which are received."""
+
+    shares: tuple[tuple[float, ...], ...]
+    receives: tuple[tuple[bool, ...], ...]
+
+
+def _shape(steps: Steps) -> StageShape:
+    return StageShape(
+        tuple(tuple(peer.share for peer in step) for step in steps[0]),
+        tuple(tuple(peer.receives for peer in step) for step in steps[0]),
+    )
+
+
+class StageNodes(NamedTuple):
+    """The nodes of a stage: the first of them, how many, and those of its last step."""
+
+    first: int
+    number: int
+    last: range
+
+
+@dataclass(frozen=True, eq=False)
+class CustomCollective:
+    """All collectives of a schedule as one custom collective."""
+
+    schedule: Schedule  # without compute
+    level: Level  # how fine its messages are
+
+    def __post_init__(self) -> None:
+        instance = self.schedule.instance
+        if self.schedule.has_period:
+            rule = "a custom collective has no compute; export the collectives of an iteration alone"
+            raise InputError(rule, field="iteration")
+        refuse_rails(instance.fabric.dimensions, "ASTRA-sim")
+        for k, dimension in enumerate(instance.fabric.dimensions):
+            place = f"network.dimensions[{k}]"
+            if dimension.kind not in HOPS:
+                rule = "must be ring, fully_connected or switch, which ASTRA-sim knows"
+                raise InputError(rule, field=f"{place}.kind", value=dimension.kind.value)
+            if dimension.reduction is not None:
+                rule = "must be none: sums take no time in a custom collective"
+                raise InputError(rule, field=f"{place}.reduction", value=dimension.reduction)
+            if self.level == "step" and dimension.launch_overhead:
+                rule = "must be 0: a step has no place for it; use level=stage"
+                raise InputError(rule, field=f"{place}.launch_overhead", value=dimension.launch_overhead)
+        if (self.release % PICOSECONDS_PER_MICROSECOND).any():
+            raise InputError("must be whole microseconds, which a trace can say", field="collectives.release")
+
+    @cached_property
+    def release(self) -> IntArray:
+        """Release of every stage in picoseconds, shape (stages,)."""
+        return self.schedule.plan.releases(self.schedule.instance)
+
+    @cached_property
+    def phases(self) -> list[Phase]:
+        """Phase of every stage."""
+        return [Phase(phase) for phase in self.schedule.plan.phases(self.schedule.instance).tolist()]
+
+    @cached_property
+    def dimension_of_stage(self) -> list[int]:
+        """Dimension of every stage."""
+        dimensions: list[int] = self.schedule.plan.stage_dimensions.tolist()
+        return dimensions
+
+    @cached_property
+    def wire_bytes(self) -> FloatArray:
+        """Bytes that an NPU sends in every stage, with packet headers, shape (stages,)."""
+        instance, costs = self.schedule.instance, self.schedule.costs
+        phases, dimensions = self.schedule.plan.phases(instance), self.schedule.plan.stage_dimensions
+        sending = costs.occupancy - fixed_occupancy(instance, phases, dimensions)
+        bandwidth = np.array(instance.fabric.bandwidths)[dimensions]
+        wire: FloatArray = np.maximum(np.rint(sending * bandwidth / PICOSECONDS_PER_SECOND), 1.0)
+        return wire
+
+    @cached_property
+    def links(self) -> list[StageLink]:
+        """The links of every dimension.
+
+        Raises InputError if stages on a dimension have different latencies, which one link cannot have.
+        """
+        return [self._link(k, dimension) for k, dimension in enumerate(self.schedule.instance.fabric.dimensions)]
+
+    def _link(self, k: int, dimension: Dimension) -> StageLink:
+        if self.level == "step":
+            per_link = dimension.bandwidth / links(dimension.kind, dimension.size)
+            return StageLink(per_link, dimension.latency / HOPS[dimension.kind])
+        used = {phase for phase, dimension in zip(self.phases, self.dimension_of_stage, strict=True) if dimension == k}
+        instance = self.schedule.instance
+        fixed = {int(fixed_occupancy(instance, phase, k) + fixed_lag(instance, phase, k)) for phase in used}
+        if len(fixed) > 1:
+            name = instance.fabric.dimension_names[k]
+            rule = f"stages on {name} have latencies of {sorted(fixed)} ps, a link has one; export collectives apart"
+            raise InputError(rule, field="collectives")
+        return StageLink(dimension.bandwidth, max(fixed, default=0) / HOPS[dimension.kind])
+
+    @cached_property
+    def order(self) -> list[int]:
+        """All stages by their starts, those of a chunk along its path."""
+        plan = self.schedule.plan
+        order: list[int] = np.lexsort((np.arange(plan.num_stages), plan.positions, self.schedule.start)).tolist()
+        return order
+
+    @cached_property
+    def steps(self) -> dict[tuple[Phase, int], Steps]:
+        """The messages of a stage by phase and dimension."""
+        used = set(zip(self.phases, self.dimension_of_stage, strict=True))
+        dimensions = self.schedule.instance.fabric.dimensions
+        if self.level == "stage":
+            return {(phase, k): steps_by_stage(dimensions[k]) for phase, k in used}
+        return {(phase, k): steps_by_message(phase, dimensions[k]) for phase, k in used}
+
+    @cached_property
+    def shapes(self) -> dict[tuple[Phase, int], StageShape]:
+        """Fields that are alike on every NPU."""
+        return {key: _shape(steps) for key, steps in self.steps.items()}
+
+    @cached_property
+    def releases(self) -> list[int]:
+        """Releases later than 0, each of which is a node that takes as long."""
+        return sorted(set(self.release[self.release > 0].tolist()))
+
+    @cached_property
+    def nodes(self) -> dict[int, StageNodes]:
+        """The nodes of every stage."""
+        keys = list(zip(self.phases, self.dimension_of_stage, strict=True))
+        counts = {key: [len(step) for step in shape.shares] for key, shape in self.shapes.items()}
+        first, nodes = len(self.releases), {}
+        for stage in self.order:
+            count = counts[keys[stage]]
+            end = first + sum(count)
+            nodes[stage] = StageNodes(first, sum(count), range(end - count[-1], end))
+            first = end
+        return nodes
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of one trace."""
+        return len(self.releases) + sum(node.number for node in self.nodes.values())
+
+    def predecessors(self) -> dict[int, list[int]]:
+        """Predecessors of every stage: the stages before it on the path of its chunk and on its dimension."""
+        plan, last = self.schedule.plan, dict[int, int]()
+        waits: dict[int, list[int]] = {}
+        for stage in self.order:
+            before = [stage - 1] if plan.positions[stage] else []
+            before += [last[k] for k in (self.dimension_of_stage[stage],) if k in last and last[k] not in before]
+            waits[stage], last[self.dimension_of_stage[stage]] = before, stage
+        return waits
+
+    @cached_property
+    def _template(self) -> list[bytes]:
+        """Every node without its peer, in the order of their numbers."""
+        return [part for stage in self.order for part in self._stage_template(stage)]
+
+    def _stage_template(self, stage: int) -> list[bytes]:
+        shape = self.shapes[self.phases[stage], self.dimension_of_stage[stage]]
+        waits = [node for before in self._waits[stage] for node in self.nodes[before].last]
+        if self.release[stage] and not self.schedule.plan.positions[stage]:
+            waits.append(self.releases.index(int(self.release[stage])))
+        parts, node = [], self.nodes[stage].first
+        for number, (shares, receives) in enumerate(zip(shape.shares, shape.receives, strict=True)):
+            tail = chakra.data_deps(waits) + chakra.attribute("comm_tag", self._first_tags[stage] + number)
+            for share, received in zip(shares, receives, strict=True):
+                size = max(round(share * self.wire_bytes[stage]), 1)
+                parts.append(number_field(1, node) + _HEADS[received] + tail + chakra.attribute("comm_size", size))
+                node += 1
+            waits = list(range(node - len(shares), node))
+        return parts
+
+    @cached_property
+    def _waits(self) -> dict[int, list[int]]:
+        return self.predecessors()
+
+    @cached_property
+    def _first_tags(self) -> dict[int, int]:
+        """The tag of the first step of every stage: no two steps share one."""
+        counts = [len(self.shapes[self.phases[s], self.dimension_of_stage[s]].shares) for s in self.order]
+        return dict(zip(self.order, accumulate(counts, initial=0), strict=False))
+
+    def trace(self, npu: int) -> bytes:
+        """The trace of an NPU."""
+        parts = [chakra.trace_head(), *self._release_nodes()]
+        ends = self._peers
+        template, place = self._template, 0
+        sizes = self.schedule.instance.fabric.sizes
+        for stage in self.order:
+            k = self.dimension_of_stage[stage]
+            stride = ends.strides[k]
+            here = npu // stride % sizes[k]
+            base = npu - here * stride
+            for coordinate, received in ends.peers[self.phases[stage], k][here]:
+                node = template[place] + ends.fields[received][base + coordinate * stride]
+                parts.append(delimited(node))
+                place += 1
+        return b"".join(parts)
+
+    def _release_nodes(self) -> list[bytes]:
+        flags = chakra.attribute("is_cpu_op", False)
+        return [
+            chakra.node_bytes(number, "release", NodeType.COMP, b"", flags, time // PICOSECONDS_PER_MICROSECOND)
+            for number, time in enumerate(self.releases)
+        ]
+
+    @cached_property
+    def _peers(self) -> "_Peers":
+        sizes = self.schedule.instance.fabric.sizes
+        return _Peers(
+            strides=[1, *accumulate(sizes[:-1], lambda a, b: a * b)],
+            peers={
+                key: [[(p.coordinate, p.receives) for step in sequence for p in step] for sequence in steps]
+                for key, steps in self.steps.items()
+            },
+            fields={
+                received: [chakra.attribute(name, npu) for npu in range(self.schedule.instance.fabric.num_npus)]
+                for received, name in ((False, "comm_dst"), (True, "comm_src"))
+            },
+        )
+
+
+class _Peers(NamedTuple):
+    """Parts that differ from NPU to NPU: distances along dimensions, coordinates of peers, and peers as fields."""
+
+    strides: Sequence[int]
+    peers: dict[tuple[Phase, int], list[list[tuple[int, bool]]]]
+    fields: dict[bool, list[bytes]]
+
+
+def _head(name: str, kind: NodeType) -> bytes:
+    """Attributes that all nodes of a kind share: without ``is_cpu_op`` some readers skip messages."""
+    flags = chakra.attribute("is_cpu_op", False) + chakra.attribute("comm_type", int(kind))
+    return bytes_field(2, name) + number_field(3, kind) + flags
+
+
+_HEADS = {False: _head("send", NodeType.COMM_SEND), True: _head("receive", NodeType.COMM_RECV)}
+
 
 NETWORK_FILE, SYSTEM, WORKLOAD, COLLECTIVE = "network.yml", "system.json", "workload", "collective"
 
