@@ -1,6 +1,5 @@
 """Schedules as pictures: a timeline over a curve of the bandwidth in use."""
 
-from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -27,15 +26,13 @@ from themis_opt.formats.palette import (
     WAIT,
     fit_screens,
     is_backward,
-    launch_groups,
     launch_ramps,
     lightened,
     plain_text,
 )
 from themis_opt.formats.tables import phase_title
 from themis_opt.formats.timeline import Timeline, pictured
-from themis_opt.problem.exchanges import Parallelism
-from themis_opt.problem.phases import Data, Phase
+from themis_opt.problem.phases import Data
 from themis_opt.schedules.memory import changes_memory
 from themis_opt.schedules.schedule import Schedule
 
@@ -62,10 +59,7 @@ class LegendStyle(NamedTuple):
 LEGEND = LegendStyle((0.42, 0.63), 0.955, "upper right", 3, 2.6, 1.6)
 PERIOD_LEGEND = LegendStyle((0.76, 0.98), 0.012, "upper left", 99, 2.4, 1.5)
 
-MOST_NAMED_COLLECTIVES, COLLECTIVE_LETTERS, COLLECTIVE_SHADES = 5, 18, 8
-"""Collectives that the legend names, the rest are counted; letters of a name; shades of its chunks."""
-
-MOST_NAMED_LAUNCHES, LAUNCH_LETTERS, LAUNCH_SHADES = 2, 22, 6  # the same of launches of a kind beside compute
+LAUNCH_LETTERS, LAUNCH_SHADES = 20, 6  # letters of the name of a launch in the legend, shades of its chunks
 EXAMPLE_CHUNK = "#1d4e89"
 """Stands for any launch where phases are explained."""
 
@@ -195,53 +189,25 @@ def _draw_legend(figure: Figure, schedule: Schedule) -> None:
 
 def _legend_entries(schedule: Schedule) -> tuple[list[LegendEntry], list[LegendEntry]]:
     """Both rows of the legend of a schedule."""
-    if not schedule.has_period:
-        return _phase_entries(schedule), _collective_entries(schedule)
-    launches = [entry for kind in ("data", "model") for entry in _launch_entries(schedule, kind)]
-    return [*_pass_entries(schedule), *_joined_phase_entries(schedule)], launches
-
-
-def _present_phases(schedule: Schedule) -> list[Phase]:
-    return sorted({phase for exchange in schedule.launched for phase in exchange.kind.rule.phases})
+    passes = _pass_entries(schedule) if schedule.has_period else []
+    return [*passes, *_phase_entries(schedule)], _launch_entries(schedule)
 
 
 def _phase_entries(schedule: Schedule) -> list[LegendEntry]:
-    phases = _present_phases(schedule)
-    return [(_phase_patch(phase.rule.data is Data.GROW, QUIET), phase_title(phase)) for phase in phases]
-
-
-def _joined_phase_entries(schedule: Schedule) -> list[LegendEntry]:
     """Phases in full colour as one entry, and lighter ones as another."""
-    present = _present_phases(schedule)
+    present = sorted({phase for exchange in schedule.launched for phase in exchange.kind.rule.phases})
     titles = {
         gathers: " or ".join(phase_title(p) for p in present if (p.rule.data is Data.GROW) == gathers)
         for gathers in (False, True)
     }
-    return [(_phase_patch(gathers, EXAMPLE_CHUNK), title) for gathers, title in titles.items() if title]
+    return [(_phase_patch(gathers), title) for gathers, title in titles.items() if title]
 
 
-def _phase_patch(gathers: bool, colour: str) -> Patch:
+def _phase_patch(gathers: bool) -> Patch:
     if not gathers:
-        return Patch(facecolor=colour)
-    light = lightened(np.array(to_rgba(colour)))
+        return Patch(facecolor=EXAMPLE_CHUNK)
+    light = lightened(np.array(to_rgba(EXAMPLE_CHUNK)))
     return Patch(facecolor=tuple(light), hatch="////", edgecolor="white", linewidth=0)
-
-
-def _collective_entries(schedule: Schedule) -> list[LegendEntry]:
-    ramps, count = launch_ramps(schedule), len(schedule.launched)
-    triples = zip(ramps, schedule.launched, schedule.plan.chunks, strict=True)
-    entries: list[LegendEntry] = [
-        (_ramp_patches(ramp, COLLECTIVE_SHADES), f"{_chunk_range(len(chunks.sizes))} of {name}")
-        for ramp, exchange, chunks in list(triples)[:MOST_NAMED_COLLECTIVES]
-        for name in (_shortened(exchange.name, COLLECTIVE_LETTERS),)
-    ]
-    if count > MOST_NAMED_COLLECTIVES:
-        entries.append((Patch(visible=False), f"and {count - MOST_NAMED_COLLECTIVES} more"))
-    return entries
-
-
-def _chunk_range(count: int) -> str:
-    return f"chunks 0 to {count - 1}" if count > 1 else "chunk 0"
 
 
 def _pass_entries(schedule: Schedule) -> list[LegendEntry]:
@@ -251,32 +217,22 @@ def _pass_entries(schedule: Schedule) -> list[LegendEntry]:
     return [*entries, (Patch(facecolor=WAIT, linewidth=0), "waits for communication")]
 
 
-def _launch_entries(schedule: Schedule, kind: Parallelism) -> list[LegendEntry]:
-    """Launches of a kind that have their colour alone, the first by name and the rest counted; else groups."""
-    ramps, launched, groups = launch_ramps(schedule), schedule.launched, launch_groups(schedule, kind)
-    if any(len(members) > 1 for members in groups):
-        return _group_entries(ramps, groups, kind)
-    entries: list[LegendEntry] = [
-        (_ramp_patches(ramps[n], LAUNCH_SHADES), f"{kind} parallel: {_shortened(launched[n].name, LAUNCH_LETTERS)}")
-        for (n,) in groups[:MOST_NAMED_LAUNCHES]
-    ]
-    rest = groups[MOST_NAMED_LAUNCHES:]
-    if rest:
-        shades = tuple(Patch(facecolor=ramps[n](0.3), linewidth=0) for (n,) in rest)
-        entries.append((shades, f"{len(rest)} more"))
+def _launch_entries(schedule: Schedule) -> list[LegendEntry]:
+    """The first launches by name, beside compute those of each kind of parallelism, and the rest counted."""
+    ramps, chunks, entries = launch_ramps(schedule), schedule.plan.chunks, list[LegendEntry]()
+    for kind, most in (("data", 2), ("model", 2)) if schedule.has_period else (("", 5),):
+        numbers = [n for n, launch in enumerate(schedule.launched) if kind in ("", launch.parallelism)]
+        for number in numbers[:most]:
+            head = f"{kind} parallel: " if kind else f"{_chunk_range(len(chunks[number].sizes))} of "
+            name = _shortened(schedule.launched[number].name, LAUNCH_LETTERS)
+            entries.append((_ramp_patches(ramps[number], LAUNCH_SHADES), head + name))
+        if len(numbers) > most:
+            entries.append((Patch(visible=False), f"and {len(numbers) - most} more"))
     return entries
 
 
-def _group_entries(ramps: Sequence[Colormap], groups: Sequence[Sequence[int]], kind: Parallelism) -> list[LegendEntry]:
-    """The groups of launches by their places among those of their kind."""
-    count, entries, before = sum(map(len, groups)), list[LegendEntry](), 0
-    for members in groups:
-        last = before + len(members)
-        places = f"{last}" if len(members) == 1 else f"{before + 1} to {last}"
-        text = places if before else f"{kind} parallel: {places} of {count}"
-        entries.append((_ramp_patches(ramps[members[0]], LAUNCH_SHADES), text))
-        before = last
-    return entries
+def _chunk_range(count: int) -> str:
+    return f"chunks 0 to {count - 1}" if count > 1 else "chunk 0"
 
 
 def _shortened(name: str, letters: int) -> str:
