@@ -28,6 +28,7 @@ def test_a_table_becomes_a_dimension(write):
     assert bandwidth == pytest.approx(200, rel=1e-3)
     assert latency == pytest.approx(3, rel=1e-3)
     assert len(imported.tables["dim1: measured against fitted"]) == 2 * len(LINEAR)
+    assert "as measured; dim1 is a ring that is fitted" in imported.sentences[0]
 
 
 @pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", "   ", "\t"])
