@@ -140,10 +140,9 @@ def _measured_files() -> dict[str, FormatFile]:
 
 
 def _problem_files() -> dict[str, FormatFile]:
-    """Graphs, problems of a designer, and hosts."""
+    """Graphs, a problem of a designer, devices and hosts."""
     graph = small_graph()
-    designs = shipped_problems()
-    small = designs["libra.resnet-50_4d.sum500"].read_bytes()
+    small = shipped_problems()["libra.resnet-50_4d.sum500"].read_bytes()
     device = {"name": "a", "count": 4, "speed": "2 MB/s", "channel": 0.5, "memory": "9 MB"}
     devices = {"format": DEVICES_FORMAT, "parameters": "8 MB", "bandwidth": "50 MB/s", "devices": [device]}
     return {
@@ -152,7 +151,6 @@ def _problem_files() -> dict[str, FormatFile]:
             "g.json", graph_schedule_text(simulate_graph(ring_plan(graph), 2)).encode(), read_graph_schedule
         ),
         "design": FormatFile("h.json", small, load_design),
-        "design of a graph": FormatFile("i.json", designs["leaf_spine.mixed"].read_bytes(), load_design),
         "devices": FormatFile("devices.json", _json(devices), read_devices),
         "hosts": FormatFile("hosts.txt", b"10.0.0.1 2\n10.0.0.2 2  # the other\n", lambda path: read_hosts(path, 4)),
     }
