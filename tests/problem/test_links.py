@@ -1,8 +1,8 @@
 """Links beside the network, such as one to the memory of the host: swaps that compete with nothing but each other."""
 
 import pytest
-from pydantic import ValidationError
 
+from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.exchanges import Tensor
 from themis_opt.problem.instance import Instance
@@ -53,7 +53,7 @@ def test_bound_counts_the_way_out_and_back() -> None:
 
 
 def test_link_without_a_name_or_with_that_of_a_dimension_is_refused() -> None:
-    with pytest.raises(ValidationError, match="links must have names"):
+    with pytest.raises(InputError, match="links must have names"):
         instance("1 MB", "1 MB", HOST.replace(name=""))
-    with pytest.raises(ValidationError, match="names must differ"):
+    with pytest.raises(InputError, match="names must differ"):
         instance("1 MB", "1 MB", HOST.replace(name="ring"))

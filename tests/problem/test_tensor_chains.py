@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from pydantic import ValidationError
 
-from themis_opt.base.errors import InvalidSchedule
+from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.exchanges import Tensor
 from themis_opt.problem.instance import Instance
@@ -96,5 +95,5 @@ def test_launches_of_a_chain_are_never_fused() -> None:
     ],
 )
 def test_chains_that_make_no_sense_are_refused(tensors: tuple[Tensor, ...], words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
+    with pytest.raises(InputError, match=words):
         instance(*tensors)

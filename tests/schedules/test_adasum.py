@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from themis_opt.base.errors import InvalidSchedule
+from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import steps
 from themis_opt.problem.documents import INSTANCE_FORMAT
@@ -106,7 +106,7 @@ def test_sums_in_the_place_of_pairs_are_found(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("size", [3, 6, 12])
 def test_numbers_of_npus_that_are_no_power_of_two_are_refused(size: int) -> None:
-    with pytest.raises(ValidationError, match=f"{size} is no power of two"):
+    with pytest.raises(InputError, match=f"{size} is no power of two"):
         dimension("adasum", size)
 
 

@@ -2,12 +2,14 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic._internal._model_construction import ModelMetaclass
 from pydantic_core import PydanticSerializationError
 
 from formulations.interruption import TimeUp
@@ -36,8 +38,24 @@ def _whole_number(value: object) -> object:
 Count = Annotated[int, BeforeValidator(_whole_number)]
 
 
-class Model(BaseModel):
-    """Frozen, and strict about unknown fields; a broken rule raises :class:`pydantic.ValidationError`."""
+class _Constructed(ModelMetaclass):
+    """Has constructors raise InputError to callers outside of the package, which adds its own context to errors."""
+
+    def __call__(self, *arguments: Any, **fields: Any) -> Any:
+        try:
+            return super().__call__(*arguments, **fields)
+        except ValidationError as error:
+            caller = str(sys._getframe(1).f_globals.get("__name__"))
+            if caller.partition(".")[0] in ("themis_opt", "pydantic"):
+                raise
+            raise located(error).within(self.__name__) from None
+
+
+class Model(BaseModel, metaclass=_Constructed):
+    """Frozen, and strict about unknown fields; a broken rule raises :class:`pydantic.ValidationError`.
+
+    Constructors raise InputError instead, to callers outside of this package.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, ignored_types=(cached_property,))
 
