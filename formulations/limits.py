@@ -4,10 +4,12 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import ceil
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
-from ortools.sat.python import cp_model
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
 
 LOG = logging.getLogger("formulations")  # hears what CP-SAT logs of its searches, where somebody listens at level INFO
 PROVEN_GAP = 1e-4  # a schedule within this fraction of its bound counts as proven optimal
@@ -60,13 +62,15 @@ class Limits:
         same = {field.name: getattr(self, field.name) for field in fields(Limits)}
         return Limits(**same | {"seconds": max(seconds, least)})
 
-    def solver(self, relaxation: Relaxation = "usual", pace: float = 1.0) -> cp_model.CpSolver:
+    def solver(self, relaxation: Relaxation = "usual", pace: float = 1.0) -> "cp_model.CpSolver":
         """A CP-SAT solver with these limits.
 
         Half of the asked gap is left for what rounding to ticks hides.  A single thread that should be one of a mixture
         searches as usual.  `pace` is how many seconds a core takes for a unit of what CP-SAT counts as deterministic
         time, which depends on the model.
         """
+        from ortools.sat.python import cp_model  # slow to import, and many limits are for no solver
+
         solver = cp_model.CpSolver()
         parameters = solver.parameters
         if self.deterministic:

@@ -19,13 +19,19 @@ from themis_opt.graphs.validation import validate_graph
 KINDS = ("all_gather", "reduce_scatter", "all_reduce")
 
 
-def boxes_on_rails(boxes: int, gpus: int, lost: tuple[str, ...] = (), pod: int = 4) -> GraphNetwork:
-    """Boxes with a switch, whose NPUs have a NIC each to the leaf of their place and pod; leaves meet in two spines."""
+def boxes_on_rails(
+    boxes: int, gpus: int, lost: tuple[str, ...] = (), pod: int = 4, *, meshed: bool = False
+) -> GraphNetwork:
+    """Boxes with a switch, or meshes, with a NIC each to the leaf of their place and pod; leaves meet in two spines."""
     places = list(product(range(boxes), range(gpus)))
     leaves = [f"p{p}.leaf{g}" for p, g in product(range(-(-boxes // pod)), range(gpus))]
     nodes = [{"name": f"b{b}.g{g}"} for b, g in places]
     nodes += [{"name": n, "kind": "switch"} for n in (*(f"b{b}.nvs" for b in range(boxes)), *leaves, "s0", "s1")]
     links = [{"ends": [f"b{b}.g{g}", f"b{b}.nvs"], "bandwidth": "450 GB/s", "latency": "0.35 us"} for b, g in places]
+    if meshed:
+        nodes = [node for node in nodes if ".nvs" not in node["name"]]
+        pairs = [(b, g, h) for b, g in places for h in range(g)]
+        links = [{"ends": [f"b{b}.g{g}", f"b{b}.g{h}"], "bandwidth": "64 GB/s"} for b, g, h in pairs]
     links += [
         {
             "ends": [f"b{b}.g{g}", f"p{b // pod}.leaf{g}"],
@@ -54,9 +60,11 @@ def test_slots_are_legal_around_losses(kind: str, lost: tuple[str, ...]) -> None
     assert schedule.makespan >= best_bound(instance).picoseconds
 
 
+@pytest.mark.parametrize("meshed", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_slots_are_near_the_bound(kind: str) -> None:
-    instance = instance_of(boxes_on_rails(16, 4), kind, "1 GB")
+def test_slots_are_near_the_bound(kind: str, meshed: bool) -> None:
+    instance = instance_of(boxes_on_rails(16, 4, meshed=meshed), kind, "1 GB")
+    validate_graph(slots_of(instance, 3))
     assert slots_of(instance, 64).makespan <= best_bound(instance).picoseconds * 1.01
 
 

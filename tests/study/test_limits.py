@@ -6,6 +6,8 @@ import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.formats import tables
 from themis_opt.formats.bundle import write_schedule
+from themis_opt.policies.hourglass.policy import Hourglass
+from themis_opt.policies.planning import in_stages
 from themis_opt.search.exact import Exact
 from themis_opt.solving import makespan_bounds
 from themis_opt.study import comparison
@@ -31,6 +33,14 @@ def test_small_instances_have_all_policies_whatever_the_limit():
     compared = compare(themis_opt.load("fig5.all_reduce.256MB"), (*POLICIES, "exact"), time_limit=0.01)
     assert compared.left_out == ()
     assert len(compared.results) == 4
+
+
+def test_equal_chunks_come_before_free_sizes_and_the_better_of_both_stays():
+    assert [stage.sizes for stage in in_stages(Hourglass(sizes="free"))] == ["equal", "free"]
+    assert list(in_stages(endless)) == [endless]
+    instance = themis_opt.load("fig5.all_reduce.256MB")
+    best = compare(instance, ("hourglass",), sizes="free").best.makespan
+    assert best <= compare(instance, ("hourglass",), sizes="equal").best.makespan
 
 
 def endless(instance):

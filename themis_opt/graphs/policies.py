@@ -98,7 +98,10 @@ def exchange_plan(instance: GraphInstance) -> GraphPlan:
 
 
 def direct_plan(instance: GraphInstance) -> GraphPlan:
-    """Every NPU sends to every other one over the fastest route."""
+    """Every NPU sends to every other one over the fastest route. Raises InputError if these messages are too many."""
+    if (count := instance.network.num_npus) > MOST_TREES and instance.demand.personal:
+        rule = f"must be at most {MOST_TREES} for messages between all pairs"
+        raise InputError(rule, field="network.nodes", value=f"{count} NPUs")
     return _plan_of_trees("direct", instance, [_Star(instance.network)])
 
 

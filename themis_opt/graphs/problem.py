@@ -6,9 +6,8 @@ from fractions import Fraction
 from functools import cached_property
 from math import gcd, lcm
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import networkx as nx
 from pydantic import Field, ValidationError, model_validator
 
 from formulations.flow_network import CapacityGraph
@@ -22,6 +21,9 @@ from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import FieldError, Model, located
 from themis_opt.problem.network import SLOWEST_LINK
 from themis_opt.problem.phases import COLLECTIVE_RULES, CollectiveKind, Demand, Ends
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 MAX_AT_ONCE = 16
 """Most collectives of a graph at once."""
@@ -56,6 +58,8 @@ class GraphNetwork(Model):
     @cached_property
     def graph(self) -> "nx.DiGraph[str]":
         """The network for other algorithms: what nodes are, `bandwidth`, `latency` (seconds) and `link` of edges."""
+        import networkx as nx  # slow to import, and problems on dimensions have no graph
+
         graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
         for node in self.nodes:
             graph.add_node(node.name, kind=node.kind, sums=node.sums, multicasts=node.multicasts)

@@ -86,6 +86,17 @@ class Rails:
         return [hub_of.get(box, -1) for box in range(len(self.boxes))]
 
     @cached_property
+    def is_joined(self) -> BoolArray:
+        """Which boxes have a switch, or a link between each two of their NPUs."""
+        arcs = self.network.arcs
+        return np.array(
+            [
+                hub >= 0 or all((tail, head) in arcs for tail in box for head in box if tail != head)
+                for hub, box in zip(self.hubs, self.boxes.tolist(), strict=True)
+            ]
+        )
+
+    @cached_property
     def leaf(self) -> IntArray:
         """The switch of the NIC of each NPU, -1 where there is none; shape (boxes, places)."""
         rates, leaves = dict[int, Fraction](), np.full(self.boxes.shape, -1, dtype=np.int64)

@@ -79,6 +79,7 @@ class Hops:
 
     plan: GraphPlan
     worth_doubling: ClassVar = 2e-3  # share that twice the chunks must save to go on
+    few_chunks: ClassVar = 8  # up to which doubling is cheap, and need not save anything
 
     @property
     def most_chunks(self) -> int:
@@ -287,17 +288,13 @@ def chunked_schedules(plan: GraphPlan) -> Iterator[GraphSchedule]:
     chunks = 2
     while chunks <= most:
         yield (schedule := simulate_graph(plan, chunks, hops))
-        if schedule.makespan > best.makespan * (1 - hops.worth_doubling) and chunks > FEW_CHUNKS:
+        if schedule.makespan > best.makespan * (1 - hops.worth_doubling) and chunks > hops.few_chunks:
             break
         best, chunks = min(best, schedule, key=lambda schedule: schedule.makespan), 2 * chunks
     for between in (3 * best.chunks // 4, 3 * best.chunks // 2):
         if 1 < between <= most and between != best.chunks:
             yield (schedule := simulate_graph(plan, between, hops))
             best = min(best, schedule, key=lambda schedule: schedule.makespan)
-
-
-FEW_CHUNKS = 8
-"""Chunks up to which doubling is cheap, and need not save anything to go on."""
 
 
 class LinkLoad(NamedTuple):

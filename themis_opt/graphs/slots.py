@@ -33,7 +33,7 @@ MOST_SLOTS = 2_000_000
 """Slots of all chunks in one simulation: about a second."""
 
 
-ON_RAILS = "must be boxes with a switch, on rails of one or two layers of switches"
+ON_RAILS = "must be boxes with a switch or links between all NPUs, on rails of one or two layers of switches"
 
 
 class Messages(NamedTuple):
@@ -154,7 +154,7 @@ class SlotTable:
     def _gather(self) -> None:
         """All slots: those of damaged boxes first, which take longest, then boxes to those at each distance."""
         rails = self.rails
-        whole = (rails.has_nic.all(axis=1)) & (np.array(rails.hubs) >= 0)
+        whole = rails.has_nic.all(axis=1) & rails.is_joined
         plain, damaged = np.flatnonzero(whole), np.flatnonzero(~whole)
         if not len(plain):
             raise InputError(ON_RAILS, field="network")
@@ -299,27 +299,33 @@ class SlotTable:
         return self._within(side, self._piece[self.rails.boxes[b, g]], b, g, begin)
 
     def _within(self, side: int, roots: IntArray, b: IntArray, g: IntArray, wait: int) -> int:
-        """From NPUs at places of boxes to all others there, over the switch of the box."""
+        """From NPUs at places of boxes to all others there, over the switch of the box or links; the last slot."""
         boxes, count = self.rails.boxes, self.rails.boxes.shape[1]
-        names = (self._of(side, "NPUs to their switch"), self._of(side, "switches to their NPUs"))
         if len(self._places) < count:  # pieces of whole boxes enter others at each place, as those of their own do
-            begun = wait
-            for slot, links in zip(self.whole_spread, (names, names[::-1]), strict=True):
-                begun = self._slot(self._class(*links), self.loads[slot], self.lags[slot], self.sizes[slot], [begun])
-            return begun
+            for slot in self.whole_spread:
+                wait = self._slot(self.links[slot], self.loads[slot], self.lags[slot], self.sizes[slot], [wait])
+            return wait
         rows, mates = np.repeat(np.arange(len(b)), count), np.tile(np.arange(count), len(b))
         kept = (mates != g[rows]) & (boxes[b[rows], mates] >= 0)
         rows, mates = rows[kept], mates[kept]
-        tails, hubs, heads = boxes[b, g][rows], np.array(self.rails.hubs)[b][rows], boxes[b[rows], mates]
-        first, turn = self.add(names, roots[rows], tails, hubs, [wait])
-        second, last_turn = self.add(names[::-1], roots[rows], hubs, heads, [first])
+        nodes = [boxes[b, g][rows], boxes[b[rows], mates]]
+        names = [(self._of(side, "links within boxes"),) * 2]
+        hubs = np.array(self.rails.hubs)[b][rows]
+        if (hubs >= 0).all():
+            nodes.insert(1, hubs)
+            out, into = self._of(side, "NPUs to their switch"), self._of(side, "switches to their NPUs")
+            names = [(out, into), (into, out)]
+        slots, turns = list[int](), list[IntArray]()
+        for name, tails, heads in zip(names, nodes, nodes[1:], strict=False):
+            wait, turn = self.add(name, roots[rows], tails, heads, [wait])
+            slots.append(wait)
+            turns.append(turn)
         if self.is_lifted:
-            slots = np.tile([first, second], (len(rows), 1))
-            nodes, turns = np.stack((tails, hubs, heads), axis=1), np.stack((turn, last_turn), axis=1)
-            self.messages.append(Messages(roots[rows], nodes, slots, turns))
+            every = np.tile(slots, (len(rows), 1))
+            self.messages.append(Messages(roots[rows], np.stack(nodes, axis=1), every, np.stack(turns, axis=1)))
         if not self.whole_spread and side < 0:
-            self.whole_spread = first, second
-        return second
+            self.whole_spread = tuple(slots)
+        return wait
 
 
 class Slots:
@@ -329,6 +335,7 @@ class Slots:
     """
 
     worth_doubling: ClassVar = 5e-3  # messages of more chunks take longer to be made and checked
+    few_chunks: ClassVar = 1
 
     def __init__(self, instance: GraphInstance, table: SlotTable) -> None:
         self.instance, self.table = instance, table

@@ -15,6 +15,9 @@ from themis_opt.base.errors import InputError
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide, num_elements, shares
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 
+MOST_FLOWS = 100_000
+"""Variables of the flow of an all-to-all: more take minutes."""
+
 MOST_UNITS = 96
 """Most units per NPU of exact trees; where more are needed, this many lose a hundredth at most."""
 
@@ -168,6 +171,9 @@ def _add_routes(builder: PlanBuilder) -> None:
     """What the maximum concurrent flow sends from each NPU to each other one."""
     instance = builder.instance
     graph, parts = instance.network.capacities, shares(instance)
+    if (count := len(graph.terminals) * len(graph.arcs)) > MOST_FLOWS:
+        rule = f"must be at most {MOST_FLOWS} NPUs times link directions for routes of an all-to-all"
+        raise InputError(rule, field="network", value=count)
     flow = concurrent_flow(graph, fold=False)
     for source in graph.terminals:
         wants = {target: flow.throughput for target in graph.terminals if target != source}

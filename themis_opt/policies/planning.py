@@ -1,7 +1,7 @@
 """From launches to a whole plan: a chunk policy is called for each group of launches that one event releases."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from functools import lru_cache
 from graphlib import TopologicalSorter
@@ -65,6 +65,13 @@ def within(policy: AnyPolicy, seconds: float) -> AnyPolicy:
 def chunk_policy_of(policy: Policy) -> Policy:
     """The part of a policy that cuts operations in chunks."""
     return policy.chunk_policy if isinstance(policy, Combined) else policy
+
+
+def in_stages(policy: AnyPolicy) -> Iterator[AnyPolicy]:
+    """The policy, after its variant of equal chunks if sizes are free, which is planned sooner and may be the best."""
+    if is_dataclass(policy) and not isinstance(policy, type) and getattr(policy, "plans_equal_sooner", False):
+        yield replace(policy, sizes="equal")  # type: ignore[call-arg]
+    yield policy
 
 
 class PlanningOnce:

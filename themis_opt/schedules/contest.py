@@ -13,6 +13,9 @@ from themis_opt.base.allowance import SLACK, Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.schedules.incumbent import AnyIncumbent, Progress, S, ignore
 
+FIRST_CHECK = 3.0
+"""Seconds of processor past the limit for the check of the first schedule, without which there is no answer."""
+
 UNCERTAIN_SHARE = 1 / 2
 """Share of the time for policies as long as there is no schedule, where another policy has one soon."""
 
@@ -93,10 +96,11 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
             return
         limited = partial(cut_off, self.allowance) if is_cut_off else nullcontext
         try:
-            with self.allowance.turn(share * self.left), limited(SLACK / 2):
+            is_first = not self.schedules
+            with self.allowance.turn(share * self.left), limited(SLACK if is_first else SLACK / 2):
                 best = self._best_of(make, self.enough if enough is None else enough, reserve)
             if best is not None:
-                with limited(SLACK):
+                with limited(FIRST_CHECK if is_first else SLACK):
                     self.check(best)
                 self.schedules[name] = best
                 self.offer(best)

@@ -20,6 +20,9 @@ LOOP = Compilable(event_loop.start_times_of_runs, patience=100_000)
 """The event loop; interpreting 100,000 operations takes about 0.4 s, compiling them from the cache on disk 0.2 s."""
 
 
+FEW_RESOURCES = 100
+"""Resources with which an operation takes an interpreter as long as without any."""
+
 RUN_SECONDS, OPERATIONS_PER_SECOND = 1e-3, 400_000
 """What a core takes to plan and simulate beside operations, and how many of these a second, for limits on work."""
 
@@ -37,7 +40,10 @@ def start_times_of_runs(operations: Operations, runs: int) -> IntArray:
       `num_predecessors` and `release` are those of one run, and `enforced` has the shape (runs * resources,).
     """
     count_work(RUN_SECONDS + len(operations.resource) / OPERATIONS_PER_SECOND)
-    if LOOP.interprets(len(operations.resource)):
+    looks = max(
+        len(operations.enforced) // runs // FEW_RESOURCES, 1
+    )  # at every instant the loop looks at each resource
+    if LOOP.interprets(len(operations.resource) * looks):
         each = [_interpreted_run(operations_of_run(operations, runs, run)) for run in range(runs)]
         return np.array(each, dtype=np.int64)
     count, num_resources = len(operations.num_predecessors), len(operations.enforced) // runs

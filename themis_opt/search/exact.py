@@ -21,6 +21,9 @@ from themis_opt.search.start import starting_schedule
 from themis_opt.solving.lowering import chunk_overhead
 
 STARTED_PER_SECOND = 70_000  # stages that the fast policies plan and simulate in a second on a slow core
+LEAST_START = 0.5
+"""Seconds that the fast policies take at least; with less a given schedule stands for theirs."""
+
 OVERTIME = 0.25
 """Seconds of processor after the end of its time in which a step may end what it does, before it is cut off."""
 
@@ -66,22 +69,23 @@ class Exact(Limits):
         `start`: a schedule of the instance, with sizes of the kind asked for, to start from if it is the best.
         `steps`: steps that take turns in the place of the usual ones.
         """
-        from themis_opt.search.table import PERIOD_STEPS, STEPS  # which imports every step
-
         allowance, is_period = Allowance(self.seconds, self.deterministic), has_launches(instance)
         best = self._start(instance, allowance, start, lower_bound)
         bound = max(lower_bound, float(instance.compute)) if is_period else lower_bound
         free_sizes = self.sizes == "free" and not is_period
         engines = {"", *(["annealing"] if self.local_search else []), *(["cp_sat"] if self.cp_sat else [])}
         incumbent = Incumbent(self, best, bound, progress, free_sizes=free_sizes, engines=engines, allowance=allowance)
-        with suppress(TimeUp), cut_off(allowance, OVERTIME):
-            take_turns(incumbent, steps or (PERIOD_STEPS if is_period else STEPS))
+        if not incumbent.done:
+            from themis_opt.search.table import PERIOD_STEPS, STEPS  # which imports every step
+
+            with suppress(TimeUp), cut_off(allowance, OVERTIME):
+                take_turns(incumbent, steps or (PERIOD_STEPS if is_period else STEPS))
         status = "interrupted" if allowance.interrupted else "finished"
         return Reference(incumbent.best, incumbent.bound, status)
 
     def _start(self, instance: Instance, allowance: Allowance, given: Schedule | None, lower_bound: float) -> Schedule:
         """The best of the schedule that is given and those of the fast policies, if there is time for these."""
-        is_late = count_stages(instance) > STARTED_PER_SECOND * allowance.left
+        is_late = count_stages(instance) > STARTED_PER_SECOND * (allowance.left - LEAST_START)
         if given is not None and (has_launches(instance) or (is_late and not self.deterministic)):
             return given
         if has_launches(instance):

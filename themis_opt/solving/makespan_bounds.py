@@ -12,7 +12,6 @@ from formulations.fluid import fluid_bound
 from formulations.head_tail import head_tail_bound
 from formulations.lattice import JobClass, cheapest_path
 from formulations.limits import PROVEN_GAP, Limits
-from formulations.order_count import order_count_bound
 from themis_opt.base.registries import Functions
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.exchanges import Exchange
@@ -73,6 +72,8 @@ def _linear_jobs(instance: Instance) -> list[JobClass]:
 
 def order_count(instance: Instance, work: float = ORDER_COUNT_WORK) -> float:
     """Integer flow of equal chunks (:mod:`formulations.order_count`), at least the fluid bound."""
+    from formulations.order_count import order_count_bound  # loads CP-SAT, which few instances need
+
     jobs = [
         job_class(instance, exchange, least_equal(exchange), count=exchange.chunks) for exchange in instance.exchanges
     ]

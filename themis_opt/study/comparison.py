@@ -13,7 +13,7 @@ from themis_opt.base.allowance import SLACK, Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.base.html import page
 from themis_opt.base.units import format_short_time
-from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, seconds_of, within
+from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, in_stages, seconds_of, within
 from themis_opt.policies.registry import (
     POLICIES,
     REFERENCE,
@@ -50,6 +50,9 @@ SECONDS_PER_STAGE: Mapping[str, float] = {"baseline": 1e-6, "themis": 3e-6}
 """What policies take to plan and simulate on a slow core, by name; others take :data:`SLOWEST`."""
 
 SLOWEST = 1e-5
+
+BOUNDS_SHARE = 1 / 2
+"""Share of the time for quick bounds once there is a schedule: without a bound nothing says how good it is."""
 
 ComparisonProgress = Callable[[str, float, float], None]
 """Called with the policy at work, its best makespan and the best bound so far, in picoseconds."""
@@ -260,6 +263,8 @@ def compare(
             is_charged = clock.counts_work and seconds_of(policy) is not None  # with its share
             if not run.schedules or is_charged:
                 run.heuristic(name, shares.within(policy))
+                with clock.turn(BOUNDS_SHARE * max(clock.left, 0.0)):
+                    run.prove(clock, quickly=True)
             elif _is_too_slow(name, instance, clock) or not run.heuristic_in_time(name, shares.within(policy), clock):
                 run.left_out.append(name)
         run.prove(clock)
@@ -341,35 +346,39 @@ class _Run:
             schedule = simulate(self.instance, policy(self.instance))
             validate(schedule)
         except (InputError, InvalidSchedule) as error:
-            self.refused[name] = error
+            if name not in self.schedules:
+                self.refused[name] = error
             return
         except ThemisError:
             raise
         except Exception as error:  # whatever a policy of another package dies of, the others go on
             self.refused[name] = ThemisError(f"{name}: {type(error).__name__}: {error}")
             return
-        self.schedules[name] = schedule
-        self.tell(name, schedule.makespan, 0.0)
+        if name not in self.schedules or schedule.makespan < self.schedules[name].makespan:
+            self.schedules[name] = schedule
+            self.tell(name, schedule.makespan, 0.0)
 
     def heuristic_in_time(self, name: str, policy: Policy, clock: Allowance) -> bool:
-        """The same, unless time is up before; whether it was in time."""
-        try:
-            with cut_off(clock, SLACK):
-                self.heuristic(name, policy)
-        except TimeUp:
-            return False
-        return True
+        """The same, unless time is up before; whether there is a schedule in time, perhaps of equal chunks alone."""
+        with suppress(TimeUp), cut_off(clock, SLACK):
+            for variant in in_stages(policy):
+                self.heuristic(name, variant)
+        return name in self.schedules or name in self.refused
 
-    def prove(self, clock: Allowance) -> None:
-        """Compute the bounds that hold for all rows, while there is time, the first one anyway."""
+    def prove(self, clock: Allowance, *, quickly: bool = False) -> None:
+        """Compute the bounds that hold for all rows, while there is time, the first one anyway.
+
+        `quickly`: without the slow ones.
+        """
         self.equal_sizes &= all(schedule.has_equal_sizes for schedule in self.schedules.values())
         kinds = bounds_of(self.instance)
         valid = [name for name, bound in kinds.items() if self.equal_sizes or not bound.equal_sizes_only]
         first, *others = sorted(valid, key=lambda name: kinds[name].is_slow)
-        proven = {first: kinds[first].compute(self.instance)}
+        proven = {name: bound for name, bound in self.bounds.items() if name in valid}
+        proven[first] = proven.get(first) or kinds[first].compute(self.instance)
         with suppress(TimeUp), cut_off(clock, SLACK):
             for name in others:
-                if kinds[name].is_slow and clock.left <= 0:
+                if name in proven or (kinds[name].is_slow and (quickly or clock.left <= 0)):
                     continue  # a solver hears nothing of a clock
                 proven[name] = kinds[name].compute(self.instance)
         self.bounds = {name: proven[name] for name in valid if name in proven}

@@ -79,6 +79,11 @@ class Hourglass:
 
     sizes: Literal["equal", "free"] = "equal"
 
+    @property
+    def plans_equal_sooner(self) -> bool:
+        """Whether a plan of equal chunks is there sooner."""
+        return self.sizes == "free"
+
     def __call__(self, instance: Instance, params: HourglassParams = USUAL_HOURGLASS) -> Plan:
         """Plan `instance`. Raises InputError if the clock is too small for it."""
         check_clock(instance)
