@@ -1,6 +1,7 @@
 """The search on small graphs: legal, no slower than rules, and bounded in its class."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from graph_samples import instance_of, network_of, random_graph, searched, shipped
@@ -31,7 +32,7 @@ def torus(kind: str, size: str = "12 KB") -> GraphInstance:
 
 @pytest.mark.parametrize(("kind", "gap"), [("all_gather", 0.05), ("all_to_all", 0.2)])
 def test_the_search_beats_rules_and_is_proven_in_its_class(kind: str, gap: float) -> None:
-    best = compare_graph(torus(kind), ["trees", "trees=1", "direct", "exact"], SMALL).best
+    best = compare_graph(torus(kind), ["trees", "trees=1", "direct", "exact"], replace(SMALL, deterministic=True)).best
     assert best.gap <= gap
     assert best.class_bound is not None
     assert best.schedule.makespan >= best.class_bound.picoseconds >= best.bound
