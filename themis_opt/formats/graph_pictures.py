@@ -184,7 +184,8 @@ def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
     axes.grid(axis="x", color=LINE, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    shown = f"{len(names)} of {int((busy > 0).sum())} link directions, {schedule.chunks} chunks from light to dark"
+    shown = f"{len(names)} of {int((busy > 0).sum())} link directions"
+    shown += f", {schedule.chunks} chunks from light to dark" if schedule.chunks > 1 else ""
     title = f"{plan.instance.name or 'graph'}, {plan.name}: {format_pictured_time(schedule.makespan)}; {shown}"
     axes.set_title(title, loc="left", fontsize=11)
     save_figure(figure, path)
