@@ -70,7 +70,7 @@ def chunk_policy_of(policy: Policy) -> Policy:
 def in_stages(policy: AnyPolicy) -> Iterator[AnyPolicy]:
     """The policy, after its variant of equal chunks if sizes are free, which is planned sooner and may be the best."""
     if is_dataclass(policy) and not isinstance(policy, type) and getattr(policy, "plans_equal_sooner", False):
-        yield replace(policy, sizes="equal")  # type: ignore[call-arg]
+        yield replace(policy, sizes="equal")
     yield policy
 
 
