@@ -196,7 +196,7 @@ def test_terminal_shows_brackets_as_they_are(save, document):
 
 
 class Interrupted:
-    """A search on a hard instance, stopped by a signal half a second after it starts."""
+    """A search on a hard instance, stopped by a signal soon after it starts."""
 
     def __init__(self, folder, number):
         options = ("--time-limit", str(PATIENCE), "--workers", "1", "-o", str(folder), "--json")
@@ -205,7 +205,7 @@ class Interrupted:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             read_until("exact", process.stderr)
-            time.sleep(0.5)
+            time.sleep(1.5)
             began = time.monotonic()
             process.send_signal(number)
             self.stdout, self.stderr = process.communicate(timeout=PATIENCE)

@@ -39,7 +39,7 @@ def test_policies_are_run_side_by_side(succeed, solution, tmp_path):
     assert "baseline\tdim1" in said
     trace = json.loads((tmp_path / "hourglass.trace.json").read_text())
     assert sum(event["ph"] == "X" for event in trace["traceEvents"]) == 16
-    assert "predicted" in (tmp_path / "hourglass.svg").read_text()
+    assert "measured dim1" in (tmp_path / "hourglass.svg").read_text()
     assert json.loads((tmp_path / "execution.json").read_text())["verdict"] + "." == verdict
 
 

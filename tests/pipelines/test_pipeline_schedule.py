@@ -125,7 +125,7 @@ def test_damaged_schedules_are_refused(tmp_path, schedule, field, value, message
     ],
 )
 def test_pipelines_that_cannot_be_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         pipeline(2, 1, **({"forward": [1, 1, 1]} if "forward" in fields else fields))
 
 

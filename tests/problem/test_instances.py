@@ -19,7 +19,9 @@ FILES = {
     f"{folder}/{path.name}": path
     for folder in ("paper", "clusters", "large", "toy")
     for path in sorted((INSTANCES / folder).glob("*.json"))
+    if '"groups"' not in path.read_text(encoding="utf-8")
 }
+"""Files of networks of dimensions, not of clusters that are graphs."""
 PAPER = sorted(name for name in FILES if name.startswith("paper/"))
 CLUSTERS = sorted(name for name in FILES if name.startswith("clusters/"))
 

@@ -54,7 +54,7 @@ def test_the_soonest_policy_stands_for_all_where_the_first_takes_the_time():
     contest = numbers(seconds=2.0)
 
     def make(name):
-        count_work(2.5 if name == "long" else 0.2)
+        count_work(3.5 if name == "long" else 0.2)
         yield len(name)
 
     contest.attempt_each(["long", "other", "short"], make, soonest="short")

@@ -115,9 +115,11 @@ def compare_and_write(
         compared = ask("compare", problem, problem, policies, search, folder, usual, **given)
     with undisturbed():
         answer = ask("tell", problem, compared, search)
-        answer.tell(as_json=as_json)
-        if folder is not None:
-            make_folder(folder)
-            tell_files(ask("write", problem, folder, compared, answer, search))
+        try:
+            answer.tell(as_json=as_json)
+        finally:  # also where the reader of the answer went away
+            if folder is not None:
+                make_folder(folder)
+                tell_files(ask("write", problem, folder, compared, answer, search))
     left_out = compared.refused if policies else ()
     leave(compared.best.gap, search.gap, interrupted=compared.interrupted, left_out=left_out)

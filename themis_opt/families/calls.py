@@ -40,13 +40,14 @@ def training_step(sources: "Sequence[AnyProblem]", memory: int | str | None = No
     memory is none.
     """
     from themis_opt.formats.readers.registry import import_files, is_trace
-    from themis_opt.study.step_plan import with_prefetch
 
     paths = [str(source) for source in sources]
     if len(sources) > 1 and not all(map(is_trace, paths)):
         step = cast(Instance, import_files(paths).instance)
     else:
         step = max(map(instance_for, sources), key=lambda instance: instance.compute)
+    from themis_opt.study.step_plan import with_prefetch  # after reading: it loads solvers
+
     step = with_prefetch(step)
     if memory is None:
         return step

@@ -10,7 +10,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.families.family import AnyComparison, AnySchedule, Family, Problem
 from themis_opt.problem import catalog
 
-ORDER_FORMAT = "themis-opt/order-table/1"
+TABLE_FORMAT = "themis-opt/order-table/1"
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +90,7 @@ def load(source: str | Path) -> Any:
     """
     if Path(source).suffix == ".json" and Path(source).is_file():
         written = _format_in(Path(source))
-        if "schedule/" in written or written == ORDER_FORMAT:
+        if "schedule/" in written or written == TABLE_FORMAT:
             return read_solution(Path(source))[0]
     return load_problem(source)
 

@@ -31,7 +31,7 @@ NEXT_TIMES = 3
 MOST_DIRECT = 64
 """NPUs up to which the plan of direct sends is made soonest; of more, that of few trees."""
 
-BOUNDS_SHARE = 1 / 2
+SHARE_OF_BOUNDS = 1 / 2
 """Share of the time for bounds: where it is over, those that are there stand for all."""
 
 
@@ -159,7 +159,11 @@ def compare_graph(
 def _prove(contest: GraphContest) -> dict[str, GraphBound]:
     """The bounds for which there is time, and where that is none, the worst of single cuts."""
     proofs = dict[str, GraphBound]()
-    with suppress(TimeUp), contest.allowance.turn(BOUNDS_SHARE * contest.left), cut_off(contest.allowance, SLACK / 2):
+    with (
+        suppress(TimeUp),
+        contest.allowance.turn(SHARE_OF_BOUNDS * contest.left),
+        cut_off(contest.allowance, SLACK / 2),
+    ):
         for bound in each_bound(contest.instance):
             proofs[bound.name] = bound
     if not proofs:

@@ -152,7 +152,7 @@ class Rails:
         if count >= MANY_BOXES:
             return np.where(nics == nics.max(), 1.0, 0.0)
         low, high = 1 / nics.max(), float(count) / nics.min()
-        for _ in range(HALVINGS):
+        for _ in range(WEIGHT_HALVINGS):
             middle = (low + high) / 2
             enough = np.maximum(nics * middle - 1, 0).sum() / (count - 2) >= 1
             low, high = (low, middle) if enough else (middle, high)
@@ -222,5 +222,5 @@ class Rails:
 MANY_BOXES = 32
 """Boxes from which those that lack NICs have no roots: others lose a per cent, and do not wait for these."""
 
-HALVINGS = 50
+WEIGHT_HALVINGS = 50
 """Halvings after which shares are as exact as numbers are."""

@@ -36,7 +36,7 @@ MOST_SLOTS = 2_000_000
 ON_RAILS = "must be boxes with a switch or links between all NPUs, on rails of one or two layers of switches"
 
 
-class Messages(NamedTuple):
+class SlotMessages(NamedTuple):
     """Messages along alike routes: roots, nodes of routes (-1 after the last), and of each hop its slot and its turn.
 
     Shapes (messages,), (messages, nodes), (messages, nodes - 1).
@@ -70,7 +70,7 @@ class SlotTable:
     lags: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
-    messages: list[Messages] = field(default_factory=list)
+    messages: list[SlotMessages] = field(default_factory=list)
     whole_spread: tuple[int, ...] = ()
     first_between_whole: int = 0
 
@@ -267,7 +267,7 @@ class SlotTable:
         for rows, columns, hops in ((near, [0, 1, 4], [0, 3]), (~near, [0, 1, 2, 3, 4], [0, 1, 2, 3])):
             if rows.any():
                 kept = nodes[rows][:, columns], slots[rows][:, hops], turns[rows][:, hops]
-                self.messages.append(Messages(roots[rows], *kept))
+                self.messages.append(SlotMessages(roots[rows], *kept))
 
     def _of(self, side: int, links: str) -> str:
         return links if side < 0 else f"{links} of box {side}"
@@ -322,7 +322,7 @@ class SlotTable:
             turns.append(turn)
         if self.is_lifted:
             every = np.tile(slots, (len(rows), 1))
-            self.messages.append(Messages(roots[rows], np.stack(nodes, axis=1), every, np.stack(turns, axis=1)))
+            self.messages.append(SlotMessages(roots[rows], np.stack(nodes, axis=1), every, np.stack(turns, axis=1)))
         if not self.whole_spread and side < 0:
             self.whole_spread = tuple(slots)
         return wait
@@ -397,7 +397,7 @@ class Slots:
         """Hops of one chunk, as far as they are made."""
         return sum(messages.slots.size for messages in self.table.messages) * (2 if self.shift else 1)
 
-    def lift(self, start: IntArray, chunks: int) -> Iterator[tuple[Messages, IntArray, bool]]:
+    def lift(self, start: IntArray, chunks: int) -> Iterator[tuple[SlotMessages, IntArray, bool]]:
         """All messages with the starts of their hops, shape (messages, hops, chunks), and whether these are sums.
 
         `start`: that of each slot, for some of the chunks.
@@ -415,8 +415,8 @@ class Slots:
                 yield (_turned(messages), starts[:, ::-1], True) if turned else (messages, starts, False)
 
 
-def _turned(messages: Messages) -> Messages:
-    return Messages(messages.roots, *(array[:, ::-1] for array in messages[1:]))
+def _turned(messages: SlotMessages) -> SlotMessages:
+    return SlotMessages(messages.roots, *(array[:, ::-1] for array in messages[1:]))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.plan import GraphPiece, GraphTransfer, demands
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule
-from themis_opt.graphs.slots import Messages, SlotPlan, Slots
+from themis_opt.graphs.slots import SlotMessages, SlotPlan, Slots
 
 GRAPH_RULES = ("amounts", "switches", "links", "order", "capacity", "data", "makespan")
 """The rules that are checked."""
@@ -257,7 +257,7 @@ class _MessageCheck:
         self.copies: list[tuple[IntArray, IntArray, IntArray]] = []
         self.hops: list[tuple[IntArray, IntArray, IntArray]] = []
 
-    def add(self, messages: Messages, starts: IntArray, are_sums: bool) -> None:
+    def add(self, messages: SlotMessages, starts: IntArray, are_sums: bool) -> None:
         """Check the hops of messages, and keep who sends and gets what when."""
         tails, heads = messages.nodes[:, :-1], messages.nodes[:, 1:]
         wanted = tails * self.size + heads

@@ -14,7 +14,7 @@ from themis_opt.policies.chunk_law import MOST_EQUAL_CHUNKS, Chunk, ChunkBlock, 
 
 WORK = 100_000  # stages that a climb serves, about 4 ms
 HEAT = 0.02  # part of the time that a change may cost at first
-NPUS, RATE, FIXED, LAG = range(4)  # columns of dimensions
+NPUS, PER_BYTE, START_UP, LAG = range(4)  # columns of dimensions
 
 
 class Few(NamedTuple):
@@ -28,7 +28,7 @@ class Few(NamedTuple):
     shares: FloatArray
 
 
-class Space(NamedTuple):
+class ClimbSpace(NamedTuple):
     """Work space: per dimension and chunk when it is free, ready, where in its path, and with how many bytes.
 
     `served`: chunks in the order of their stages.  `state`, shape (1,): of the random numbers.
@@ -58,7 +58,7 @@ def climbed_block(
     for i, chunk in enumerate(start.chunks):
         best.paths[i], best.shares[i] = chunk.path, chunk.share
     served, state = np.zeros(most * length, np.int64), np.ones(1, np.int64)
-    space = Space(np.zeros(width), np.zeros(most), np.zeros(most, np.int64), np.zeros(most), served, state)
+    space = ClimbSpace(np.zeros(width), np.zeros(most), np.zeros(most, np.int64), np.zeros(most), served, state)
     CLIMB.compiled(
         np.array([(d.npus, d.held(1) - d.fixed, d.fixed, d.lag) for d in network], dtype=np.float64),
         phases,
@@ -79,7 +79,7 @@ def climbed_block(
 
 
 def climb(
-    dimensions: FloatArray, phases: int, size: float, most: int, best: Few, now: Few, tried: Few, space: Space
+    dimensions: FloatArray, phases: int, size: float, most: int, best: Few, now: Few, tried: Few, space: ClimbSpace
 ) -> None:
     """Change `best` at random, as long as the work lasts; fills `space.served` with the order of its stages.
 
@@ -108,7 +108,7 @@ def climb(
     serve_all(dimensions, phases, size, best, space, np.inf)
 
 
-def serve_all(dimensions: FloatArray, phases: int, size: float, few: Few, space: Space, limit: float) -> float:
+def serve_all(dimensions: FloatArray, phases: int, size: float, few: Few, space: ClimbSpace, limit: float) -> float:
     """Makespan if what can begin first is served first; infinite if it is above a limit.
 
     The middle of a chunk goes before first scatters and last gathers.
@@ -138,7 +138,7 @@ def serve_all(dimensions: FloatArray, phases: int, size: float, few: Few, space:
         npus = dimensions[k, NPUS]
         if place >= width:
             space.parts[chosen] *= npus
-        space.free[k] = begin + space.parts[chosen] * dimensions[k, RATE] + dimensions[k, FIXED]
+        space.free[k] = begin + space.parts[chosen] * dimensions[k, PER_BYTE] + dimensions[k, START_UP]
         if place < width:
             space.parts[chosen] /= npus
         space.ready[chosen] = space.free[k] + dimensions[k, LAG]
@@ -148,7 +148,7 @@ def serve_all(dimensions: FloatArray, phases: int, size: float, few: Few, space:
     return end
 
 
-def change(few: Few, most: int, phases: int, space: Space) -> None:
+def change(few: Few, most: int, phases: int, space: ClimbSpace) -> None:
     """Exchange two dimensions of a path, or the paths of two chunks, move bytes, or split or join chunks."""
     count, width = few.number[0], few.paths.shape[1] // phases
     kind, i, j = draw(space, 16), draw(space, count), draw(space, count)
@@ -197,7 +197,7 @@ def copy_path(paths: IntArray, i: int, to: int) -> None:
         paths[to, place] = paths[i, place]
 
 
-def draw(space: Space, most: int) -> int:
+def draw(space: ClimbSpace, most: int) -> int:
     """A random number below `most`."""
     space.state[0] = (space.state[0] * 1103515245 + 12345) % 2147483648
     return int(space.state[0] // 256 % most)

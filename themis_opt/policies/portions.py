@@ -20,10 +20,10 @@ from themis_opt.policies.chunk_law import (
 )
 
 MOST_PORTIONS = 24  # that visit the faster group first
-MOST_CHUNKS = 64  # of a block
+MOST_PORTIONS = 64  # of a block
 
 
-class Piece(NamedTuple):
+class Allotment(NamedTuple):
     """A chunk of a block; time from the begin of the block to its first stage, and from its last stage to the end."""
 
     share: float
@@ -39,13 +39,13 @@ class Visit(NamedTuple):
     """
 
     share: float
-    pieces: list[Piece]
+    pieces: list[Allotment]
     parts: tuple[Stages, Stages, Stages]
     head: float
     foot: float
 
 
-Pieces = tuple[list[Piece], Stages]
+Pieces = tuple[list[Allotment], Stages]
 
 
 class Portions:
@@ -57,7 +57,7 @@ class Portions:
     def __init__(
         self,
         network: Sequence[LawDimension],
-        most_chunks: int = MOST_CHUNKS,
+        most_chunks: int = MOST_PORTIONS,
         most: int = MOST_PORTIONS,
         rounding: float = FLOAT_ERROR,
     ) -> None:
@@ -87,7 +87,7 @@ class Portions:
 
     def _blocks_of(self, group: Path, phases: int) -> Iterator[Pieces]:
         if len(group) == 1:
-            yield [Piece(1, group * phases, 0, 0)], [(0, 0), (0, 1)][:phases]
+            yield [Allotment(1, group * phases, 0, 0)], [(0, 0), (0, 1)][:phases]
             return
         for k in group if len(group) > 2 else group[:1]:
             one, two = (k,), tuple(other for other in group if other != k)
@@ -139,7 +139,7 @@ class Portions:
         numbers = range(len(pieces))
         if len(first) > 1:
             pieces = [
-                Piece(p.share * share, p.path + other * phases + p.path[::-1] * (phases - 1), *[p.begin * share] * 2)
+                Allotment(p.share * share, p.path + other * phases + p.path[::-1] * (phases - 1), *[p.begin * share] * 2)
                 for p in pieces
             ]
             middle = [(number, len(first) + phase) for number in numbers for phase in range(phases)]
@@ -150,7 +150,7 @@ class Portions:
         begins, head = in_turn(times, [piece.begin * part for piece in pieces])
         tails, foot = in_turn(times, [piece.tail * part for piece in pieces])
         pieces = [
-            Piece(p.share * share, first + p.path + first * (phases - 1), begin, tail)
+            Allotment(p.share * share, first + p.path + first * (phases - 1), begin, tail)
             for p, begin, tail in zip(pieces, begins, tails, strict=True)
         ]
         scatters = [(number, 0) for number in sorted(numbers, key=begins.__getitem__)]
@@ -173,7 +173,7 @@ def in_turn(times: Sequence[float], deadlines: Sequence[float]) -> tuple[list[fl
 
 def _joined(visits: Sequence[Visit], unit: float, phases: int) -> Pieces:
     """One block of the portion that visits the other group first and of those that visit the first group."""
-    pieces: list[Piece] = []
+    pieces: list[Allotment] = []
     parts: list[list[Stages]] = [[], [], []]
     before: float = 0
     whole = total(visit.share for visit in visits[1:])

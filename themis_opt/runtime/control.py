@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, 
 from themis_opt.runtime.links import Address
 from themis_opt.runtime.transports.tcp import LENGTH, receive_exactly
 
-T = TypeVar("T")
-Number = Annotated[int, Field(ge=0, lt=2**31)]
+Spoken = TypeVar("Spoken")
+RunNumber = Annotated[int, Field(ge=0, lt=2**31)]
 
 ALIVE_EVERY = 0.5  # seconds between two signs of life of a rank
 SILENT_FOR = 5.0  # seconds without one after which a rank counts as lost: ten are missing
@@ -25,29 +25,29 @@ class Garbage(ValueError):
     """Bytes that are no message."""
 
 
-class Message(BaseModel):
+class RunMessage(BaseModel):
     """A message of which every field is checked when it arrives."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
 
-class Caller(Message):
+class Caller(RunMessage):
     """Who calls; all that is read of a message of strangers."""
 
     token: str
-    rank: Number
+    rank: RunNumber
 
 
 class Hello(Caller):
     """The first message of a rank, with the address at which others reach it, or why it failed."""
 
     version: str
-    pid: Number = 0
+    pid: RunNumber = 0
     address: Address | None = None
     failed: str = ""
 
 
-class Alive(Message):
+class Alive(RunMessage):
     """A sign of life of a rank: the operations that it has done, and the one at which it is."""
 
     type: Literal["alive"]
@@ -55,21 +55,21 @@ class Alive(Message):
     at: str
 
 
-class Failed(Message):
+class Failed(RunMessage):
     """The rank that is to blame for a failure, and what it did."""
 
     type: Literal["failed"]
-    rank: Number
+    rank: RunNumber
     what: str
 
 
-class Reached(Message):
+class Reached(RunMessage):
     """A point of a run that a rank has reached."""
 
     type: Literal["connected", "loaded", "ready", "finished"]
 
 
-class Done(Message):
+class Done(RunMessage):
     """What a rank measured in a run, on its clock, and its first wrong element in words."""
 
     type: Literal["done"]
@@ -82,7 +82,7 @@ class Done(Message):
     end: Annotated[list[FiniteFloat | None], Field(min_length=1)]
 
 
-class Order(Message):
+class RunOrder(RunMessage):
     """What the coordinator asks of a rank; a field that the kind of order does not have keeps its default."""
 
     do: Literal["connect", "load", "run", "go", "check", "end"]
@@ -94,8 +94,8 @@ class Order(Message):
     boot: str = ""
 
 
-Report = Annotated[Alive | Failed | Reached | Done, Field(discriminator="type")]
-ORDER, REPORT = TypeAdapter(Order), TypeAdapter[Alive | Failed | Reached | Done](Report)
+RunReport = Annotated[Alive | Failed | Reached | Done, Field(discriminator="type")]
+ORDER, REPORT = TypeAdapter(RunOrder), TypeAdapter[Alive | Failed | Reached | Done](RunReport)
 
 
 class ControlLine:
@@ -111,7 +111,7 @@ class ControlLine:
         with self._sending:
             self._connection.sendall(LENGTH.pack(len(data)) + data)
 
-    def hear(self, kind: TypeAdapter[T]) -> T:
+    def hear(self, kind: TypeAdapter[Spoken]) -> Spoken:
         """The next message, as :meth:`receive` has it; raises Garbage if it is of another kind."""
         data = self.receive()
         try:

@@ -38,7 +38,7 @@ from themis_opt.runtime.control import (
     Failed,
     Garbage,
     Hello,
-    Report,
+    RunReport,
 )
 from themis_opt.runtime.layout import coordinates
 from themis_opt.runtime.links import RankFailure
@@ -101,7 +101,7 @@ class Coordinator:
         self._processes: Sequence[subprocess.Popen[bytes]] = ()
         self._peers: dict[int, _RankState] = {}
         self._callers: queue.Queue[tuple[ControlLine, int, bytes]] = queue.Queue()
-        self._inbox: queue.Queue[tuple[int, Report | str]] = queue.Queue()
+        self._inbox: queue.Queue[tuple[int, RunReport | str]] = queue.Queue()
         self._sizes: tuple[int, ...] = ()
         self._doing = "starting"
         self._names: dict[int, str] = {}
@@ -239,12 +239,12 @@ class Coordinator:
             except OSError:
                 raise self._named(rank, "died") from None
 
-    def _collect(self, kind: str, stall: float) -> dict[int, Report]:
+    def _collect(self, kind: str, stall: float) -> dict[int, RunReport]:
         """One message of a kind from every rank.
 
         `stall`: seconds without any progress after which it is given up.
         """
-        answers: dict[int, Report] = {}
+        answers: dict[int, RunReport] = {}
         moved_at = began = monotonic()
         for peer in self._peers.values():
             peer.heard, peer.done = began, 0
@@ -266,7 +266,7 @@ class Coordinator:
             self._check(answers, moved_at, stall)
         return answers
 
-    def _check(self, answered: Mapping[int, Report], moved_at: float, stall: float) -> None:
+    def _check(self, answered: Mapping[int, RunReport], moved_at: float, stall: float) -> None:
         now = monotonic()
         waiting = {rank: peer for rank, peer in self._peers.items() if rank not in answered}
         rank, peer = min(waiting.items(), key=lambda item: item[1].heard)

@@ -17,7 +17,7 @@ from threading import Event, Thread
 from time import monotonic, process_time, sleep
 
 from themis_opt.base.version import __version__
-from themis_opt.runtime.control import ALIVE_EVERY, ORDER, TOKEN_VARIABLE, ControlLine, Garbage, Order
+from themis_opt.runtime.control import ALIVE_EVERY, ORDER, TOKEN_VARIABLE, ControlLine, Garbage, RunOrder
 from themis_opt.runtime.engine import Engine, RunProgress, as_lists, describe
 from themis_opt.runtime.layout import neighbours
 from themis_opt.runtime.links import TRANSPORTS, ChannelKey, Endpoint, Frame, Link, RankFailure
@@ -62,7 +62,7 @@ class Rank:
             self._ended.set()
             self._line.close()
 
-    def _obey(self, order: Order) -> None:
+    def _obey(self, order: RunOrder) -> None:
         try:
             match order.do:
                 case "connect":
@@ -81,7 +81,7 @@ class Rank:
         """Say who is to blame, and wait for the end: connections stay open, so that nobody blames this rank."""
         self._line.say(type="failed", rank=rank, what=what)
 
-    def _connect(self, order: Order) -> None:
+    def _connect(self, order: RunOrder) -> None:
         compiled = Program.read(order.program)
         channels = {
             (k, lane): neighbours(self._number, compiled.sizes, k)
@@ -123,7 +123,7 @@ class Rank:
         used = {"cpu": cpu, "memory": largest_memory(), "moved": mover.moved}
         self._line.say(type="done", origin=origin, wrong=wrong, **used, **as_lists(engine))
 
-    def _next_order(self) -> Order:
+    def _next_order(self) -> RunOrder:
         """The next order of the coordinator in the middle of a run; a rank ends here if it says so."""
         order = self._line.hear(ORDER)
         if order.do == "end":

@@ -48,7 +48,7 @@ class Launches:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class LaunchSizes:
     """A linear programme on the sizes of chunks, from the fastest schedule, and again while that pays."""
 
     engine: ClassVar[str] = ""

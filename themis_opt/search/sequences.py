@@ -15,7 +15,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.launches import SIMULATED_PER_SECOND, Trials, all_buckets, candidates
 
-MAX_STAGES = 300  # of a plan, whose moves are then tried in some seconds
+MOST_SEQUENCED = 300  # of a plan, whose moves are then tried in some seconds
 # The stages that a resource serves in a period, in turn, each with the periods after its iteration began
 Service = tuple[tuple[int, int], ...]
 
@@ -48,7 +48,7 @@ class Sequences:
 
 def is_small(schedule: Schedule) -> bool:
     """Whether the iterations of a schedule repeat each other and have few stages."""
-    return schedule.period.is_steady and schedule.plan.num_stages <= MAX_STAGES
+    return schedule.period.is_steady and schedule.plan.num_stages <= MOST_SEQUENCED
 
 
 def explore(incumbent: Incumbent, start: Schedule) -> None:

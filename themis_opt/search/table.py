@@ -2,7 +2,7 @@
 
 from themis_opt.schedules.incumbent import Step
 from themis_opt.search.anneal import Anneal, Coarse
-from themis_opt.search.launches import Launches, Sizes
+from themis_opt.search.launches import Launches, LaunchSizes
 from themis_opt.search.orders import MoveElements, Orders
 from themis_opt.search.refuter import RefuteCounts, RefuteEnds
 from themis_opt.search.sequences import Sequences
@@ -19,4 +19,4 @@ STEPS: tuple[Step, ...] = (
 # Colder than for collectives: an iteration is mostly compute, and only a little of it is at stake
 PERIOD_ANNEAL = Anneal(hot=1e-7)
 # The search for schedules of training iterations
-PERIOD_STEPS: tuple[Step, ...] = (Launches(), PERIOD_ANNEAL, Sizes(), Sequences())
+PERIOD_STEPS: tuple[Step, ...] = (Launches(), PERIOD_ANNEAL, LaunchSizes(), Sequences())

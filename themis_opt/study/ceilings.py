@@ -116,7 +116,7 @@ def _hierarchical(boxes: Boxes) -> float:
     return boxes.time(loads, {k: phases * math.log2(size) for k, size in enumerate(sizes)})
 
 
-WAYS: Mapping[str, Callable[[Boxes], float]] = {
+LIBRARY_WAYS: Mapping[str, Callable[[Boxes], float]] = {
     "flat rings": _rings,
     "double trees": _trees,
     "NVLS": _nvls,
@@ -149,5 +149,5 @@ def ceilings(instance: Instance) -> dict[str, float]:
     if exchange.kind is CollectiveKind.ALL_REDUCE:
         names += ["double trees"] * (len(dimensions) > 1) + ["NVLS"] * dimensions[0].in_network
     names += [HIERARCHICAL] * (len(dimensions) > 1)
-    times = {name: WAYS[name](boxes) for name in names}
+    times = {name: LIBRARY_WAYS[name](boxes) for name in names}
     return dict(sorted(times.items(), key=lambda row: -row[1]))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PLAN_FORMAT = "themis-opt/plan/1"
 MEBIBYTE = 2**20
 PASSES = ("forward", "backward")
-LEAST_GAIN = 0.005  # of a step, below which nothing is to win: less than measured steps differ from each other
+LEAST_WIN = 0.005  # of a step, below which nothing is to win: less than measured steps differ from each other
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class StepPlan:
             return f"{buckets}: {time} a step, where today's launches do not fit; at least {bound} with any plan"
         now, count = format_duration(self.today.makespan), len(self.today.plan.launches_of(self.instance))
         gain = 1 - self.best.makespan / self.today.makespan
-        if gain < LEAST_GAIN:
+        if gain < LEAST_WIN:
             saved = f", of which other launches save {gain:.2%}" if gain > 0 else ""
             return f"nothing to win, keep today's launches: {now} a step{saved}; at least {bound} with any plan"
         launches = f"{count} launch{'es' * (count != 1)}"

@@ -193,9 +193,9 @@ def measured_share(instance: Instance, policy: str, measured: int, **point: Any)
         slower = varied(instance, point | {"share": share})
         return simulate(slower, make_policy(policy)(slower)).makespan <= measured
 
-    if is_as_fast(LEAST_SHARE) or not is_as_fast(1.0):
+    if is_as_fast(LEAST_USE) or not is_as_fast(1.0):
         return None
-    return _first(is_as_fast, LEAST_SHARE, 1.0)
+    return _first(is_as_fast, LEAST_USE, 1.0)
 
 
 def _first(holds: Callable[[float], bool], low: float, high: float) -> float:
@@ -206,7 +206,7 @@ def _first(holds: Callable[[float], bool], low: float, high: float) -> float:
     return high
 
 
-LEAST_SHARE = 0.001  # share of bandwidths below which a measurement says something else than a slow network
+LEAST_USE = 0.001  # share of bandwidths below which a measurement says something else than a slow network
 MOST_COMPRESSION = 10_000.0  # bytes over those on the wire beyond which latency decides: more is no answer
 
 

@@ -23,7 +23,7 @@ SCALING: "ShownColumns" = {
 
 PLACE: "ShownColumns" = {"policy": ("policy", "text"), "npus": ("NPUs", "count")}
 NEEDED: "ShownColumns" = {**PLACE, "share": ("share", "share"), "least_compression": ("compression", "text")}
-USED: "ShownColumns" = {**PLACE, "compression": ("compression", "ratio"), "share": ("use of the network", "text")}
+USE_SHOWN: "ShownColumns" = {**PLACE, "compression": ("compression", "ratio"), "share": ("use of the network", "text")}
 
 
 def sweep(
@@ -72,7 +72,7 @@ def sweep(
     if measured is not None:
         document["measured_share"] = used = _used(instance, varied, options.split(policies), measured)
         words = [row | {"share": _share_in_words(row["share"])} for row in used]
-        tables.append(Listing(f"use of the network that explains {measured}", words, USED))
+        tables.append(Listing(f"use of the network that explains {measured}", words, USE_SHOWN))
     return Reply(document, sentences, tables, files=files)
 
 
