@@ -23,7 +23,7 @@ MOST_PORTIONS = 24  # that visit the faster group first
 MOST_PORTIONS = 64  # of a block
 
 
-class Allotment(NamedTuple):
+class Lot(NamedTuple):
     """A chunk of a block; time from the begin of the block to its first stage, and from its last stage to the end."""
 
     share: float
@@ -39,13 +39,13 @@ class Visit(NamedTuple):
     """
 
     share: float
-    pieces: list[Allotment]
+    pieces: list[Lot]
     parts: tuple[Stages, Stages, Stages]
     head: float
     foot: float
 
 
-Pieces = tuple[list[Allotment], Stages]
+Pieces = tuple[list[Lot], Stages]
 
 
 class Portions:
@@ -87,7 +87,7 @@ class Portions:
 
     def _blocks_of(self, group: Path, phases: int) -> Iterator[Pieces]:
         if len(group) == 1:
-            yield [Allotment(1, group * phases, 0, 0)], [(0, 0), (0, 1)][:phases]
+            yield [Lot(1, group * phases, 0, 0)], [(0, 0), (0, 1)][:phases]
             return
         for k in group if len(group) > 2 else group[:1]:
             one, two = (k,), tuple(other for other in group if other != k)
@@ -139,7 +139,7 @@ class Portions:
         numbers = range(len(pieces))
         if len(first) > 1:
             pieces = [
-                Allotment(p.share * share, p.path + other * phases + p.path[::-1] * (phases - 1), *[p.begin * share] * 2)
+                Lot(p.share * share, p.path + other * phases + p.path[::-1] * (phases - 1), *[p.begin * share] * 2)
                 for p in pieces
             ]
             middle = [(number, len(first) + phase) for number in numbers for phase in range(phases)]
@@ -150,7 +150,7 @@ class Portions:
         begins, head = in_turn(times, [piece.begin * part for piece in pieces])
         tails, foot = in_turn(times, [piece.tail * part for piece in pieces])
         pieces = [
-            Allotment(p.share * share, first + p.path + first * (phases - 1), begin, tail)
+            Lot(p.share * share, first + p.path + first * (phases - 1), begin, tail)
             for p, begin, tail in zip(pieces, begins, tails, strict=True)
         ]
         scatters = [(number, 0) for number in sorted(numbers, key=begins.__getitem__)]
@@ -173,7 +173,7 @@ def in_turn(times: Sequence[float], deadlines: Sequence[float]) -> tuple[list[fl
 
 def _joined(visits: Sequence[Visit], unit: float, phases: int) -> Pieces:
     """One block of the portion that visits the other group first and of those that visit the first group."""
-    pieces: list[Allotment] = []
+    pieces: list[Lot] = []
     parts: list[list[Stages]] = [[], [], []]
     before: float = 0
     whole = total(visit.share for visit in visits[1:])
