@@ -367,8 +367,7 @@ def sister_row(name: str, kind: str, size: str) -> Row:
     network, collectives = SISTERS[name], [{"kind": kind, "size": size}]
     instance = GraphInstance.model_validate({"name": name, "network": network, "collectives": collectives})
     rule = compare_graph(instance, tuple(GRAPH_POLICIES)).best
-    found = compare_graph(instance, ("greedy", *GRAPH_SEARCHES), Limits(seconds=SECONDS_OF_SEARCHES))
-    best = found.best
+    best = compare_graph(instance, ("greedy", *GRAPH_SEARCHES), Limits(seconds=SECONDS_OF_SEARCHES)).best
     times = {"bound_us": rule.bound, "best_us": best.schedule.makespan}
     row: Row = {"network": name, "kind": kind, "size": size, "rule": rule.policy, "best": best.policy}
     row |= {title: round(value / PS_PER_US, 3) for title, value in times.items()}

@@ -97,5 +97,7 @@ def test_other_packages_add_policies_of_graphs(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_is_no_problem_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="must be a problem of one of product, graph, pipeline"):
+        themis_opt.solve(object())
     with pytest.raises(InputError, match="is a directory, must be a JSON file"):
         themis_opt.solve(tmp_path)

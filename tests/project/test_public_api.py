@@ -49,9 +49,9 @@ def test_examples_of_docstrings_hold(name):
     subject = themis_opt if name is None else getattr(themis_opt, name)
     home = subject if name is None else sys.modules[subject.__module__]
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
-    (found,) = finder.find(subject, name or "themis_opt", home, globs=dict(vars(home)))
-    assert found.examples
-    assert runner.run(found).failed == 0
+    (docstring,) = finder.find(subject, name or "themis_opt", home, globs=dict(vars(home)))
+    assert docstring.examples
+    assert runner.run(docstring).failed == 0
 
 
 @pytest.mark.parametrize("name", ["fig5.all_reduce.256MB", "dgx1.all_gather.1GB", "p4_m8"])

@@ -9,8 +9,10 @@ import pytest
 from sharded_iterations import random_step
 from small_iterations import PAIR, iteration, tensor
 
+from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
+from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.makespan_bounds import MAKESPAN_BOUNDS
 from themis_opt.solving.period_bounds import critical_path
@@ -189,3 +191,13 @@ def test_bounds_are_as_strong_as_ever(make: Callable[[int], Instance], figures: 
     proven = [bounds(make(seed)) for seed in range(count)]
     sums = {name: sum(one[name] for one in proven) for name in NAMES}
     assert sums == pytest.approx(dict(zip(NAMES, expected, strict=True)), rel=1e-8)
+
+
+@pytest.mark.parametrize("seed", [19, 20])
+@pytest.mark.parametrize("policy", ["ddp/baseline+fifo", "fused/themis+scf", "wait_free/hourglass"])
+def test_iterations_begin_no_faster_than_resources_serve_them(seed: int, policy: str) -> None:
+    """One stage of the first seed runs ahead of tensors that nobody needs, and its network falls behind."""
+    instance = pipelined(seed)
+    schedule = simulate(instance, make_policy(policy)(instance))
+    assert max(schedule.busy.values()) <= 1
+    assert schedule.makespan >= max(bounds(instance).values()) * (1 - 1e-9)

@@ -108,10 +108,18 @@ class Period:
 
         The last distance; where iterations do not repeat each other, the largest in the second half of them, or what
         the slowest task or stage takes per iteration there, if that is more.  Few iterations may all be those of a
-        network that is still filling up: theirs is no less than what they take if they are repeated as a block.
+        network that is still filling up: theirs is no less than what they take if they are repeated as a block.  Nor
+        is that of iterations that begin faster than a resource serves them, whose stages would queue for ever.
         """
         slowest = max(int(self._periods[self._first_period :].max()), self._pace)
-        return slowest if self.is_steady or self.num_iterations > FEW else max(slowest, self._drained)
+        is_kept_up = slowest >= self._load and (self.is_steady or self.num_iterations > FEW)
+        return slowest if is_kept_up else max(slowest, self._drained)
+
+    @property
+    def _load(self) -> float:
+        """Picoseconds of an iteration for which its busiest resource is held."""
+        resources = self.plan.stage_resources(self.instance)
+        return float(np.bincount(resources, self.costs.occupancy, minlength=1).max())
 
     @property
     def _drained(self) -> int:
