@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from graph_samples import instance_of, shipped
 
+import themis_opt
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.policies import hierarchical_plan, with_transfers
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
+from themis_opt.graphs.rails import Rails
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.graphs.schedule_file import read_graph_schedule, schedule_text
 from themis_opt.graphs.slots import SlotPlan, slot_plan
@@ -106,3 +108,12 @@ def test_networks_without_rails_have_no_slots() -> None:
     with pytest.raises(InputError, match="on rails"):
         slot_plan("hierarchical", shipped("dragonfly", kind="all_gather"))
     assert isinstance(hierarchical_plan(instance_of(boxes_on_rails(6, 4), "all_gather")), SlotPlan)
+
+
+def test_routes_take_no_third_switch_where_two_are_joined() -> None:
+    network = themis_opt.load("dragonfly-64.all_reduce.1GB").network
+    rails = Rails(network)
+    routes = [route for root in rails.boxes[0].tolist() for route in rails.out(root)]
+    names = [[network.nodes[node].name for node in route] for route in routes]
+    assert {len(route) for route in routes} == {3, 4}
+    assert ["group0.npu0_0", "group0.router0", "group0.router3", "group0.npu3_1"] in names

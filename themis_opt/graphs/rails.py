@@ -188,7 +188,7 @@ class Rails:
         return [(box[g], mate) for mate in (*box[g + 1 :], *box[:g]) if mate >= 0]
 
     def route(self, tail: int, head: int) -> Route:
-        """Over a link, the switch of the box, or leaves and a spine, which differ between sources; else the fastest."""
+        """Over a link, the switch of the box, or leaves, with a spine between if need be; else the fastest."""
         (b, g), (other, j) = self.place[tail], self.place[head]
         if (tail, head) in self.network.arcs:
             return tail, head
@@ -196,7 +196,9 @@ class Rails:
             ways: list[Route] = [(tail, self.hubs[b], head)]
         else:
             first, last = int(self.leaf[b, g]), int(self.leaf[other, j])
-            middles: Sequence[Route] = [()] if first == last else [(spine, last) for spine in self.spines(first, last)]
+            middles: Sequence[Route] = [(spine, last) for spine in self.spines(first, last)]
+            if first == last or last in self.beside.get(first, ()):
+                middles = [() if first == last else (last,)]
             ways = [(tail, first, *middle, head) for middle in middles]
         ways = [way for way in ways if all(arc in self.network.arcs for arc in pairwise(way))]
         return ways[b % len(ways)] if ways else self._fastest[tail][head]
