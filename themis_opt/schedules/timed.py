@@ -24,7 +24,7 @@ class CriticalStep:
     `start`, `busy`, `lag`: when it starts, how long it holds its resource, and how much later its result is there, in
       picoseconds.
     `waited_for`: what it had to wait for: the result of the stage before it in its chunk, or of launches (``data``),
-      its dimension (``dimension``), a task (``task``), or nothing but its release (``release``).
+      its ``dimension`` or another ``resource``, a ``task``, or nothing but its ``release``.
     """
 
     label: str
@@ -127,45 +127,63 @@ class TimedOperations:
         return Explanation(self.critical_path(), tuple(sorted(times, key=lambda time: (-time.busy, time.name))))
 
     def critical_path(self) -> tuple[CriticalStep, ...]:
-        """Operations from the first start to the last result: each waits for data, for its resource or for its turn.
+        """The longest path to the last result: each operation waits for data, for its resource or for its turn."""
+        steps = []
+        for operation, waited_for in self.longest_path():
+            busy, lag = (int(times[operation]) for times in (self.operations.duration, self.operations.lag))
+            label = f"{self.label(operation)} on {self.resources[int(self.operations.resource[operation])]}"
+            steps.append(CriticalStep(label, 0, None, int(self.start[operation]), busy, lag, waited_for))
+        return tuple(steps)
 
-        Where an operation begins later than anything asks for, the path goes on with what ended last before it.
+    def longest_path(self, last: int | None = None) -> list[tuple[int, str]]:
+        """Operations on the longest path to one, or to the last result, each with what it waited for.
+
+        That is ``data``, its ``resource``, or nothing but its ``release``.  Resources serve in the order of the start
+        times.  An arc that the times contradict is left out: a valid schedule may begin earlier than its plan says.
         """
-        before, on_resource = self._predecessors(), self._previous_on_resource()
-        operation, path = int(self.result.argmax()), list[CriticalStep]()
-        while True:
-            start = int(self.start[operation])
-            data = max(before[operation], key=lambda one: int(self.result[one]), default=None)
-            previous = on_resource[operation]
-            at_data = -1 if data is None else int(self.result[data])
-            at_resource = -1 if previous is None else int(self.end[previous])
-            waited_for = "release" if max(at_data, at_resource) <= 0 else "data"
-            if at_resource > max(at_data, 0):
-                data, waited_for = previous, "resource"
-            path.append(self._step(operation, start, waited_for))
-            if data is None or waited_for == "release":
-                return tuple(reversed(path))
-            operation = data
+        length, before, waited_for = self._longest_paths()
+        if last is None:
+            last = int((np.array(length) + self.operations.duration + self.operations.lag).argmax())
+        path = []
+        while last >= 0:
+            path.append((last, waited_for[last]))
+            last = before[last]
+        return path[::-1]
 
-    def _step(self, operation: int, start: int, waited_for: str) -> CriticalStep:
-        busy, lag = (int(times[operation]) for times in (self.operations.duration, self.operations.lag))
-        where = self.resources[int(self.operations.resource[operation])]
-        return CriticalStep(f"{self.label(operation)} on {where}", 0, None, start, busy, lag, waited_for)
+    def _longest_paths(self) -> tuple[list[int], list[int], list[str]]:
+        """The longest path to each operation: its length, the operation before, -1 if there is none, and the wait.
 
-    def _predecessors(self) -> list[list[int]]:
-        """The operations that each one waits for."""
-        before: list[list[int]] = [[] for _ in self.start]
+        The length is -1 for an operation without a start.
+        """
+        operations, waits = self.operations, self._waits()
+        start, end, result, release = (a.tolist() for a in (self.start, self.end, self.result, operations.release))
+        held, passed = operations.duration.tolist(), (operations.duration + operations.lag).tolist()
+        length, before, waited_for = [-1] * len(start), [-1] * len(start), ["release"] * len(start)
+        previous: dict[int, int] = {}
+        resource = operations.resource.tolist()
+        for operation in self._in_turn():
+            arcs = [(one, result[one], passed[one], "data") for one in waits[operation]]
+            if (one := previous.get(resource[operation], -1)) >= 0:
+                arcs.append((one, end[one], held[one], "resource"))
+            for one, over, time, kind in arcs:
+                if length[one] >= 0 and over <= start[operation] and length[one] + time > length[operation]:
+                    length[operation], before[operation], waited_for[operation] = length[one] + time, one, kind
+            if release[operation] > length[operation]:
+                length[operation], before[operation], waited_for[operation] = release[operation], -1, "release"
+            previous[resource[operation]] = operation
+        return length, before, waited_for
+
+    def _in_turn(self) -> list[int]:
+        """Operations that have a start, each after those that it waits for."""
+        order = np.lexsort((self.end, self.start))
+        in_turn: list[int] = order[self.start[order] >= 0].tolist()
+        return in_turn
+
+    def _waits(self) -> list[list[int]]:
+        """The operations whose results each one waits for."""
+        waits: list[list[int]] = [[] for _ in self.start]
         bounds, successors = self.operations.successor_start.tolist(), self.operations.successor.tolist()
-        for operation in range(len(before)):
+        for operation in range(len(waits)):
             for successor in successors[bounds[operation] : bounds[operation + 1]]:
-                before[successor].append(operation)
-        return before
-
-    def _previous_on_resource(self) -> list[int | None]:
-        """The operation that each resource serves before each one."""
-        previous: list[int | None] = [None] * len(self.start)
-        last: list[int | None] = [None] * len(self.resources)
-        resource = self.operations.resource.tolist()
-        for operation in np.lexsort((self.end, self.start)).tolist():
-            previous[operation], last[resource[operation]] = last[resource[operation]], operation
-        return previous
+                waits[successor].append(operation)
+        return waits
