@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from typing import Protocol
 
 import networkx as nx
@@ -38,7 +39,11 @@ def hierarchical_plan(instance: GraphInstance) -> GraphPlan:
     if count > (MOST_EXACT if rails.has_nic.all() else MOST_DAMAGED_EXACT) and not instance.demand.rooted:
         with suppress(InputError) if count <= MOST_TREES else nullcontext():
             return slot_plan("hierarchical", instance, rails)
-    return _plan_of_trees("hierarchical", instance, [rails])
+    return _plan_on_rails("hierarchical", instance, rails)
+
+
+def _plan_on_rails(name: str, instance: GraphInstance, rails: Rails) -> GraphPlan:
+    return _plan_of_trees(name, instance, [replace(rails, variant=number) for number in range(rails.variants.max())])
 
 
 def with_transfers(plan: GraphPlan) -> GraphPlan:
@@ -48,7 +53,7 @@ def with_transfers(plan: GraphPlan) -> GraphPlan:
     if (count := plan.instance.network.num_npus) > MOST_TREES:
         rule = f"must be at most {MOST_TREES} for a plan message by message"
         raise InputError(rule, field="network.nodes", value=f"{count} NPUs")
-    return _plan_of_trees(plan.name, plan.instance, [Rails(plan.instance.network)])
+    return _plan_on_rails(plan.name, plan.instance, Rails(plan.instance.network))
 
 
 MOST_EXACT, MOST_DAMAGED_EXACT, MOST_TREES = 16, 64, 256
@@ -310,8 +315,10 @@ def _plan_of_trees(
         root = target if source is None else source
         roots = (sums or instance.network.capacities.terminals) if root is None else (root,)
         ways = [(forest, end) for forest in forests for end in roots]
-        shares = [forest.share(end) if isinstance(forest, Rails) else 1 for forest, end in ways]
+        shares = [forest.share(end, balanced=root is None) if isinstance(forest, Rails) else 1 for forest, end in ways]
         for (forest, end), part in zip(ways, divide(elements, shares), strict=True):
+            if not part:
+                continue
             piece = builder.add_piece(part, source, target)
             arrivals = builder.collect(piece, forest.into(end)) if source is None else ()
             if target is None:

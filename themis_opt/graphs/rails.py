@@ -6,7 +6,7 @@ share these evenly, so that the other NICs of a damaged box carry its load.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -54,10 +54,12 @@ def fastest_routes(network: GraphNetwork) -> FastestRoutes:
 class Rails:
     """The boxes of a network, and routes between NPUs at the same place.
 
+    `variant`: of a piece with several parts, the number of the part, each of which has other NPUs that stand in.
     Raises InputError if there are no boxes.
     """
 
     network: GraphNetwork
+    variant: int = 0
 
     def __post_init__(self) -> None:
         if not 1 < len(self.boxes) < self.network.num_npus:
@@ -129,38 +131,56 @@ class Rails:
         rows = [tuple(row) for row in self.has_nic.tolist()]
         return [known.setdefault(row, [g for g, has in enumerate(row) if has]) for row in rows]
 
-    def heads(self, b: IntArray, g: IntArray, other: IntArray) -> IntArray:
+    def heads(self, b: IntArray, g: IntArray, other: IntArray, variant: IntArray | int = 0) -> IntArray:
         """The place at which pieces of roots (b, g) enter other boxes."""
         heads = np.where(self.has_nic[b, g] & self.has_nic[other, g], g, -1)
         both = self.has_nic[b] & self.has_nic[other]
         count = both.sum(axis=1)
         if not count.all():
             raise InputError("must have two NPUs with a NIC at the same place of each two boxes", field="network.links")
-        turn = (b + other + g) % count
+        turn = (b + other + g + variant) % count
         chosen = np.argmax(np.cumsum(both, axis=1) > turn[:, None], axis=1)
         return np.where(heads >= 0, heads, chosen)
 
     @cached_property
+    def variants(self) -> IntArray:
+        """Parts of the pieces at each place: as many as NPUs stand in where a box has no NIC there; shape (places,)."""
+        lacks = ~self.has_nic.all(axis=0)
+        if self.network.num_npus > MOST_SPLIT:
+            lacks[:] = False
+        return np.where(lacks, max(self.has_nic.sum(axis=1).min(), 1), 1)
+
+    def num_parts(self, npus: Iterable[int]) -> IntArray:
+        """Parts of the piece of each NPU."""
+        return self.variants[[self.place[npu][1] for npu in npus]]
+
+    @cached_property
     def shares(self) -> FloatArray:
-        """Shares of the roots in each box of an all-reduce, such that its NICs take no longer than those of others.
+        """Shares of the roots of an all-reduce, such that NICs take equally long; shape (boxes, places).
 
-        A box receives the sums of its roots from all others, and what the others' roots have summed.
+        A box receives the sums of its roots from all others, and what the roots of others have summed.
         """
-        count, nics = len(self.boxes), self.has_nic.sum(axis=1).astype(np.float64)
-        if count == 2 or (nics == nics[0]).all():
-            return np.ones(count)
-        if count >= MANY_BOXES:
-            return np.where(nics == nics.max(), 1.0, 0.0)
-        low, high = 1 / nics.max(), float(count) / nics.min()
-        for _ in range(WEIGHT_HALVINGS):
-            middle = (low + high) / 2
-            enough = np.maximum(nics * middle - 1, 0).sum() / (count - 2) >= 1
-            low, high = (low, middle) if enough else (middle, high)
-        return np.where(nics * high > 1, nics * high - 1, 0.0)
+        nics, kind, counts = np.unique(self.has_nic, axis=0, return_inverse=True, return_counts=True)
+        shares = nics.astype(np.float64)
+        if len(self.boxes) > MANY_BOXES:
+            shares[nics.sum(axis=1) < nics.sum(axis=1).max()] = 0
+        elif len(nics) > 1:
+            both = nics[:, None] & nics
+            even = both / np.maximum(both.sum(axis=2, keepdims=True), 1)
+            entries = np.where(both[..., None], np.eye(nics.shape[1]), even[:, :, None])  # of a root at a place
+            entries *= (counts - np.eye(len(nics)))[..., None, None]
+            for _ in range(BALANCING_ROUNDS):
+                loads = np.einsum("cogj,cg->cj", entries, shares) + np.einsum("cogj,og->cj", entries, shares)
+                shares /= np.sqrt(np.where(nics, loads, 1))
+                shares /= counts @ shares.sum(axis=1)
+        return shares[kind.reshape(-1)]
 
-    def share(self, root: int) -> float:
-        """The share of a root of an all-reduce."""
-        return float(self.shares[self.place[root][0]])
+    def share(self, root: int, *, balanced: bool) -> float:
+        """The share of this variant of a root: of all roots if these are balanced, else of what the root has."""
+        place = self.place[root]
+        if self.variant >= self.variants[place[1]]:
+            return 0.0
+        return float(self.shares[place] if balanced else 1) / float(self.variants[place[1]])
 
     def out(self, root: int) -> list[Route]:
         """Routes from a root."""
@@ -174,7 +194,7 @@ class Rails:
         """A tree as it grows: over rails, to the others of the box, over other rails, and within other boxes."""
         b, g = self.place[root]
         others = np.array([other % len(self.boxes) for other in range(b + 1, b + len(self.boxes))])
-        heads = self.heads(np.full(len(others), b), np.full(len(others), g), others).tolist()
+        heads = self.heads(np.full(len(others), b), np.full(len(others), g), others, self.variant).tolist()
         entries = list(zip(others.tolist(), heads, strict=True))
         rails = [(int(self.boxes[b, j]), int(self.boxes[other, j])) for other, j in entries]
         pairs = [pair for pair in rails if pair[0] == root]
@@ -221,8 +241,11 @@ class Rails:
         return fastest_routes(self.network)
 
 
-MANY_BOXES = 32
-"""Boxes from which those that lack NICs have no roots: others lose a per cent, and do not wait for these."""
+MANY_BOXES, MOST_SPLIT = 32, 256
+"""Boxes above which those that lack NICs have no roots: others lose a per cent, and do not wait for these.
 
-WEIGHT_HALVINGS = 50
-"""Halvings after which shares are as exact as numbers are."""
+NPUs up to which pieces have several parts: of more, boxes take turns.
+"""
+
+BALANCING_ROUNDS = 200
+"""Rounds after which the NICs of boxes take equally long within a tenth of a per cent."""

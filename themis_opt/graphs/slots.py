@@ -11,6 +11,7 @@ Slots are made for an all-gather.  A reduce-scatter is the same backwards, and a
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import mul
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -39,7 +40,8 @@ ON_RAILS = "must be boxes with a switch or links between all NPUs, on rails of o
 class SlotMessages(NamedTuple):
     """Messages along alike routes: roots, nodes of routes (-1 after the last), and of each hop its slot and its turn.
 
-    Shapes (messages,), (messages, nodes), (messages, nodes - 1).
+    A turn is how many messages of each size the link serves before.  Shapes (messages,), (messages, nodes),
+    (messages, nodes - 1), (messages, nodes - 1, sizes).
     """
 
     roots: IntArray
@@ -52,9 +54,10 @@ class SlotMessages(NamedTuple):
 class SlotTable:
     """The slots of an all-gather on rails, in the order in which links prefer them.
 
-    `links`, `lags`, `sizes`: of each slot the class of its links, the longest latency, and the elements of a message.
+    `elements`: of each piece; `sizes`: those that occur.
+    `links`, `lags`: of each slot the class of its links, and the longest latency.
     `names`, `mirrored`: of each class its name, and the class of the same links the other way.
-    `loads`: of each slot pairs of a bandwidth, by its number, and the most messages on a link with it.
+    `loads`: of each slot bandwidths, by their numbers, and messages of each size that a link with it serves.
     `edges`: pairs of slots of which the second waits for the first.
     `messages`: all messages, where they are made.
     `whole_spread`: the slots in which whole boxes spread their pieces within.
@@ -66,9 +69,8 @@ class SlotTable:
     links: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     mirrored: list[int] = field(default_factory=list)
-    loads: list[list[tuple[int, int]]] = field(default_factory=list)
+    loads: list[list[list[int]]] = field(default_factory=list)
     lags: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
     messages: list[SlotMessages] = field(default_factory=list)
     whole_spread: tuple[int, ...] = ()
@@ -86,8 +88,11 @@ class SlotTable:
         places = {rate: place for place, rate in enumerate(self.rates)}
         self.rate_of = np.array([places[rate] for rate in network.arcs.values()])[self._order]
         self._latency = np.array([network.latencies[arc] for arc in network.arcs])[self._order]
-        self._piece = np.full(size, -1)
-        self._piece[list(network.capacities.terminals)] = np.arange(network.num_npus)
+        known, self._kind = np.unique(self.elements, return_inverse=True)
+        self.sizes: list[int] = known.tolist()
+        self._first_piece = np.full(size, -1)
+        parts = rails.num_parts(network.capacities.terminals)
+        self._first_piece[list(network.capacities.terminals)] = np.cumsum(parts) - parts
         self.is_lifted = network.num_npus <= MOST_LIFTED
         self._places = np.arange(rails.boxes.shape[1])
         self._gather()
@@ -117,15 +122,14 @@ class SlotTable:
     def begin(self) -> int:
         """A slot without messages, which stands for what roots have."""
         name = f"roots {len(self.begins)}"
-        self.begins.append(self._slot(self._class(name, name), [], 0, 0, ()))
+        self.begins.append(self._slot(self._class(name, name), [], 0, ()))
         return self.begins[-1]
 
-    def _slot(self, links: int, loads: list[tuple[int, int]], lag: int, size: int, waits: Sequence[int]) -> int:
+    def _slot(self, links: int, loads: list[list[int]], lag: int, waits: Sequence[int]) -> int:
         number = len(self.links)
         self.links.append(links)
         self.loads.append(loads)
         self.lags.append(lag)
-        self.sizes.append(size)
         self.edges += [(earlier, number) for earlier in waits]
         return number
 
@@ -133,22 +137,33 @@ class SlotTable:
         self, name: tuple[str, str], roots: IntArray, tails: IntArray, heads: IntArray, waits: Sequence[int]
     ) -> tuple[int, IntArray]:
         """A slot of messages over links, and the turn of each on its link."""
-        arcs = self.arcs(tails, heads)
-        used, counts = np.unique(arcs, return_counts=True)
-        most = np.zeros(len(self.rates), dtype=np.int64)
-        np.maximum.at(most, self.rate_of[used], counts)
-        loads = [(rate, int(count)) for rate, count in enumerate(most.tolist()) if count]
-        links = self._class(*name)
-        slot = self._slot(links, loads, int(self._latency[used].max()), int(self.elements[roots].max()), waits)
-        return slot, self._turns(arcs) if self.is_lifted else arcs
+        arcs, kinds = self.arcs(tails, heads), self._kind[roots]
+        used, place = np.unique(arcs, return_inverse=True)
+        cells = np.bincount(place * len(self.sizes) + kinds, minlength=len(used) * len(self.sizes))
+        cells = cells.reshape(len(used), -1)
+        rates = self.rate_of[used]
+        loads = np.column_stack((rates, cells))[self._unlike(rates, cells)].tolist()
+        slot = self._slot(self._class(*name), loads, int(self._latency[used].max()), waits)
+        return slot, self._turns(place, kinds) if self.is_lifted else arcs[:, None]
 
     @staticmethod
-    def _turns(arcs: IntArray) -> IntArray:
-        order = np.argsort(arcs, kind="stable")
-        ranked = arcs[order]
-        first = np.concatenate(([0], np.flatnonzero(np.diff(ranked)) + 1))
-        turns = np.empty_like(arcs)
-        turns[order] = np.arange(len(arcs)) - np.repeat(first, np.diff(np.append(first, len(arcs))))
+    def _unlike(rates: IntArray, counts: IntArray) -> IntArray:
+        """One row of each kind; sorts nothing, since slots are many."""
+        kind = rates
+        for column in counts.T:
+            kind = kind * (column.max() + 1) + column
+            kind = np.cumsum(np.bincount(kind) > 0)[kind] - 1
+        unlike = np.empty(kind.max() + 1, dtype=np.int64)
+        unlike[kind] = np.arange(len(kind))
+        return unlike
+
+    def _turns(self, place: IntArray, kinds: IntArray) -> IntArray:
+        order = np.argsort(place, kind="stable")
+        before = np.cumsum(np.eye(len(self.sizes), dtype=np.int64)[kinds[order]], axis=0)
+        before -= np.eye(len(self.sizes), dtype=np.int64)[kinds[order]]
+        first = np.searchsorted(place[order], np.arange(place.max() + 1))
+        turns = np.empty_like(before)
+        turns[order] = before - before[first][place[order]]
         return turns
 
     def _gather(self) -> None:
@@ -174,10 +189,12 @@ class SlotTable:
         if not self.is_lifted:
             self._places = self._unlike_places(plain)
         self.first_between_whole = len(self.links)
-        for shift in range(1, len(whole)):  # over all boxes, so that those of a leaf spread evenly over spines
-            others = (plain + shift) % len(whole)
-            if (both := whole[others]).any():
-                self._send(-1, plain[both], -1, others[both], begin, spread)
+        is_pod = (rails.leaf[plain] == rails.leaf[plain[0]]).all()
+        boxes = plain if is_pod else np.arange(len(whole))  # of all, so that those of a leaf spread evenly over spines
+        for shift in range(1, len(boxes)):
+            others = np.roll(boxes, -shift)
+            if (both := whole[boxes] & whole[others]).any():
+                self._send(-1, boxes[both], -1, others[both], begin, spread)
 
     def _unlike_places(self, plain: IntArray) -> IntArray:
         """One place for all whose leaves serve the same boxes and have the same links to the same spines."""
@@ -206,33 +223,42 @@ class SlotTable:
         b, other = (side.ravel() for side in np.meshgrid(sources, targets, indexing="ij"))
         self._send(source, b, target, other, begin, spread)
 
-    def _roots(self, b: IntArray, other: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """All places of boxes, their boxes and the others."""
-        count = len(self._places)
-        boxes, others, places = np.repeat(b, count), np.repeat(other, count), np.tile(self._places, len(b))
-        there = self.rails.boxes[boxes, places] >= 0
-        return boxes[there], others[there], places[there]
+    def _roots(self, b: IntArray, other: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+        """The pieces of all places of boxes, with box, other box, place and variant of each."""
+        parts = self.rails.variants[self._places]
+        places = np.repeat(self._places, parts)
+        variants = np.arange(len(places)) - np.repeat(np.cumsum(parts) - parts, parts)
+        boxes, others, g, v = (
+            *(np.repeat(ends, len(places)) for ends in (b, other)),
+            *(np.tile(ends, len(b)) for ends in (places, variants)),
+        )
+        pieces = self._first_piece[self.rails.boxes[boxes, g]] + v
+        used = np.flatnonzero((self.rails.boxes[boxes, g] >= 0) & (self.elements[pieces] > 0))
+        return pieces[used], boxes[used], others[used], g[used], v[used]
 
     def _send(
         self, source: int, b: IntArray, target: int, other: IntArray, begin: dict[int, int], spread: dict[int, int]
     ) -> None:
         """Pieces of boxes to others: over the rails of their roots, then those over other rails."""
-        b, other, g = self._roots(b, other)
-        j = self.rails.heads(b, g, other)
-        used = self.elements[self._piece[self.rails.boxes[b, g]]] > 0
-        for part, waits in ((used & (j == g), begin[source]), (used & (j != g), spread[source])):
+        pieces, b, other, g, variants = self._roots(b, other)
+        j = self.rails.heads(b, g, other, variants)
+        for stands_in, wait in ((False, begin[source]), (True, spread[source])):
+            part = (j != g) == stands_in
             if part.any():
-                self._cross(source, target, (b[part], g[part], other[part], j[part]), waits)
+                self._cross(source, target, (pieces[part], b[part], other[part], j[part]), wait, stands_in=stands_in)
 
-    def _cross(self, source: int, target: int, ends: tuple[IntArray, IntArray, IntArray, IntArray], wait: int) -> None:
+    def _cross(
+        self, source: int, target: int, ends: tuple[IntArray, IntArray, IntArray, IntArray], wait: int, *,
+        stands_in: bool,
+    ) -> None:  # fmt: skip
         """Messages over NICs, leaves and spines, and within the boxes that they enter."""
-        b, g, other, j = ends
+        roots, b, other, j = ends
         rails, boxes = self.rails, self.rails.boxes
-        roots, tails, heads = self._piece[boxes[b, g]], boxes[b, j], boxes[other, j]
+        tails, heads = boxes[b, j], boxes[other, j]
         first, last = rails.leaf[b, j], rails.leaf[other, j]
-        out, into = self._groups(source, other, j != g), self._groups(target, b, j != g)
+        out, into = self._groups(source, other, stands_in), self._groups(target, b, stands_in)
         nics = (self._of(source, "NICs out"), self._of(source, "NICs in"))
-        slots, turns = np.full((len(b), 4), -1), np.zeros((len(b), 4), dtype=np.int64)
+        slots, turns = np.full((len(b), 4), -1), np.zeros((len(b), 4, len(self.sizes)), dtype=np.int64)
         sent = []
         for group in np.unique(out):
             chosen = np.flatnonzero(out == group)
@@ -272,11 +298,12 @@ class SlotTable:
     def _of(self, side: int, links: str) -> str:
         return links if side < 0 else f"{links} of box {side}"
 
-    def _groups(self, side: int, far: IntArray, stands_in: IntArray) -> IntArray:
-        """Slots of a damaged box: one for each other box, and for as many boxes as NPUs stand in for others."""
+    def _groups(self, side: int, far: IntArray, stands_in: bool) -> IntArray:
+        """Slots of a damaged box: one for each other box, and for as many boxes as NPUs stand in for whole pieces."""
         if side < 0:
             return np.zeros(len(far), dtype=np.int64)
-        return self.rank[far] // (max(int(self.rails.has_nic[side].sum()), 1) if stands_in.all() else 1)
+        is_whole = stands_in and self.rails.variants.max() == 1
+        return self.rank[far] // (max(int(self.rails.has_nic[side].sum()), 1) if is_whole else 1)
 
     def _spines(self, first: IntArray, last: IntArray, boxes: IntArray) -> IntArray:
         """The spine of each message: boxes take turns."""
@@ -291,19 +318,15 @@ class SlotTable:
 
     def _spread(self, side: int, boxes: IntArray, begin: int) -> int:
         """Pieces of boxes to the others of each; returns the last slot."""
-        b, _, g = self._roots(boxes, boxes)
-        used = self.elements[self._piece[self.rails.boxes[b, g]]] > 0
-        if not used.any():
-            return begin
-        b, g = b[used], g[used]
-        return self._within(side, self._piece[self.rails.boxes[b, g]], b, g, begin)
+        pieces, b, _, g, _ = self._roots(boxes, boxes)
+        return self._within(side, pieces, b, g, begin) if len(pieces) else begin
 
     def _within(self, side: int, roots: IntArray, b: IntArray, g: IntArray, wait: int) -> int:
         """From NPUs at places of boxes to all others there, over the switch of the box or links; the last slot."""
         boxes, count = self.rails.boxes, self.rails.boxes.shape[1]
         if len(self._places) < count:  # pieces of whole boxes enter others at each place, as those of their own do
             for slot in self.whole_spread:
-                wait = self._slot(self.links[slot], self.loads[slot], self.lags[slot], self.sizes[slot], [wait])
+                wait = self._slot(self.links[slot], self.loads[slot], self.lags[slot], [wait])
             return wait
         rows, mates = np.repeat(np.arange(len(b)), count), np.tile(np.arange(count), len(b))
         kept = (mates != g[rows]) & (boxes[b[rows], mates] >= 0)
@@ -367,20 +390,16 @@ class Slots:
         """Picoseconds of each slot, all as of the larger chunks; shape (2, slots)."""
         times = self._message_times(chunks)
         each = [
-            max((count * times[size, rate] for rate, count in loads), default=0)
-            for size, loads in zip(self.table.sizes, self.table.loads, strict=True)
+            max((sum(map(mul, counts, times[rate])) for rate, *counts in loads), default=0)
+            for loads in self.table.loads
         ]
         both = np.array(each * (2 if self.shift else 1), dtype=np.int64)
         return np.stack((both, both)), chunks
 
-    def _message_times(self, chunks: int) -> dict[tuple[int, int], int]:
-        """Picoseconds of a message of the larger chunks, by elements and the number of its bandwidth."""
-        element, rates = self.instance.element_bytes, self.table.rates
-        return {
-            (size, number): picoseconds(-(-size // chunks) * element, rate)
-            for size in set(self.table.sizes)
-            for number, rate in enumerate(rates)
-        }
+    def _message_times(self, chunks: int) -> list[list[int]]:
+        """Picoseconds of a message of the larger chunks, by the number of its bandwidth and of its size."""
+        element, sizes = self.instance.element_bytes, self.table.sizes
+        return [[picoseconds(-(-size // chunks) * element, rate) for size in sizes] for rate in self.table.rates]
 
     def preferred(self, operations: Operations) -> Operations:
         """Operations whose links serve sums of all chunks before copies between whole boxes, which nobody waits for."""
@@ -402,15 +421,12 @@ class Slots:
 
         `start`: that of each slot, for some of the chunks.
         """
-        times = self._message_times(chunks)
-        table, sizes = self.table, np.array(self.table.sizes)
-        known, place = np.unique(sizes, return_inverse=True)
-        lasts = np.array([[times[int(size), rate] for rate in range(len(table.rates))] for size in known])
+        times, table = np.array(self._message_times(chunks)), self.table
         for first, turned in ((0, True), (self.shift, False)) if self.shift else ((0, self.backwards),):
             for messages in table.messages:
                 tails, heads = messages.nodes[:, :-1].ravel(), messages.nodes[:, 1:].ravel()
                 rates = table.rate_of[table.arcs(tails, heads)].reshape(messages.slots.shape)
-                offsets = messages.turns * lasts[place[messages.slots], rates]
+                offsets = (messages.turns * times[rates]).sum(axis=2)
                 starts = np.moveaxis(start[:, first + messages.slots] + offsets, 0, 2)
                 yield (_turned(messages), starts[:, ::-1], True) if turned else (messages, starts, False)
 
@@ -442,16 +458,22 @@ def slot_plan(name: str, instance: GraphInstance, rails: Rails | None = None) ->
         raise InputError("has no slots", field="collectives.kind", value=instance.kind.value)
     if demand.sums and not instance.network.capacities.is_symmetric:
         raise InputError("must have links that are alike in both directions", field="network.links")
+    parts = rails.num_parts(npus)
     if demand.sums_for_all:
-        shares = [rails.share(npu) for npu in npus]
-        parts = divide(num_elements(instance), shares)
-        pieces = tuple(GraphPiece(part, None, None) for part in parts)
-        largest = {
-            share: max(part for part, one in zip(parts, shares, strict=True) if one == share) for share in set(shares)
-        }
-        sizes = [largest[share] for share in shares]
+        shares = (rails.shares.sum(axis=1) / (rails.boxes >= 0).sum(axis=1))[[rails.place[npu][0] for npu in npus]]
+        pieces = [
+            GraphPiece(part, None, None)
+            for part in divide(num_elements(instance), np.repeat(shares / parts, parts).tolist())
+        ]
     else:
-        pieces = tuple(GraphPiece(part, *ends) for ends, part in demands(instance).items())
-        sizes = [max(piece.elements for piece in pieces)] * len(pieces)
-    table = SlotTable(rails, np.array(sizes))
-    return SlotPlan(name, instance, pieces, (), False, Slots(instance, table))
+        pieces = [
+            GraphPiece(part, *ends)
+            for (ends, amount), count in zip(demands(instance).items(), parts.tolist(), strict=True)
+            for part in divide(amount, [1] * count)
+        ]
+        shares = np.ones(len(npus))
+    elements = np.array([piece.elements for piece in pieces])
+    known, kind = np.unique(np.repeat(shares / parts, parts), return_inverse=True)
+    largest = np.zeros(len(known), dtype=np.int64)
+    np.maximum.at(largest, kind, elements)
+    return SlotPlan(name, instance, tuple(pieces), (), False, Slots(instance, SlotTable(rails, largest[kind])))
