@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from graph_samples import instance_of, shipped
 
@@ -68,6 +69,15 @@ def test_slots_are_near_the_bound(kind: str, meshed: bool) -> None:
     instance = instance_of(boxes_on_rails(16, 4, meshed=meshed), kind, "1 GB")
     validate_graph(slots_of(instance, 3))
     assert slots_of(instance, 64).makespan <= best_bound(instance).picoseconds * 1.01
+
+
+@pytest.mark.parametrize(("boxes", "gpus", "most"), [(8, 4, 1.02), (12, 6, 1.035)])
+@pytest.mark.parametrize("lost", [("nic0.0",), ("nic2.1", "nic4.3")], ids=str)
+def test_all_nics_carry_what_a_lost_one_did(boxes: int, gpus: int, most: float, lost: tuple[str, ...]) -> None:
+    instance = instance_of(boxes_on_rails(boxes, gpus, lost, pod=boxes), "all_reduce", "1 GB")
+    hops = hierarchical_plan(instance).hops
+    busy = np.bincount(hops.link, hops.durations(1)[0][1])
+    assert best_bound(instance).picoseconds * 0.99 < busy.max() <= best_bound(instance).picoseconds * most
 
 
 def test_links_take_no_two_messages_of_a_slot_at_once() -> None:

@@ -145,10 +145,8 @@ class Rails:
     @cached_property
     def variants(self) -> IntArray:
         """Parts of the pieces at each place: as many as NPUs stand in where a box has no NIC there; shape (places,)."""
-        lacks = ~self.has_nic.all(axis=0)
-        if self.network.num_npus > MOST_SPLIT:
-            lacks[:] = False
-        return np.where(lacks, max(self.has_nic.sum(axis=1).min(), 1), 1)
+        lacks = ~self.has_nic.all(axis=0) & (self.network.num_npus <= MOST_SPLIT)
+        return np.where(lacks, np.maximum(self.has_nic.sum(axis=1).min(), 1), 1)
 
     def num_parts(self, npus: Iterable[int]) -> IntArray:
         """Parts of the piece of each NPU."""

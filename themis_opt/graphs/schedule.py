@@ -291,7 +291,8 @@ def chunked_schedules(plan: GraphPlan) -> Iterator[GraphSchedule]:
         if schedule.makespan > best.makespan * (1 - hops.worth_doubling) and chunks > hops.few_chunks:
             break
         best, chunks = min(best, schedule, key=lambda schedule: schedule.makespan), 2 * chunks
-    for between in (3 * best.chunks // 4, 3 * best.chunks // 2):
+    fewer = () if 2 * best.chunks > most else (3 * best.chunks // 4,)
+    for between in (*fewer, 3 * best.chunks // 2):
         if 1 < between <= most and between != best.chunks:
             yield (schedule := simulate_graph(plan, between, hops))
             best = min(best, schedule, key=lambda schedule: schedule.makespan)

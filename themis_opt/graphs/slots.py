@@ -228,10 +228,8 @@ class SlotTable:
         parts = self.rails.variants[self._places]
         places = np.repeat(self._places, parts)
         variants = np.arange(len(places)) - np.repeat(np.cumsum(parts) - parts, parts)
-        boxes, others, g, v = (
-            *(np.repeat(ends, len(places)) for ends in (b, other)),
-            *(np.tile(ends, len(b)) for ends in (places, variants)),
-        )
+        boxes, others = np.repeat(b, len(places)), np.repeat(other, len(places))
+        g, v = np.tile(places, len(b)), np.tile(variants, len(b))
         pieces = self._first_piece[self.rails.boxes[boxes, g]] + v
         used = np.flatnonzero((self.rails.boxes[boxes, g] >= 0) & (self.elements[pieces] > 0))
         return pieces[used], boxes[used], others[used], g[used], v[used]
