@@ -30,7 +30,7 @@ from themis_opt.schedules.validation import validate
 from themis_opt.study.bundle import write_comparison
 from themis_opt.study.comparison import solve
 from themis_opt.study.plan_cache import PlanCache
-from themis_opt.tuning.storage import History, key_of, open_storage
+from themis_opt.tuning.storage import finished_trials, open_storage
 from themis_opt.tuning.tuner import tune
 
 pytestmark = pytest.mark.benchmarks
@@ -151,7 +151,7 @@ def trials_of(url: str) -> dict[int, str]:
     import optuna
 
     study = optuna.load_study(study_name="killed", storage=open_storage(url))
-    return {trial.number: trial.outcome() for trial in History(study).trials}
+    return {trial.number: trial.outcome() for trial in finished_trials(study)}
 
 
 def tunings_survive(url: str, kills: int) -> None:
@@ -163,7 +163,7 @@ def tunings_survive(url: str, kills: int) -> None:
         before = after
     to_completion(run_tuning, (url, trials))
     tuned = tune(six_layers.iteration(), trials=trials, storage=url, study="killed")
-    ran = [key_of(trial.choice) for trial in tuned.trials if trial.repeats is None]
+    ran = [tuned.space.key(trial.choice) for trial in tuned.trials if trial.repeats is None]
     assert before.items() <= trials_of(url).items()
     assert len(ran) == len(set(ran)) == trials  # no setting was run twice
     print(f"\ntunings in {url.partition(':')[0]}: {kills} kills, {len(before)} of {trials} trials survived")

@@ -119,20 +119,6 @@ def test_json_has_gain_and_setting(again, folder, search):
     assert (report["policy"], report["setting"]) == (best(folder)["policy"], best(folder)["setting"])
 
 
-def test_every_size_has_a_folder(succeed, tmp_path):
-    text = succeed("tune", NAME, *FEW, "--size", "1MiB, 10MiB", "-o", tmp_path / "t")
-    assert [row.split("\t")[:2] for row in text.splitlines()[4:]] == [
-        ["default", "1MiB"],
-        ["best", "1MiB"],
-        ["default", "10MiB"],
-        ["best", "10MiB"],
-    ]
-    for size, amount in (("1MiB", 2**20), ("10MiB", 10 * 2**20)):
-        instance = load(tmp_path / "t" / size / "instance.json")
-        assert instance.collectives[0].size == amount
-        validate(read_schedule(tmp_path / "t" / size / "schedule.json", instance))
-
-
 def test_the_time_limit_ends_the_search_with_what_was_found(succeed, tmp_path):
     """It counts from the start of the process, so that a study that has trials already is only printed here."""
     succeed("tune", NAME, *FEW, "-o", tmp_path, "--study", "one")

@@ -4,7 +4,6 @@ import math
 import subprocess
 import sys
 import time
-import traceback
 
 import pytest
 from background import read_until
@@ -21,19 +20,8 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.tuning import tune, tuner
 from themis_opt.tuning.options import make_space
-from themis_opt.tuning.space import CaseMeasurement, Space
-from themis_opt.tuning.storage import (
-    StorageError,
-    Trial,
-    best_of,
-    fresh,
-    front_of,
-    key_of,
-    open_storage,
-    open_study,
-    sqlite_url,
-    value_of,
-)
+from themis_opt.tuning.space import Measurement, Space
+from themis_opt.tuning.storage import StorageError, Trial, best_of, fresh, open_storage, open_study, sqlite_url
 from themis_opt.tuning.tuner import Search
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
@@ -62,28 +50,17 @@ def tuned(problem):
 
 
 def settings(tuned):
-    return [(t.number, key_of(t.choice), t.state, t.measurements, t.repeats) for t in tuned.trials]
+    return [(t.number, t.choice, t.state, t.measurement, t.repeats) for t in tuned.trials]
 
 
 def trial(number, makespan, pieces, **fields):
-    measured = CaseMeasurement(makespan=makespan, ideal=1.0, utilisation=1.0, pieces=pieces)
-    return Trial(number, {"chunks": pieces}, **{"state": "complete", "measurements": (measured,)} | fields)
+    return Trial(number, {"chunks": pieces}, "complete", Measurement(makespan, 1.0, pieces), **fields)
 
 
-class TestHistory:
-    def test_the_value_of_several_cases_is_the_geometric_mean_over_the_ideal(self):
-        assert value_of([CaseMeasurement(200, 100.0, 1.0, 2), CaseMeasurement(800, 100.0, 1.0, 2)]) == pytest.approx(
-            4.0
-        )
-
-    def test_the_best_has_the_least_value_then_the_fewest_pieces(self):
-        trials = [trial(0, 30, 1), trial(1, 20, 9), trial(2, 20, 4), trial(3, 20, 4), trial(4, 10, 1, state="pruned")]
-        assert best_of(trials).number == 2
-        assert best_of([trial(0, 10, 1, state="failed")]) is None
-
-    def test_the_front_holds_what_no_other_beats(self):
-        trials = [trial(0, 50, 8), trial(1, 90, 1), trial(2, 60, 4), trial(3, 70, 6), trial(4, 60, 5), trial(5, 50, 9)]
-        assert [t.number for t in front_of(trials)] == [1, 2, 0]
+def test_the_best_has_the_least_makespan_then_the_fewest_pieces():
+    trials = [trial(0, 30, 1), trial(1, 20, 9), trial(2, 20, 4), trial(3, 20, 4), trial(4, 10, 1, repeats=3)]
+    assert best_of(trials).number == 2
+    assert best_of([Trial(0, {}, "failed")]) is None
 
 
 class TestTune:
@@ -94,9 +71,9 @@ class TestTune:
         assert tuned.gain == pytest.approx(1 - tuned.schedule.makespan / tuned.default_schedule.makespan)
 
     def test_no_trial_beats_what_is_proven(self, tuned):
-        (proven,) = tuned.space.proven
-        assert all(t.measurements[0].makespan >= proven * (1 - 1e-9) for t in tuned.trials if t.measurements)
-        assert tuned.gaps == (tuned.best.measurements[0].makespan / proven - 1,)
+        proven = tuned.space.proven
+        assert all(t.measurement.makespan >= proven * (1 - 1e-9) for t in tuned.trials if t.measurement)
+        assert tuned.gap == tuned.best.measurement.makespan / proven - 1
 
     def test_every_trial_names_a_policy_that_can_be_made(self, problem, tuned):
         for row in tuned.trial_rows():
@@ -131,38 +108,17 @@ class TestTune:
     )
     def test_equal_settings_are_simulated_once(self, monkeypatch, instance, options):
         measured, measure = [], Space.measure
-        monkeypatch.setattr(
-            Space, "measure", lambda self, c, case: measured.append(key_of(c)) or measure(self, c, case)
-        )
+        monkeypatch.setattr(Space, "measure", lambda self, c: measured.append(self.key(c)) or measure(self, c))
         tuned = tune(instance, trials=15, **options)
         assert len(measured) == len(set(measured)) == tuned.num_run > 5
-
-    def test_the_front_trades_chunks_for_makespan(self, instance):
-        tuned = tune(instance, trials=20, objective="pareto", max_chunks=16, **COSTLY)
-        values = [(t.pieces, t.value) for t in tuned.front]
-        assert len(values) > 1
-        assert values == sorted(values)
-        assert [v for _, v in values] == sorted((v for _, v in values), reverse=True)
-        assert tuned.best.number == tuned.front[-1].number
-
-    def test_several_sizes_are_tried_from_cheap_to_dear_and_pruned(self, instance):
-        tuned = tune(instance, trials=30, sizes=("100MiB", "1MiB", "10MiB"), max_chunks=64, **COSTLY)
-        assert tuned.space.cases == ("1MiB", "10MiB", "100MiB")
-        assert tuned.schedule.instance.exchanges[0].size == 100 * 2**20
-        pruned = [t for t in tuned.trials if t.state == "pruned"]
-        assert pruned
-        assert all(len(t.measurements) < 3 for t in pruned)
-        assert tuned.best.value == pytest.approx(
-            math.prod(s.makespan / i for s, i in zip(tuned.schedules, tuned.space.ideals, strict=True)) ** (1 / 3)
-        )
 
     def test_settings_that_fail_are_recorded_and_the_others_tried(self, instance, monkeypatch):
         measure = Space.measure
 
-        def failing(self, choice, case):
+        def failing(self, choice):
             if choice["chunks"] == 2:
                 raise InputError("two is bad luck")
-            return measure(self, choice, case)
+            return measure(self, choice)
 
         monkeypatch.setattr(Space, "measure", failing)
         tuned = tune(instance, policies=("hourglass",), profiles=("equal",), max_chunks=3, **COSTLY)
@@ -172,7 +128,7 @@ class TestTune:
         assert len(tuned.trials) == 3
 
     def test_no_success_is_an_error_that_says_why(self, instance, monkeypatch):
-        def failing(self, choice, case):
+        def failing(self, choice):
             raise InputError("nothing works")
 
         monkeypatch.setattr(Space, "measure", failing)
@@ -197,11 +153,11 @@ class TestTune:
     def test_a_trial_whose_time_is_up_is_cut_off_and_counts_as_not_tried(self, instance, monkeypatch):
         measure, begun = Space.measure, []
 
-        def endless_after_the_first(space, choice, case):
+        def endless_after_the_first(space, choice):
             begun.append(choice)
             while len(begun) > 1:
                 time.sleep(0.01)
-            return measure(space, choice, case)
+            return measure(space, choice)
 
         monkeypatch.setattr(Space, "measure", endless_after_the_first)
         tuned = tune(instance, trials=5, time_limit=0.5)
@@ -230,9 +186,9 @@ class TestTune:
     def test_time_is_left_for_files_of_many_pieces(self, instance, monkeypatch):
         measure, clock = Space.measure, [time.monotonic()]
 
-        def slow(space, choice, case):
+        def slow(space, choice):
             clock[0] += 3.0
-            return measure(space, choice, case)
+            return measure(space, choice)
 
         monkeypatch.setattr(clocks, "monotonic", lambda: clock[0])
         monkeypatch.setattr(tuner, "SECONDS_PER_PIECE", 3 / 64)
@@ -241,9 +197,9 @@ class TestTune:
         assert tuned.num_run == 3  # the next would begin at 9 s, and files of 64 pieces take three
         assert tuned.allowance.left == pytest.approx(1.0)
 
-    @pytest.mark.parametrize(("field", "value"), [("trials", 0), ("objective", "beauty")])
+    @pytest.mark.parametrize(("field", "value"), [("trials", 0), ("max_chunks", 0)])
     def test_bad_arguments_are_refused(self, instance, field, value):
-        with pytest.raises(InputError, match=field):
+        with pytest.raises(InputError, match=field.replace("_", "-")):
             tune(instance, **{field: value})
 
 
@@ -257,23 +213,19 @@ class TestStudies:
     def test_processes_that_share_a_study_try_nothing_twice(self, instance, tmp_path):
         """One searches while the other one is at a trial, as on two machines."""
         space, url = make_space(instance, **COSTLY), f"journal:{tmp_path / 'study.log'}"
-        one, other = (
-            Search(open_study(url, "one", "", space.identity, "makespan"), space, "makespan", 0, url) for _ in range(2)
-        )
+        one, other = (Search(open_study(url, "one", "", space.identity), space, 0, url) for _ in range(2))
         other.run(24, ENDLESS, lambda run, *_: one.run(min(24, run + 1), ENDLESS, lambda *_: None))
         one.run(24, ENDLESS, lambda *_: None)
-        keys = [key_of(trial.choice) for trial in fresh(one.trials)]
+        keys = [space.key(trial.choice) for trial in fresh(one.trials)]
         assert len(set(keys)) == len(keys) == 24
 
     @pytest.mark.parametrize(
         ("changes", "part"),
         [
             ({"launch_overhead": "3 us"}, "instance"),
-            ({"sizes": ("1MiB", "2MiB")}, "instance"),
             ({"max_chunks": 8}, "space"),
             ({"profiles": ("free",)}, "space"),
             ({"min_chunk": "64KiB"}, "space"),
-            ({"objective": "pareto"}, "objective"),
         ],
     )
     def test_a_study_about_something_else_is_refused(self, instance, tmp_path, changes, part):
@@ -303,9 +255,9 @@ class TestStudies:
         process.wait()
         process.stdout.close()
         tuned = tune(instance, trials=9, study="one", storage=url, **COSTLY)
-        whole = tune(instance, trials=9, **COSTLY)
-        kept = {key_of(t.choice): t.measurements for t in tuned.trials}
-        assert {key_of(t.choice): t.measurements for t in whole.trials}.items() <= kept.items()
+        whole = tune(instance, trials=6, **COSTLY)
+        assert settings(tuned)[:6] == settings(whole)[:6]
+        assert tuned.num_run >= 9
 
     @pytest.mark.parametrize(
         ("url", "said"),
@@ -334,16 +286,13 @@ class TestStudies:
             "mysql://user:secret@127.0.0.1:1/name",
             "redis://:secret@127.0.0.1:1/0",
             "nodialect://user:secret@host?sslpassword=secret",
-            "secret://user:secret@host",
         ],
     )
     def test_no_error_holds_a_secret_of_the_storage(self, url):
         """Whichever drivers are installed."""
         with pytest.raises(StorageError) as caught:
             open_storage(url)
-        shown = "".join(traceback.format_exception(caught.value, chain=False)) + repr(caught.value)
-        assert "cret" not in str(caught.value) + repr(caught.value.__dict__)
-        assert "***" in shown
+        assert "cret" not in str(caught.value) + repr(caught.value) + repr(caught.value.__dict__)
 
     @pytest.mark.parametrize("content", [b"no database at all", b"SQLite format 3\0" + b"\xff" * 4096])
     def test_a_damaged_database_is_one_line(self, tmp_path, content):

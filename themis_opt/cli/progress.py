@@ -179,14 +179,13 @@ def trial_progress(describe: "Callable[[Choice], str]") -> Iterator["TrialProgre
 
         def report(done: int, total: int, trial: "Trial") -> None:
             nonlocal best
-            if trial.state == "complete" and (best is None or trial.rank < best.rank):
+            if trial.measurement and (best is None or trial.rank < best.rank):
                 best = trial
-            words = "no trial yet" if best is None else f"best {_value(best)}: {describe(best.choice)}"
+            words = (
+                "no trial yet"
+                if best is None
+                else f"best {format_duration(round(1000 * best.value))}: {describe(best.choice)}"
+            )
             show(f"{done}/{total} trials  {words}", done, total)
 
         yield report
-
-
-def _value(trial: "Trial") -> str:
-    measured = trial.measurements
-    return format_duration(measured[0].makespan) if len(measured) == 1 else f"{trial.value:.4f} x ideal"

@@ -23,14 +23,9 @@ if TYPE_CHECKING:
 def tune(
     source: options.InstanceArgument,
     *,
-    size: Annotated[
-        str | None, Option(help="Size of every collective, or several to tune for together, such as 1MiB,100MiB.")
-    ] = None,
+    size: Annotated[str | None, Option(help="Size of every collective, such as 100MiB.")] = None,
     ag_order: options.AgOrder = None,
     costs: options.Costs,
-    objective: Annotated[
-        str, Option(help="makespan or time of an iteration, or pareto for all compromises with chunks.")
-    ] = "makespan",
     max_chunks: Annotated[
         int | None, Option(help="Most chunks of a collective, by default 256, in an iteration 64.")
     ] = None,
@@ -69,23 +64,19 @@ def tune(
     """
     from themis_opt.base.documents import file_name
 
-    sizes = options.split(size) or ()
-    instance = options.load_instance(
-        source, options.InstanceChanges(size if len(sizes) < 2 else None, ag_order=ag_order)
-    )
+    instance = options.load_instance(source, options.InstanceChanges(size, ag_order=ag_order))
     folder = output or Path(file_name(f"tuned-{Path(source).name.removesuffix('.json')}"))
     settings: dict[str, Any] = {
         **costs.given(),
         "max_chunks": max_chunks,
         "min_chunk": min_chunk,
-        "sizes": sizes if len(sizes) > 1 else None,
         "policies": options.split(policies),
         "launching": options.split(launching),
         "profiles": options.split(profiles),
         "memory": memory,
     }
     settings = {name: value for name, value in settings.items() if value is not None}
-    search = {"objective": objective, "trials": trials, "seed": seed, "storage": storage, "study": study}
+    search = {"trials": trials, "seed": seed, "storage": storage, "study": study}
     _run(instance, folder, search, settings, time_limit, as_json)
 
 
@@ -107,7 +98,7 @@ def _run(
     from themis_opt.tuning.tuner import StorageLost, tune
 
     space = make_space(instance, **settings)  # refuses bad options before anything is written
-    if is_free_to_cut(space.instances[0]):
+    if is_free_to_cut(space.instance):
         tell_note("nothing makes small chunks costly; state --launch-overhead, --packet or --latency occupy")
     make_folder(folder)
     search["storage"] = search["storage"] or sqlite_url(folder / "study.db")
@@ -122,7 +113,7 @@ def _run(
         raise
     with undisturbed():
         files = write_tuned(folder, tuned)
-    tables = [] if as_json else [_settings(tuned), *_buckets(tuned), *_front(tuned)]
+    tables = [] if as_json else [_settings(tuned), *_buckets(tuned)]
     Reply(_summary(tuned), tuned.verdict, tables, files=files).tell(as_json=as_json)
     if tuned.interrupted:
         tell(f"interrupted: the best setting so far is kept; go on with --study '{tuned.study}'")
@@ -134,8 +125,7 @@ def _settings(tuned: "Tuned") -> Listing:
     from themis_opt.study.columns import busy_in_words
 
     space = tuned.space
-    pairs = zip(tuned.default_schedules, tuned.schedules, strict=True)
-    busy = [busy_in_words(schedule) for pair in pairs for schedule in pair]
+    busy = [busy_in_words(schedule) for schedule in (tuned.default_schedule, tuned.schedule)]
     settings = {"default": space.describe(space.reference), "best": space.describe(tuned.choice)}
     rows = [
         row | {"described": settings[row["setting"]], "busy": busy_shares}
@@ -168,32 +158,10 @@ def _buckets(tuned: "Tuned") -> list[Listing]:
     return [Listing(title, rows, {"mb": ("bucket, MiB", "text"), **times, "note": ("", "text")})]
 
 
-def _front(tuned: "Tuned") -> list[Listing]:
-    """The compromises between time and chunks; several sizes are judged together, against the ideal."""
-    if tuned.objective != "pareto":
-        return []
-    space, several = tuned.space, len(tuned.space.cases) > 1
-    rows = [
-        {
-            "chunks": trial.pieces,
-            "value": f"{trial.value:.4f} x ideal" if several else trial.value,
-            "described": space.describe(trial.choice),
-        }
-        for trial in tuned.front
-    ]
-    shown: ShownColumns = {
-        "chunks": ("chunks", "count"),
-        "value": (space.measured, "text" if several else "time"),
-        "described": ("setting", "text"),
-    }
-    return [Listing(f"compromises between {space.measured} and chunks", rows, shown)]
-
-
 def _summary(tuned: "Tuned") -> dict[str, Any]:
     """The result as plain values: times in ns, fractions 0..1."""
     return {
         "study": tuned.study,
-        "objective": tuned.objective,
         "trials": len(tuned.trials),
         "trials_run": tuned.num_run,
         "trials_asked": tuned.asked,
@@ -201,12 +169,8 @@ def _summary(tuned: "Tuned") -> dict[str, Any]:
         "setting": dict(tuned.choice),
         "description": tuned.space.describe(tuned.choice),
         "gain": tuned.gain,
-        "gaps": tuned.gaps,
+        "gaps": [tuned.gap],
         "results": tuned.rows(),
         "importances": tuned.importances,
-        "front": [
-            {"chunks": t.pieces, "value": t.value, "setting": dict(t.choice)}
-            for t in (tuned.front if tuned.objective == "pareto" else ())
-        ],
         "interrupted": tuned.interrupted,
     }

@@ -13,7 +13,7 @@ from themis_opt.formats.bundle import write_schedule
 from themis_opt.formats.tables import to_csv
 from themis_opt.problem.instance import Instance
 from themis_opt.reports.rendering.charts import Axis, Chart, bars, lines, save
-from themis_opt.schedules.schedule_file import Summary, schedule_document
+from themis_opt.schedules.schedule_file import Summary
 from themis_opt.tuning.outcome import MIB, Tuned, settings
 
 SIZE = Axis("mebibytes", "size of a bucket, MiB", log=True)
@@ -21,11 +21,7 @@ TIME = Axis("makespan_ns", "time of an iteration", log=True, format="duration")
 
 
 def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
-    """Write everything about a search; returns the files written.
-
-    With several sizes, the folder itself holds the instance and the schedule of the largest, and a folder named like
-    its size those of each. Raises InputError if a file cannot be written.
-    """
+    """Write everything about a search; returns the files written. Raises InputError if one cannot be written."""
     schedule = tuned.schedule
     title = f"{schedule.instance.name or 'instance'}: {tuned.space.describe(tuned.choice)}"
     texts = {
@@ -33,17 +29,12 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
         "best.json": json.dumps(best_setting(tuned), indent=2) + "\n",
         "instance.json": instance_text(schedule.instance, tuned),
     }
-    if len(tuned.schedules) > 1:
-        for number, (case, schedule) in enumerate(zip(tuned.space.cases, tuned.schedules, strict=True)):
-            document = schedule_document(schedule, _summary(tuned, number))
-            texts[f"{case}/instance.json"] = instance_text(schedule.instance, tuned)
-            texts[f"{case}/schedule.json"] = json.dumps(document) + "\n"
     if tuned.buckets:
         texts["buckets.csv"] = to_csv(tuned.buckets)
     for name, text in texts.items():
         write_atomically(folder / name, text)
     files = [folder / name for name in texts]
-    files += write_schedule(folder, tuned.schedule, title, _summary(tuned, -1))
+    files += write_schedule(folder, tuned.schedule, title, _summary(tuned))
     if tuned.buckets:
         files.append(folder / "buckets.svg")
         save(bucket_chart(tuned.buckets), files[-1], f"{tuned.space.name}: {tuned.choice['launching']}")
@@ -72,10 +63,10 @@ def instance_text(instance: Instance, tuned: Tuned) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _summary(tuned: Tuned, case: int) -> Summary:
+def _summary(tuned: Tuned) -> Summary:
     return Summary(
         policy=tuned.policy,
-        bounds_ns={name: nanoseconds(value) for name, value in tuned.space.judges[case].items()},
+        bounds_ns={name: nanoseconds(value) for name, value in tuned.space.judges.items()},
         status="feasible",
         settings={name: value for name, value in tuned.choice.items() if name != "policy"},
     )
@@ -84,14 +75,12 @@ def _summary(tuned: Tuned, case: int) -> Summary:
 def draw(tuned: Tuned, folder: Path) -> Iterator[Path]:
     """Write the pictures that a study has something for; yields their files.
 
-    There is a front where compromises were asked for, and importances of :data:`LEAST_TRIALS` trials or more that
-    differ.  Raises InputError if a file cannot be written.
+    There are importances of :data:`LEAST_TRIALS` trials or more that differ.  Raises InputError if a file cannot be
+    written.
     """
     charts = {"history": history_chart(tuned)}
     if tuned.importances and tuned.num_run >= LEAST_TRIALS:
         charts["importances"] = importance_chart(tuned.importances)
-    if tuned.objective == "pareto":
-        charts["front"] = front_chart(tuned)
     for name, chart in charts.items():
         save(chart, folder / f"{name}.svg", f"{tuned.space.name}: {name}")
         yield folder / f"{name}.svg"
@@ -101,18 +90,15 @@ LEAST_TRIALS = 10
 """Trials below which importances are chance."""
 
 
-def _value_axis(tuned: Tuned) -> Axis:
-    if len(tuned.space.cases) > 1:
-        return Axis("value", "time over the ideal, mean of all sizes", log=True)
-    return Axis("value", tuned.space.measured, log=True, format="duration")
-
-
 def history_chart(tuned: Tuned) -> Chart:
     """What each trial took, and the best so far."""
-    done = [trial for trial in tuned.trials if trial.measurements and trial.state == "complete"]
+    done = [trial for trial in tuned.trials if trial.measurement]
     trials = pd.DataFrame({"trial": [trial.number for trial in done], "value": [one.value for one in done]})
     best = trials.assign(value=trials["value"].cummin(), what="best so far")
-    axes = Axis("trial", "number of the trial", format="count"), _value_axis(tuned)
+    axes = (
+        Axis("trial", "number of the trial", format="count"),
+        Axis("value", tuned.space.measured, log=True, format="duration"),
+    )
     return lines(best, *axes, "what", dots=trials.assign(what="trial"), step=True)
 
 
@@ -120,17 +106,6 @@ def importance_chart(importances: Mapping[str, float]) -> Chart:
     """The share of each parameter in what makes trials good."""
     rows = [{"parameter": name, "share": share, "what": "share"} for name, share in importances.items()]
     return bars(pd.DataFrame(rows), "parameter", Axis("share", "share in what decides", format="percent"), "what")
-
-
-def front_chart(tuned: Tuned) -> Chart:
-    """The trials that no other beats in time and chunks, among all."""
-    done = [trial for trial in tuned.trials if trial.measurements and trial.state == "complete"]
-    front, others = (
-        pd.DataFrame(sorted((one.pieces, one.value) for one in some), columns=["chunks", "value"])
-        for some in (tuned.front, done)
-    )
-    front, others = front.assign(what="compromise"), others.assign(what="trial")
-    return lines(front, Axis("chunks", "chunks", log=True, format="count"), _value_axis(tuned), "what", dots=others)
 
 
 def bucket_chart(rows: Sequence[Mapping[str, Any]]) -> Chart:

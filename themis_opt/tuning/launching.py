@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, get_args
 
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, format_size
 from themis_opt.policies.launching.common import fusible
-from themis_opt.policies.registry import LAUNCHING, make_policy
+from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch, Order
 
@@ -94,73 +94,32 @@ DEFAULT: Mapping[str, ParameterValue] = {
 }
 
 
-@dataclass(frozen=True)
-class LaunchingChoices:
+def launching_parameters(instance: Instance, names: Sequence[str]) -> tuple[TunedParameter, ...]:
     """Launching policies to choose from, their knobs, and the order in which dimensions serve collectives."""
+    values = {
+        name: bucket_sizes(instance, int(USUAL_KNOBS[name])) for name in USUAL_KNOBS.keys() - {"cycle_us", "order"}
+    }
+    values["cycle_us"] = cycles(instance)
+    offered = {policy: knobs for policy, knobs in LAUNCHING_KNOBS.items() if policy in names}
+    ordered = tuple(name for name in names if name != "priority")
+    return (
+        TunedParameter("launching", tuple(names)),
+        *(TunedParameter(n, values[n], {"launching": (policy,)}) for policy, knobs in offered.items() for n in knobs),
+        TunedParameter("order", get_args(Order), {"launching": ordered}),
+    )
 
-    instance: Instance
-    names: tuple[str, ...] = tuple(LAUNCHING)
 
-    @cached_property
-    def parameters(self) -> tuple[TunedParameter, ...]:
-        """What can be chosen."""
-        values = {
-            name: bucket_sizes(self.instance, int(USUAL_KNOBS[name]))
-            for name in USUAL_KNOBS.keys() - {"cycle_us", "order"}
-        }
-        values["cycle_us"] = cycles(self.instance)
-        offered = {policy: names for policy, names in LAUNCHING_KNOBS.items() if policy in self.names}
-        knobs = [
-            TunedParameter(n, values[n], {"launching": (policy,)}) for policy, names in offered.items() for n in names
-        ]
-        ordered = tuple(name for name in self.names if name != "priority")
-        order = TunedParameter("order", get_args(Order), {"launching": ordered})
-        return TunedParameter("launching", self.names), *knobs, order
+def launches_of(instance: Instance, choice: Choice) -> tuple[Launch, ...]:
+    """What a choice launches."""
+    return _launches(instance, launching_specification(choice))
 
-    def launches(self, choice: Choice) -> tuple[Launch, ...]:
-        """What a choice launches."""
-        return _launches(self.instance, launching_specification(choice))
 
-    def canonical(self, choice: Choice) -> dict[str, ParameterValue]:
-        """The choice with the first of all settings that launch the same, without what makes no difference."""
-        launches = self.launches(choice)
-        names = {parameter.name for parameter in self.parameters}
-        result = {name: value for name, value in choice.items() if name not in names}
-        result |= self._first_setting(launches) or {name: choice[name] for name in choice if name in names - {"order"}}
-        order = "layer" if choice["launching"] == "priority" else choice.get("order", USUAL_KNOBS["order"])
-        if _is_alone(launches):
-            return result
-        if result["launching"] == "wait_free" and order == "layer":
-            return result | {"launching": "priority"}
-        return result | {"order": order}
-
-    def _first_setting(self, launches: tuple[Launch, ...]) -> dict[str, ParameterValue] | None:
-        """The first of all settings that launch the same; None where there are too many tensors to find it."""
-        if not self._is_comparable:
-            return None
-        wanted, known = _traits(launches), self._first_settings
-        while wanted not in known:
-            setting = self._settings[-1]
-            known.setdefault(_traits(self.launches(setting)), setting)
-            self._settings.pop()
-        return known[wanted]
-
-    @cached_property
-    def _is_comparable(self) -> bool:
-        """Whether the settings are compared by what they launch, which may take a minute at most."""
-        return len(self.instance.exchanges) * len(self._settings) <= 1_000_000
-
-    @cached_property
-    def _first_settings(self) -> dict[object, dict[str, ParameterValue]]:
-        """By what they launch, the first of the settings that were looked at."""
-        return {}
-
-    @cached_property
-    def _settings(self) -> list[dict[str, ParameterValue]]:
-        """The settings not looked at yet, the next one last: the default is the first if it is among them."""
-        unordered = [parameter for parameter in self.parameters if parameter.name != "order"]
-        every = [dict(DEFAULT), *every_choice(unordered)]
-        return every[::-1] if DEFAULT["launching"] in self.names else every
+def effect_of(instance: Instance, choice: Choice) -> str:
+    """Equal for choices that launch the same in the same order, whatever they are called."""
+    launches = launches_of(instance, choice)
+    order = "layer" if choice["launching"] == "priority" else choice.get("order", USUAL_KNOBS["order"])
+    traits = [(one.kind, one.tensors, one.after, one.before, one.after_launches, one.part) for one in launches]
+    return repr((traits, "" if _is_alone(launches) else order))
 
 
 @lru_cache(maxsize=2**12)
@@ -168,14 +127,6 @@ def _launches(instance: Instance, specification: str) -> tuple[Launch, ...]:
     policy: Any = make_policy(specification)
     launches: tuple[Launch, ...] = policy.launching(instance)
     return launches
-
-
-def _traits(launches: tuple[Launch, ...]) -> object:
-    """What tells launches apart, whatever their names."""
-    return tuple(
-        (launch.kind, launch.tensors, launch.after, launch.before, launch.after_launches, launch.part)
-        for launch in launches
-    )
 
 
 def _is_alone(launches: tuple[Launch, ...]) -> bool:
@@ -195,7 +146,7 @@ def bucket_sizes(instance: Instance, usual: int) -> tuple[int, ...]:
     while (size := round(least * 2 ** (number / STEPS_PER_DOUBLING))) < most:
         sizes.add(size)
         number += 1
-    return tuple(sorted(sizes | {min(max(usual, least), most)}))
+    return tuple(sorted(sizes | {usual}))
 
 
 def cycles(instance: Instance) -> tuple[int, ...]:

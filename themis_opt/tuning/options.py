@@ -5,19 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from themis_opt.base.documents import digest
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_short_size, format_size, parse_size
+from themis_opt.base.units import parse_size
 from themis_opt.policies.registry import LAUNCHING
-from themis_opt.problem.cost import check_clock, check_memory
+from themis_opt.problem.cost import check_memory
 from themis_opt.problem.cost_overrides import with_costs
-from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, located
+from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import has_launches
-from themis_opt.tuning.launching import DEFAULT, LaunchingChoices, ParameterValue, TunedParameter
+from themis_opt.tuning.launching import DEFAULT, ParameterValue, TunedParameter, launching_parameters
 from themis_opt.tuning.space import USUAL_DIVISOR, Space
 
 TUNED_POLICIES = ("themis", "baseline", "hourglass")
@@ -39,7 +37,6 @@ TODAY: Mapping[str, ParameterValue] = {
 def make_space(
     instance: Instance,
     *,
-    sizes: Sequence[str | int] = (),
     policies: Sequence[str] = TUNED_POLICIES,
     launching: Sequence[str] | None = None,
     profiles: Sequence[str] | None = None,
@@ -50,12 +47,10 @@ def make_space(
 ) -> Space:
     """The choices for an instance: chunks and their policy, and where there is compute what is launched when.
 
-    Raises InputError if one of them breaks a rule, the memory does not suffice for what users do today, or `sizes`,
-    `profiles` or `min_chunk` are given where there is compute.
+    Raises InputError if one of them breaks a rule, the memory does not suffice for what users do today, or `profiles`
+    or `min_chunk` are given where there is compute.
 
-    `sizes`: sizes of every collective to tune for together; by default the size the instance has.
-    `policies`, `profiles`: some of :data:`TUNED_POLICIES` and of :data:`PROFILES`; all by
-      default.
+    `policies`, `profiles`: some of :data:`TUNED_POLICIES` and of :data:`PROFILES`; all by default.
     `launching`: launching policies to choose from where there is compute; all by default.
     `max_chunks`: most chunks of a collective; 256 by default, with compute 64.
     `min_chunk`: least bytes of an equal chunk, 1 by default, at most the largest collective.
@@ -64,82 +59,69 @@ def make_space(
     """
     costly, chosen = with_costs(instance, **costs), _names_option("--policies", policies, TUNED_POLICIES)
     if has_launches(instance):
-        for option, value in (("--size", sizes), ("--chunk-sizes", profiles), ("--min-chunk", min_chunk)):
+        for option, value in (("--chunk-sizes", profiles), ("--min-chunk", min_chunk)):
             if value:
                 rule = "is for collectives, not for training iterations, whose tensors state their sizes"
                 raise InputError(rule, field=option, value=value)
         launched = _names_option("--launching", tuple(LAUNCHING) if launching is None else launching, tuple(LAUNCHING))
-        most = _most_chunks(max_chunks, MOST_LAUNCHED_CHUNKS)
-        return replace(_launching_space(costly, LaunchingChoices(costly, launched), chosen, most), memory=memory)
+        return replace(_launching_space(costly, launched, chosen, max_chunks), memory=memory)
     if launching is not None:
         rule = "is for training iterations, collectives are all launched at once"
         raise InputError(rule, field="--launching", value=", ".join(launching))
-    cases = _of_sizes(costly, sizes)
-    largest = max(exchange.size for case in cases for exchange in case.exchanges)
-    space = _chunk_space(
-        instance.name,
-        cases,
-        chosen,
-        _names_option("--chunk-sizes", PROFILES if profiles is None else profiles, PROFILES),
-        _most_chunks(max_chunks, MOST_CHUNKS),
-        _size_option("--min-chunk", 1 if min_chunk is None else min_chunk, largest),
-    )
-    for case in range(len(cases)):
-        check_memory(space.instance(space.reference, case), memory)
-    return replace(space, memory=memory)
+    largest = max(exchange.size for exchange in costly.exchanges)
+    least = _size_option("--min-chunk", 1 if min_chunk is None else min_chunk, largest)
+    cuts = _names_option("--chunk-sizes", PROFILES if profiles is None else profiles, PROFILES)
+    space = replace(_chunk_space(costly, chosen, cuts, max_chunks, least), memory=memory)
+    check_memory(space.cut(space.reference), memory)
+    return space
 
 
 def _chunk_space(
-    name: str,
-    instances: tuple[Instance, ...],
-    policies: tuple[str, ...],
-    profiles: tuple[str, ...],
-    max_chunks: int,
-    min_chunk: int,
+    instance: Instance, policies: tuple[str, ...], profiles: tuple[str, ...], max_chunks: int | None, min_chunk: int
 ) -> Space:
     """Chunk counts, size profiles, policies and their knobs; a least chunk where collectives have several sizes."""
     parameters = [
-        TunedParameter("chunks", chunk_counts(max_chunks)),
+        TunedParameter("chunks", chunk_counts(_most_chunks(max_chunks, MOST_CHUNKS))),
         TunedParameter("profile", profiles),
         TunedParameter("policy", policies),
         TunedParameter("dispatch", tuple(DISPATCH), {"policy": ("themis", "baseline")}),
         TunedParameter("threshold_divisor", (4, 8, USUAL_DIVISOR, 32, 64), {"policy": ("themis",)}),
     ]
-    if len({exchange.size for instance in instances for exchange in instance.exchanges}) > 1:
+    if len({exchange.size for exchange in instance.exchanges}) > 1:
         larger = tuple(2**power for power in range(12, 24, 2) if 2**power > min_chunk)
         parameters.append(TunedParameter("least_chunk_bytes", larger or (min_chunk,)))
-    uncut = digest([instance.overridden(chunks=1).fingerprint for instance in instances], 16)
     return Space(
-        name=name or instances[-1].name or "instance",
-        instances=instances,
-        cases=tuple(_sizes_in_words(instance) for instance in instances),
+        name=instance.name or "instance",
+        instance=instance,
         parameters=tuple(parameters),
         reference=TODAY,
-        identity={"instance": uncut, "space": _identity("chunks", parameters, min_chunk)},
+        identity={
+            "instance": instance.overridden(chunks=1).fingerprint,
+            "space": _identity("chunks", parameters, min_chunk),
+        },
         min_chunk=min_chunk,
     )
 
 
 def _launching_space(
-    instance: Instance, launching: LaunchingChoices, policies: tuple[str, ...], max_chunks: int
+    instance: Instance, launching: tuple[str, ...], policies: tuple[str, ...], max_chunks: int | None
 ) -> Space:
     """Launching policies with their knobs, chunk counts and chunk policies."""
-    counts = {2**n for n in range(max_chunks.bit_length())} | {instance.chunks}
+    most = _most_chunks(max_chunks, MOST_LAUNCHED_CHUNKS)
+    counts = {2**n for n in range(most.bit_length())} | {instance.chunks}
     parameters = (
-        *launching.parameters,
-        TunedParameter("chunks", tuple(sorted(count for count in counts if count <= max_chunks))),
+        *launching_parameters(instance, launching),
+        TunedParameter("chunks", tuple(sorted(count for count in counts if count <= most))),
         TunedParameter(
             "chunk_policy", tuple(policy for policy in LAUNCHED_POLICIES if policy.partition("+")[0] in policies)
         ),
     )
     return Space(
         name=instance.name or "iteration",
-        instances=(instance,),
-        cases=(format_short_size(sum(exchange.size for exchange in instance.exchanges)),),
+        instance=instance,
         parameters=parameters,
         reference={**DEFAULT, "order": "ready", "chunks": instance.chunks, "chunk_policy": "baseline+fifo"},
         identity={"instance": instance.fingerprint, "space": _identity("iteration", parameters)},
-        launching=launching,
     )
 
 
@@ -147,35 +129,10 @@ def _identity(kind: str, parameters: Sequence[TunedParameter], *more: int) -> st
     return digest([kind, [[p.name, p.values, sorted(p.when.items())] for p in parameters], *more], 16)
 
 
-def _sizes_in_words(instance: Instance) -> str:
-    """The sizes of the collectives, largest first."""
-    sizes = sorted({exchange.size for exchange in instance.exchanges}, reverse=True)
-    return ",".join(format_size(size).replace(" ", "") for size in sizes)
-
-
 def chunk_counts(most: int) -> tuple[int, ...]:
     """Powers of two and three numbers between each two of them, up to `most`."""
     counts = {power * quarter // 4 for power in (2**n for n in range(most.bit_length())) for quarter in (4, 5, 6, 7)}
     return tuple(sorted(count for count in counts if count <= most))
-
-
-def _of_sizes(instance: Instance, sizes: Sequence[str | int]) -> tuple[Instance, ...]:
-    if not sizes:
-        return (instance,)
-    amounts = sorted(_size_option("--size", size) for size in sizes)
-    if len(set(amounts)) < len(amounts):
-        raise InputError("must name each size once", field="--size", value=", ".join(map(str, sizes)))
-    return tuple(_of_size(instance, amount) for amount in amounts)
-
-
-def _of_size(instance: Instance, size: int) -> Instance:
-    name = f"{instance.name} at {format_size(size)}".strip()
-    try:
-        resized = instance.overridden(size=size, chunks=1).replace(name=name)
-    except ValidationError as error:
-        raise located(error).within("--size") from None
-    check_clock(resized)
-    return resized
 
 
 def _most_chunks(value: int | None, usual: int) -> int:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from formulations.interruption import TimeUp
 from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.html import page
-from themis_opt.base.units import format_percent, nanoseconds
+from themis_opt.base.units import format_percent, format_size, nanoseconds
 from themis_opt.policies.launching.common import has_buckets
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.tuning.launching import USUAL_KNOBS, Choice
-from themis_opt.tuning.space import CaseMeasurement, Space
-from themis_opt.tuning.storage import Objective, Trial, front_of, ratio_of
+from themis_opt.tuning.space import Measurement, Space, measurement
+from themis_opt.tuning.storage import Trial
 
 if TYPE_CHECKING:
     import pandas
@@ -36,9 +36,8 @@ class Tuned:
 
     `space`: what could be chosen.
     `study`, `storage`: name of the study and where it is kept, without passwords.
-    `best`: of least makespan, or least geometric mean of makespan over ideal; then of fewest pieces.
+    `best`: of least makespan; then of fewest pieces.
     `trials`: all of the study, by number.
-    `default`: what users do today, one per case.
     `importances`: share of each parameter in what makes trials good; empty where that cannot be said.
     `interrupted`: whether Ctrl-C ended the search.
     `asked`: trials that were wanted, or different choices if there are fewer.
@@ -47,12 +46,10 @@ class Tuned:
     """
 
     space: Space
-    objective: Objective
     study: str
     storage: str
     best: Trial
     trials: tuple[Trial, ...]
-    default: tuple[CaseMeasurement, ...]
     importances: dict[str, float] = field(default_factory=dict)
     interrupted: bool = False
     asked: int = 0
@@ -76,7 +73,7 @@ class Tuned:
     @property
     def verdict(self) -> tuple[str, ...]:
         """The best setting, what it wins, and lines to paste where they win something."""
-        space, is_better, instance = self.space, self.gain >= LEAST_GAIN, self.space.instances[0]
+        space, is_better, instance = self.space, self.gain >= LEAST_GAIN, self.space.instance
         shorter = f"{format_percent(self.gain)} shorter than with" if is_better else "no shorter than with"
         today = "the buckets of PyTorch" if "launching" in self.choice else "the default of the Themis paper"
         return (
@@ -91,18 +88,19 @@ class Tuned:
         """The sentence about a search that ended before its trials were done; empty if it did not."""
         if self.num_run >= self.asked:
             return ()
-        gap = f"gap {format_percent(max(self.gaps))}" if self.gaps else "no bound"
-        return (f"Stopped after {self.num_run} of {self.asked} trials, {gap}: give more time.",)
+        return (
+            f"Stopped after {self.num_run} of {self.asked} trials, gap {format_percent(self.gap)}: give more time.",
+        )
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """The times of the default and of the best setting in the dearest case, and the bound as a line."""
+        """The times of the default and of the best setting, and the bound as a line."""
         from themis_opt.formats.plot import plot_times
 
-        times = {"default": self.default[-1].makespan, "best": self.best.measurements[-1].makespan}
-        return plot_times(times, self.space.proven[-1], ax)
+        times = {"default": self.default_schedule.makespan, "best": self.schedule.makespan}
+        return plot_times(times, self.space.proven, ax)
 
     def to_frame(self) -> "pandas.DataFrame":
-        """One row per case and setting, with the columns of :meth:`rows`."""
+        """One row per setting, with the columns of :meth:`rows`."""
         import pandas
 
         return pandas.DataFrame(self.rows())
@@ -124,29 +122,23 @@ class Tuned:
 
     @property
     def gain(self) -> float:
-        """Share of the time of the default that is saved; of several cases the geometric mean."""
-        return 1 - ratio_of(self.best.measurements) / ratio_of(self.default)
+        """Share of the time of the default that is saved."""
+        return 1 - self.schedule.makespan / self.default_schedule.makespan
 
     @property
-    def gaps(self) -> tuple[float, ...]:
-        """How far the best choice of each case is from what is proven of all choices, and of all other schedules."""
-        pairs = zip(self.best.measurements, self.space.proven, strict=True)
-        return tuple(measurement.makespan / bound - 1 for measurement, bound in pairs)
+    def gap(self) -> float:
+        """How far the best choice is from what is proven of all choices, and of all other schedules."""
+        return self.schedule.makespan / self.space.proven - 1
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The schedule of the best choice, simulated and validated."""
+        return self.space.schedule(self.choice)
 
     @property
-    def front(self) -> tuple[Trial, ...]:
-        """The trials that no other beats in makespan and pieces."""
-        return front_of(self.trials)
-
-    @cached_property
-    def schedules(self) -> tuple[Schedule, ...]:
-        """The schedules of the best choice, one per case from cheap to costly, simulated and validated."""
-        return tuple(self.space.schedule(self.choice, case) for case in range(len(self.space.cases)))
-
-    @cached_property
-    def default_schedules(self) -> tuple[Schedule, ...]:
+    def default_schedule(self) -> Schedule:
         """The same for what users do today."""
-        return tuple(self.space.reference_schedule(case) for case in range(len(self.space.cases)))
+        return self.space.reference_schedule
 
     @cached_property
     def buckets(self) -> list[dict[str, Any]]:
@@ -158,13 +150,11 @@ class Tuned:
         knob = BUCKETS.get(str(self.choice.get("launching")), "")
         if knob not in self.choice:
             return []
-        (bound,) = self.space.proven
-        best = int(self.choice[knob])
-        rows = []
+        best, bound, rows = int(self.choice[knob]), self.space.proven, []
         for size in self._bucket_sizes(knob, {best, int(USUAL_KNOBS[knob])}):
             try:
                 with cut_off(Allowance(math.inf) if size == best else self.allowance):
-                    time = self.space.measure({**self.choice, knob: size}, 0).makespan
+                    time = self.space.measure({**self.choice, knob: size}).makespan
             except TimeUp:
                 continue
             figures = {"makespan_ns": nanoseconds(time), "bound_ns": nanoseconds(bound), "gap": time / bound - 1}
@@ -178,60 +168,49 @@ class Tuned:
         step = max(1, -(-len(numbers) // 16))  # so many on a curve
         return sorted(kept | set(numbers[::step]))
 
-    @property
-    def schedule(self) -> Schedule:
-        """The best schedule, of the dearest case."""
-        return self.schedules[-1]
-
-    @property
-    def default_schedule(self) -> Schedule:
-        """What users do today, in the dearest case."""
-        return self.default_schedules[-1]
-
     def rows(self) -> list[dict[str, Any]]:
-        """The default and the best of every case as plain values: times in ns, fractions 0..1."""
-        measured = zip(self.space.cases, self.space.proven, self.default, self.best.measurements, strict=True)
+        """The default and the best as plain values: times in ns, fractions 0..1."""
+        size = ",".join(format_size(size).replace(" ", "") for size in sorted(self._sizes, reverse=True))
+        default, best = measurement(self.default_schedule), measurement(self.schedule)
         return [
-            _row(case, setting, measurement, bound, default)
-            for case, bound, default, best in measured
-            for setting, measurement in (("default", default), ("best", best))
+            {
+                "size": size,
+                "setting": setting,
+                **_fields(taken, "chunks"),
+                "gain": 1 - taken.makespan / default.makespan,
+                "bound_ns": nanoseconds(self.space.proven),
+                "gap": taken.makespan / self.space.proven - 1,
+            }
+            for setting, taken in (("default", default), ("best", best))
         ]
 
+    @property
+    def _sizes(self) -> set[int]:
+        """The different sizes of collectives, or the bytes of an iteration."""
+        sizes = [exchange.size for exchange in self.space.instance.exchanges]
+        return {sum(sizes)} if self.space.is_iteration else set(sizes)
+
     def trial_rows(self) -> list[dict[str, Any]]:
-        """One row per trial: what was chosen, and what came of it in each case."""
-        front = {trial.number for trial in self.front}
-        return [self._trial_row(trial, trial.number in front) for trial in self.trials]
+        """One row per trial: what was chosen, and what came of it."""
+        return [
+            {
+                "trial": trial.number,
+                "state": trial.state,
+                "repeats": trial.repeats,
+                **{parameter.name: trial.choice.get(parameter.name) for parameter in self.space.parameters},
+                "specification": self.space.specification(trial.choice),
+                **_fields(trial.measurement, "chunks_used"),
+                "error": trial.error,
+            }
+            for trial in self.trials
+        ]
 
-    def _trial_row(self, trial: Trial, on_front: bool) -> dict[str, Any]:
-        row: dict[str, Any] = {"trial": trial.number, "state": trial.state, "repeats": trial.repeats}
-        row |= {p.name: trial.choice.get(p.name) for p in self.space.parameters}
-        row["specification"] = self.space.specification(trial.choice)
-        row |= {"value": trial.value if trial.state == "complete" else None, "on_front": int(on_front)}
-        cases = self.space.cases
-        for number, case in enumerate(cases):
-            measured = trial.measurements[number] if number < len(trial.measurements) else None
-            row |= _measured_fields(f"_{case}" if len(cases) > 1 else "", measured)
-        return row | {"error": trial.error}
 
-
-def _row(case: str, setting: str, measured: CaseMeasurement, bound: float, default: CaseMeasurement) -> dict[str, Any]:
+def _fields(taken: Measurement | None, chunks: str) -> dict[str, Any]:
     return {
-        "size": case,
-        "setting": setting,
-        "makespan_ns": nanoseconds(measured.makespan),
-        "utilisation": measured.utilisation,
-        "chunks": measured.pieces,
-        "gain": 1 - measured.makespan / default.makespan,
-        "bound_ns": nanoseconds(bound),
-        "gap": measured.makespan / bound - 1,
-    }
-
-
-def _measured_fields(suffix: str, measured: CaseMeasurement | None) -> dict[str, Any]:
-    return {
-        f"makespan_ns{suffix}": nanoseconds(measured.makespan) if measured else None,
-        f"utilisation{suffix}": measured.utilisation if measured else None,
-        f"chunks_used{suffix}": measured.pieces if measured else None,
+        "makespan_ns": nanoseconds(taken.makespan) if taken else None,
+        "utilisation": taken.utilisation if taken else None,
+        chunks: taken.pieces if taken else None,
     }
 
 

@@ -1,14 +1,14 @@
 """The space of a search: what can be chosen for a problem, and what a choice is worth."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from themis_opt.base.units import format_size
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import check_memory
-from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import fused, has_launches
 from themis_opt.schedules.schedule import Schedule
@@ -17,124 +17,101 @@ from themis_opt.schedules.validation import validate
 from themis_opt.solving.sizing import resized
 from themis_opt.tuning.launching import (
     Choice,
-    LaunchingChoices,
     ParameterValue,
     TunedParameter,
+    effect_of,
+    launches_of,
     launching_specification,
 )
 
 USUAL_DIVISOR = 16  # the threshold divisor that Themis has by itself
 
 
-@dataclass(frozen=True)
-class CaseMeasurement:
-    """What a choice is worth in one case."""
+class Measurement(NamedTuple):
+    """What a choice is worth: picoseconds, the share of the bandwidth in use, and chunks into which data are cut."""
 
-    makespan: int  # picoseconds, simulated and validated
-    ideal: float  # picoseconds that nothing can beat, to compare cases with
-    utilisation: float  # share of the bandwidth in use, 0..1
-    pieces: int  # chunks into which the data are cut
-
-    @property
-    def ratio(self) -> float:
-        """Makespan over ideal."""
-        return self.makespan / self.ideal
+    makespan: int
+    utilisation: float
+    pieces: int
 
 
 @dataclass(frozen=True)
 class Space:
     """Choices for one problem: into what its collectives are cut, which policy sends that, and what is launched when.
 
-    A problem may have several cases, such as several sizes of one collective.
-
-    `instances`: the cases, from cheap to costly, with the costs as asked for.
-    `cases`: a name for each of them.
+    `instance`: the problem, with the costs as asked for.
     `reference`: what users do today; it need not lie in the space.
     `identity`: what two searches must have in common to share their trials, by a name for the part.
     `min_chunk`: least bytes of an equal chunk.
-    `launching`: what can be launched when; None where every collective is launched alone.
     `memory`: GiB; no schedule is made that needs more.
     """
 
     name: str
-    instances: tuple[Instance, ...]
-    cases: tuple[str, ...]
+    instance: Instance
     parameters: tuple[TunedParameter, ...]
     reference: Choice
     identity: Mapping[str, str]
     min_chunk: int = 1
-    launching: LaunchingChoices | None = None
     memory: float = math.inf
+
+    @property
+    def is_iteration(self) -> bool:
+        """Whether it is chosen what is launched when, too."""
+        return has_launches(self.instance)
 
     @property
     def measured(self) -> str:
         """The word for the time that is searched."""
-        return "makespan" if self.launching is None else "iteration"
+        return "iteration" if self.is_iteration else "makespan"
 
     @cached_property
-    def judges(self) -> tuple[dict[str, float], ...]:
-        """Bounds that schedules of each case are judged by, in picoseconds by name, however the chunks are cut.
+    def judges(self) -> dict[str, float]:
+        """Bounds that schedules are judged by, in picoseconds by name, however the chunks are cut.
 
         They are those of a period, or the ideal makespan.
         """
         from themis_opt.solving.bounds import bounds, bounds_of
 
-        return tuple(
-            bounds(one) if has_launches(one) else {"ideal": bounds_of(one)["ideal"].compute(one)}
-            for one in self.instances
-        )
+        if self.is_iteration:
+            return bounds(self.instance)
+        return {"ideal": bounds_of(self.instance)["ideal"].compute(self.instance)}
 
     @cached_property
-    def ideals(self) -> tuple[float, ...]:
-        """What nothing can beat in each case, in picoseconds."""
-        return tuple(max(values.values()) for values in self.judges)
-
-    @cached_property
-    def proven(self) -> tuple[float, ...]:
-        """The best bound of each case in picoseconds, on chunks of any sizes and as many as can be chosen."""
-        if self.launching:
-            return self.ideals
+    def proven(self) -> float:
+        """The best bound in picoseconds, on chunks of any sizes and as many as can be chosen."""
+        if self.is_iteration:
+            return max(self.judges.values())
         from themis_opt.solving.bounds import bounds
 
-        return tuple(max(bounds(self._at_most(instance), equal_sizes=False).values()) for instance in self.instances)
-
-    def _at_most(self, instance: Instance) -> Instance:
-        """A case with the most chunks that any choice has, what users do today included."""
         offered = (value for parameter in self.parameters if parameter.name == "chunks" for value in parameter.values)
         most = max(int(value) for value in (self.reference["chunks"], *offered))
-        pairs = zip(instance.collectives, instance.exchanges, strict=True)
-        return instance.replace(
-            collectives=tuple(
-                collective.replace(chunks=min(most, e.size // e.element_bytes)) for collective, e in pairs
-            )
-        )
+        counts = (min(most, exchange.size // exchange.element_bytes) for exchange in self.instance.exchanges)
+        return max(bounds(self._cut(tuple(counts)), equal_sizes=False).values())
 
-    def counts(self, choice: Choice, case: int) -> tuple[int, ...]:
+    def counts(self, choice: Choice) -> tuple[int, ...]:
         """Chunks of each collective operation: as chosen, but none smaller than allowed or than an element."""
-        least = max(int(choice.get("least_chunk_bytes", 1)), self.min_chunk)
+        instance, least = self.instance, max(int(choice.get("least_chunk_bytes", 1)), self.min_chunk)
+        exchanges = fused(instance, launches_of(instance, choice)) if self.is_iteration else instance.exchanges
         return tuple(
             min(int(choice["chunks"]), exchange.size // exchange.element_bytes, max(1, exchange.size // least))
-            for exchange in self._launched(choice, case)
+            for exchange in exchanges
         )
 
-    def _launched(self, choice: Choice, case: int) -> tuple[Exchange, ...]:
-        instance = self.instances[case]
-        return fused(instance, self.launching.launches(choice)) if self.launching else instance.exchanges
+    def cut(self, choice: Choice) -> Instance:
+        """The instance, cut as chosen."""
+        if self.is_iteration:
+            return self.instance.overridden(chunks=int(choice["chunks"]))
+        return self._cut(self.counts(choice))
 
-    def instance(self, choice: Choice, case: int) -> Instance:
-        """The instance of a case, cut as chosen."""
-        instance = self.instances[case]
-        if self.launching:
-            return instance.overridden(chunks=int(choice["chunks"]))
-        pairs = zip(instance.collectives, self.counts(choice, case), strict=True)
-        return instance.replace(collectives=tuple(collective.replace(chunks=count) for collective, count in pairs))
+    def _cut(self, counts: tuple[int, ...]) -> Instance:
+        pairs = zip(self.instance.collectives, counts, strict=True)
+        return self.instance.replace(collectives=tuple(one.replace(chunks=count) for one, count in pairs))
 
     def canonical(self, choice: Choice) -> dict[str, ParameterValue]:
-        """The same choice without what makes no difference: equal results, equal form."""
-        result = self.launching.canonical(choice) if self.launching else dict(choice)
-        counts = self._all_counts(choice)
-        result["chunks"] = max(map(max, counts))
-        if "least_chunk_bytes" in choice and counts == self._all_counts({**result, "least_chunk_bytes": 1}):
+        """The same choice without what makes no difference."""
+        result, counts = dict(choice), self.counts(choice)
+        result["chunks"] = max(counts)
+        if "least_chunk_bytes" in choice and counts == self.counts({**result, "least_chunk_bytes": 1}):
             del result["least_chunk_bytes"]
         if "profile" in choice:
             result["profile"] = _effective_profile(choice, counts)
@@ -142,12 +119,16 @@ class Space:
             self._simplify_policy(result)
         return dict(sorted(result.items()))
 
-    def _all_counts(self, choice: Choice) -> list[tuple[int, ...]]:
-        return [self.counts(choice, case) for case in range(len(self.instances))]
+    def key(self, choice: Choice) -> str:
+        """Equal for choices that make the same schedule."""
+        same = self.canonical(choice)
+        if not self.is_iteration:
+            return repr(same)
+        return repr((same["chunks"], same["chunk_policy"], effect_of(self.instance, choice)))
 
     def _simplify_policy(self, choice: dict[str, ParameterValue]) -> None:
         """Replace policy and knobs by the first ones that do the same."""
-        exchanges = self.instances[0].exchanges
+        exchanges = self.instance.exchanges
         one_path = all(len(exchange.span) == 1 for exchange in exchanges)
         if choice["policy"] == "themis" and (
             one_path or not any(exchange.kind.rule.order_matters for exchange in exchanges)
@@ -160,56 +141,48 @@ class Space:
         elif choice["chunks"] == 1 and len(exchanges) == 1:
             choice["dispatch"] = "fifo"
 
-    def schedule(self, choice: Choice, case: int) -> Schedule:
+    def schedule(self, choice: Choice) -> Schedule:
         """The schedule of a choice, simulated and validated.
 
         Raises ThemisError if it cannot be made, or needs more than the memory allowed.
         """
-        counts, kept = self.counts(choice, case), self._kept.setdefault(case, {})
-        profile = _effective_profile(choice, [counts])
-        key = self.specification(choice), counts, profile
-        if key not in kept:
-            schedule = self._made(choice, case, profile)
-            if any(other.makespan <= schedule.makespan for other in kept.values()):
+        key = self.key(choice)
+        if key not in self._kept:
+            schedule = self._made(choice)
+            if any(other.makespan <= schedule.makespan for other in self._kept.values()):
                 return schedule
-            for worse in list(kept)[1:]:
-                del kept[worse]
-            kept[key] = schedule
-        return kept[key]
+            for worse in list(self._kept)[1:]:
+                del self._kept[worse]
+            self._kept[key] = schedule
+        return self._kept[key]
 
     @cached_property
-    def _kept(self) -> dict[int, dict[object, Schedule]]:
-        """By case the first schedule, and the best one, so that they are not made again."""
+    def _kept(self) -> dict[str, Schedule]:
+        """The first schedule, and the best one, so that they are not made again."""
         return {}
 
-    def _made(self, choice: Choice, case: int, profile: str) -> Schedule:
-        instance = self.instance(choice, case)
+    def _made(self, choice: Choice) -> Schedule:
+        instance = self.cut(choice)
         check_memory(instance, self.memory)
         schedule = simulate(instance, make_policy(self.specification(choice))(instance))
-        schedule = _with_free_sizes(schedule) if profile == "free" else schedule
+        if _effective_profile(choice, self.counts(choice)) == "free":
+            schedule = _with_free_sizes(schedule)
         validate(schedule)
         return schedule
 
-    def reference_schedule(self, case: int) -> Schedule:
+    @cached_property
+    def reference_schedule(self) -> Schedule:
         """The schedule of what users do today, however small its chunks are."""
         space = self if self.min_chunk == 1 else replace(self, min_chunk=1)
-        return space.schedule(self.reference, case)
+        return space.schedule(self.reference)
 
-    def measure(self, choice: Choice, case: int) -> CaseMeasurement:
-        """Simulate and validate a choice in a case; raises as :meth:`schedule` does."""
-        return self._measurement(self.schedule(choice, case), case)
-
-    def measure_reference(self, case: int) -> CaseMeasurement:
-        """Simulate and validate what users do today, in a case."""
-        return self._measurement(self.reference_schedule(case), case)
-
-    def _measurement(self, schedule: Schedule, case: int) -> CaseMeasurement:
-        pieces = sum(len(chunks.sizes) for chunks in schedule.plan.chunks)
-        return CaseMeasurement(schedule.makespan, self.ideals[case], schedule.utilisation, pieces)
+    def measure(self, choice: Choice) -> Measurement:
+        """Simulate and validate a choice; raises as :meth:`schedule` does."""
+        return measurement(self.schedule(choice))
 
     def specification(self, choice: Choice) -> str:
         """The policy of a choice as it is written on the command line."""
-        if self.launching:
+        if self.is_iteration:
             return f"{launching_specification(choice)}/{choice['chunk_policy']}"
         divisor, dispatch = choice.get("threshold_divisor"), choice.get("dispatch")
         knobs = "" if divisor in (None, USUAL_DIVISOR) else f":threshold_divisor={divisor}"
@@ -226,12 +199,17 @@ class Space:
         return ", ".join((*parts, self.specification(choice)))
 
 
-def _effective_profile(choice: Choice, counts: Sequence[tuple[int, ...]]) -> str:
+def measurement(schedule: Schedule) -> Measurement:
+    """What a schedule is worth."""
+    pieces = sum(len(chunks.sizes) for chunks in schedule.plan.chunks)
+    return Measurement(schedule.makespan, schedule.utilisation, pieces)
+
+
+def _effective_profile(choice: Choice, counts: tuple[int, ...]) -> str:
     """Equal where free sizes change nothing, or chunks are too many to be sized."""
-    profile, most = str(choice.get("profile", "equal")), max(map(max, counts))
-    if most == 1 or min(map(sum, counts)) > 256:  # a linear programme of more takes long
+    if max(counts) == 1 or sum(counts) > 256:  # a linear programme of more takes long
         return "equal"
-    return profile
+    return str(choice.get("profile", "equal"))
 
 
 def _with_free_sizes(schedule: Schedule) -> Schedule:

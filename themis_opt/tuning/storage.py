@@ -7,20 +7,19 @@ import logging
 import math
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote, unquote_plus
 
 import numpy as np
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import nanoseconds
 from themis_opt.tuning.launching import Choice
-from themis_opt.tuning.space import CaseMeasurement
+from themis_opt.tuning.space import Measurement
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -31,33 +30,22 @@ if TYPE_CHECKING:
 
 IDENTITY = "themis_opt"  # the user attribute of a study that says what it is about
 JOURNAL = "journal:"  # what begins the name of a journal file, in place of a URL
-# How often and when to look again for a new database whose tables other processes are making
-MOST_RIVALS, RIVAL_SECONDS = 5, 0.2
-# Where URLs hold what nobody else may read: the password of the user, and parameters
-_SECRETS = (
-    re.compile(r"(?<=://)[^:/@]*:(?P<secret>.*)@"),
-    re.compile(r"[?&;][^=&;]*(?:pass|pwd|secret|token|key|credential)[^=&;]*=(?P<secret>[^&;]*)", re.IGNORECASE),
-)
-
+RIVAL_SECONDS = 1.0  # for which another process may still be making the tables of a new database
 _CONNECT_ARGUMENTS = {"postgresql": "connect_timeout", "mysql": "connect_timeout", "sqlite": "timeout"}
 
 
-def without_secrets(text: str, url: str) -> str:
-    """The text, of which the URL may be a part, with stars for the secrets of the URL."""
-    written = {match["secret"] for pattern in _SECRETS for match in pattern.finditer(url)}
-    secrets = {form for secret in written for form in (secret, unquote(secret), unquote_plus(secret))}
-    for secret in sorted(secrets, key=len, reverse=True):  # the longest first: it may hold others
-        text = text.replace(secret, "***") if secret else text
-    return text
+def without_secrets(url: str | None) -> str:
+    """The file of a storage, or of a URL the dialect and driver alone: the rest may hold a password."""
+    if url is None:
+        return "memory"
+    return url if url.startswith((JOURNAL, "sqlite:")) else url.partition(":")[0]
 
 
 class StorageError(InputError):
     """A study that cannot be read or written."""
 
 
-def open_study(
-    url: str | None, name: str | None, prefix: str, identity: Mapping[str, str], objective: Objective
-) -> Study:
+def open_study(url: str | None, name: str | None, prefix: str, identity: Mapping[str, str]) -> Study:
     """A new study, or the one of that name.
 
     Raises StorageError if the storage fails. Raises InputError if the study of that name is about something else.
@@ -74,11 +62,9 @@ def open_study(
         study = optuna.create_study(
             storage=storage,
             study_name=name or _unused(prefix, taken),
-            directions=["minimize"] * (2 if objective == "pareto" else 1),
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=5),
             load_if_exists=True,
         )
-        _check_identity(study, {**identity, "objective": objective})
+        _check_identity(study, identity)
     return study
 
 
@@ -127,13 +113,12 @@ def open_storage(url: str | None) -> BaseStorage:
     from sqlalchemy.exc import SQLAlchemyError
 
     with storage_errors(url):
-        for _ in range(MOST_RIVALS):
-            try:
-                return _opened(url)
-            except (OptunaError, SQLAlchemyError) as error:
-                if not _is_made_elsewhere(error):
-                    raise
-                sleep(RIVAL_SECONDS)
+        try:
+            return _opened(url)
+        except (OptunaError, SQLAlchemyError) as error:
+            if not _is_made_elsewhere(error):
+                raise
+            sleep(RIVAL_SECONDS)
         return _opened(url)
 
 
@@ -190,21 +175,16 @@ def storage_errors(url: str | None) -> Iterator[None]:
             warnings.simplefilter("ignore", category=ExperimentalWarning)
             yield
     except (*failures, *damages) as error:
-        cause: BaseException = error
         match error:
             case ImportError():
-                rule, cause = "needs a database driver that is not installed", error.__cause__ or error
+                rule = "needs a database driver that is not installed"
             case ArgumentError() | NoSuchModuleError():
                 rule = "must be a storage URL such as sqlite:///study.db"
-            case OptunaError() | SQLAlchemyError():
-                rule, cause = "failed", _cause(error)
-            case OSError():
-                rule, cause = "failed", OSError(error.strerror) if error.strerror else error
+            case OptunaError() | SQLAlchemyError() | OSError():
+                rule = f"failed: {_cause(error)}"
             case _:
-                rule = "cannot be read"
-        line = (str(cause).strip() or type(cause).__name__).splitlines()[0].rstrip(".")
-        rule, shown = (without_secrets(text, url or "") for text in (f"{rule}: {line}", url or "memory"))
-        raise StorageError(rule, field="storage", value=shown) from None
+                rule = f"cannot be read: {error!r}"
+        raise StorageError(rule.splitlines()[0].rstrip("."), field="storage", value=without_secrets(url)) from None
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -214,9 +194,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 OUTCOME = "outcome"  # the user attribute of an Optuna trial that holds what became of it
-TrialStatus = Literal["complete", "pruned", "failed"]
-Objective = Literal["makespan", "pareto"]
-"""The least makespan, or all compromises between makespan and number of pieces."""
+TrialStatus = Literal["complete", "failed"]
 
 
 @dataclass(frozen=True)
@@ -225,86 +203,36 @@ class Trial:
 
     number: int
     choice: Choice  # in canonical form
-    state: TrialStatus  # pruned trials were given up after some of the cases
-    measurements: tuple[CaseMeasurement, ...] = ()  # of the cases tried, from cheap to costly
-    repeats: int | None = None  # number of the earlier trial with this choice, whose outcome was remembered
+    state: TrialStatus
+    measurement: Measurement | None = None
+    repeats: int | None = None  # number of the earlier trial that made the same schedule, whose outcome was remembered
     error: str = ""
 
     @property
     def value(self) -> float:
-        """See :func:`value_of`."""
-        return value_of(self.measurements)
-
-    @property
-    def pieces(self) -> int:
-        """The most pieces of all cases."""
-        return max(m.pieces for m in self.measurements)
+        """Makespan in ns; infinite where there is none."""
+        return math.inf if self.measurement is None else nanoseconds(self.measurement.makespan)
 
     @property
     def rank(self) -> tuple[float, int, int]:
         """What the best trial has least of."""
-        return self.value, self.pieces, self.number
+        return self.value, self.measurement.pieces if self.measurement else 0, self.number
 
     def outcome(self) -> str:
         """Everything but the number as text for the storage."""
-        measured = [astuple(m) for m in self.measurements]
-        return json.dumps([dict(self.choice), self.state, measured, self.repeats, self.error])
+        return json.dumps([dict(self.choice), self.state, self.measurement, self.repeats, self.error])
 
 
-def value_of(measurements: Sequence[CaseMeasurement]) -> float:
-    """Makespan in ns; of several cases the geometric mean of makespan over ideal."""
-    if len(measurements) == 1:
-        return nanoseconds(measurements[0].makespan)
-    return ratio_of(measurements)
+def finished_trials(study: Study, known: Collection[int] = ()) -> list[Trial]:
+    """The trials of a study whose outcome is told, by number, but for those of known numbers."""
+    trials = study.get_trials(deepcopy=False)
+    finished = (one for one in trials if one.state.is_finished() and OUTCOME in one.user_attrs)
+    return [_trial(one) for one in finished if one.number not in known]
 
 
-def ratio_of(measurements: Sequence[CaseMeasurement]) -> float:
-    """Geometric mean of makespan over ideal."""
-    return math.exp(sum(math.log(m.ratio) for m in measurements) / len(measurements))
-
-
-def key_of(choice: Choice) -> str:
-    """Equal for equal canonical choices."""
-    return json.dumps(dict(choice), sort_keys=True)
-
-
-class History:
-    """What all processes that search in a study have learnt.
-
-    `trials`: the finished ones, by number.
-    `known`: those of them that were run, by the key of their choice.
-    `is_shared`: whether another process has been at work in it since it was opened.
-    """
-
-    def __init__(self, study: Study) -> None:
-        self._study = study
-        self.trials: list[Trial] = []
-        self.known: dict[str, Trial] = {}
-        self._abandoned: set[int] = set()
-        self.is_shared = False
-        self.read()
-        self._abandoned = {t.number for t in study.get_trials(deepcopy=False)} - {t.number for t in self.trials}
-        self.is_shared = False
-
-    def read(self) -> None:
-        """Take in what was finished since."""
-        read = {trial.number for trial in self.trials}
-        for trial in self._study.get_trials(deepcopy=False):
-            if trial.state.is_finished() and OUTCOME in trial.user_attrs and trial.number not in read:
-                self.add(_read(trial))
-            self.is_shared |= trial.state.name != "WAITING" and trial.number not in read | self._abandoned
-        self.trials.sort(key=lambda trial: trial.number)
-
-    def add(self, trial: Trial) -> None:
-        """Take in a finished trial."""
-        self.trials.append(trial)
-        if trial.repeats is None:
-            self.known.setdefault(key_of(trial.choice), trial)
-
-
-def _read(trial: FrozenTrial) -> Trial:
+def _trial(trial: FrozenTrial) -> Trial:
     choice, state, measured, repeats, error = json.loads(trial.user_attrs[OUTCOME])
-    return Trial(trial.number, choice, state, tuple(CaseMeasurement(*m) for m in measured), repeats, error)
+    return Trial(trial.number, choice, state, Measurement(*measured) if measured else None, repeats, error)
 
 
 def fresh(trials: Iterable[Trial]) -> list[Trial]:
@@ -313,15 +241,5 @@ def fresh(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def best_of(trials: Iterable[Trial]) -> Trial | None:
-    """The complete trial of least value, then fewest pieces, then least number; None if there is none."""
-    return min((t for t in fresh(trials) if t.state == "complete"), key=lambda t: t.rank, default=None)
-
-
-def front_of(trials: Iterable[Trial]) -> tuple[Trial, ...]:
-    """The complete trials that no other beats in value and pieces, by ascending pieces."""
-    complete = sorted((t for t in fresh(trials) if t.state == "complete"), key=lambda t: (t.pieces, t.value, t.number))
-    front: list[Trial] = []
-    for trial in complete:
-        if not front or trial.value < front[-1].value:
-            front.append(trial)
-    return tuple(front)
+    """The trial of least value, then fewest pieces, then least number; None if none has a makespan."""
+    return min((t for t in fresh(trials) if t.measurement), key=lambda t: t.rank, default=None)

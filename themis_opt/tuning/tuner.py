@@ -2,16 +2,12 @@
 
 import logging
 import math
-import os
-import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any, get_args
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from formulations.interruption import INTERRUPTION, TimeUp
 from themis_opt.base.allowance import Allowance, cut_off
@@ -21,17 +17,15 @@ from themis_opt.problem.instance import Instance
 from themis_opt.tuning.launching import ParameterValue, TunedParameter, every_choice, nearest_choice
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
-from themis_opt.tuning.space import CaseMeasurement, Space
+from themis_opt.tuning.space import Space
 from themis_opt.tuning.storage import (
     OUTCOME,
-    History,
-    Objective,
     StorageError,
     Trial,
     best_of,
-    key_of,
+    finished_trials,
+    fresh,
     open_study,
-    ratio_of,
     sampler,
     storage_errors,
     without_secrets,
@@ -43,6 +37,7 @@ if TYPE_CHECKING:
 FIRST_OVERTIME = 0.5  # seconds of processor past the limit for what users do today, so that there is a result
 SECONDS_AFTER, SECONDS_PER_PIECE = 0.5, 1e-4
 """What bounds, files and pictures take after a search, and for each piece into which the data are cut."""
+MOST_REPEATS = 8  # known choices in a row that the sampler may name, until an unknown one is tried
 MOST_AFTER = 0.8  # largest part of the time for trials that files take, so that a second choice is tried
 
 TrialProgress = Callable[[int, int, Trial], None]
@@ -61,7 +56,6 @@ def tune(
     trials: int = 100,
     seed: int = 0,
     time_limit: float = math.inf,
-    objective: Objective = "makespan",
     storage: str | None = None,
     study: str | None = None,
     progress: TrialProgress = lambda run, total, trial: None,
@@ -83,8 +77,6 @@ def tune(
         Of the sampler.
     time_limit : float
         Seconds for all trials; the one at work then is cut off, the first one half a second later.
-    objective : {"makespan", "pareto"}
-        Whether to minimise the makespan, for an iteration its time, or both that and the number of chunks.
     storage : str, optional
         Storage URL of Optuna, or ``journal:`` and a file; by default the study is kept in memory.
     study : str, optional
@@ -113,10 +105,8 @@ def tune(
         family_of(problem).tune(problem)
     if trials < 1:
         raise InputError("must be at least 1", field="trials", value=trials)
-    if objective not in get_args(Objective):
-        raise InputError(f"must be {' or '.join(get_args(Objective))}", field="--objective", value=objective)
     space = problem if isinstance(problem, Space) else make_space(problem, **options)
-    search = Search(open_study(storage, study, space.name, space.identity, objective), space, objective, seed, storage)
+    search = Search(open_study(storage, study, space.name, space.identity), space, seed, storage)
     interrupted, lost = False, None
     try:
         search.run(trials, allowance, progress)
@@ -141,20 +131,28 @@ def _no_success(trials: Sequence[Trial]) -> str:
 
 
 class Search:
-    """A study, which may hold trials already, with its space; the URL is for messages."""
+    """A study, which may hold trials already, with its space; the URL is for messages.
 
-    def __init__(self, study: "optuna.Study", space: Space, objective: Objective, seed: int, url: str | None) -> None:
-        self.study, self.space, self.objective, self.seed, self.url = study, space, objective, seed, url
-        self.asked = 0  # trials in all
-        self._first, self._is_small = nearest_choice(space.parameters, space.reference), False
+    `trials`: those that are finished, by number.
+    `known`: those of them that were run, by the key of their choice.
+    `asked`: trials that are wanted in all.
+    """
+
+    def __init__(self, study: "optuna.Study", space: Space, seed: int, url: str | None) -> None:
+        self.study, self.space, self.seed, self.url = study, space, seed, url
+        self.trials: list[Trial] = []
+        self.known: dict[str, Trial] = {}
+        self.asked = 0
+        self._is_small = False
         self._listed: dict[str, dict[str, ParameterValue]] = {}
-        with storage_errors(url):
-            self.history = History(study)
 
-    @property
-    def trials(self) -> list[Trial]:
-        """The finished trials of the study, by number."""
-        return self.history.trials
+    def _read(self) -> None:
+        """Take in what was finished by now, also by other processes."""
+        with storage_errors(self.url):
+            finished = finished_trials(self.study, {trial.number for trial in self.trials})
+        self.trials = sorted((*self.trials, *finished), key=lambda trial: trial.number)
+        for trial in fresh(finished):
+            self.known.setdefault(self.space.key(trial.choice), trial)
 
     def run(self, trials: int, allowance: Allowance, progress: TrialProgress) -> None:
         """Try choices until `trials` were run, all are known, or the allowance is used up.
@@ -162,38 +160,37 @@ class Search:
         The one at work when time is up is cut off.  The first one, nearest to what users do today, may take some
         overtime; by its pieces some time is left for what follows the search, but not all of it.
         """
-        total, is_late = self._total(trials, allowance) if self._num_known() else trials, False
+        self._read()
+        self.asked, is_late = self._total(trials, allowance) if self.known else trials, False
         with suppress(TimeUp), ExitStack() as turns:
-            while self._num_known() < total and not is_late:
+            while len(self.known) < self.asked and not is_late:
                 INTERRUPTION.check()
-                is_first, begin = not self.history.known, allowance.left
+                is_first, begin = not self.known, allowance.left
                 with cut_off(allowance, self._overtime):
                     choice = self._next_choice()
                 if choice is not None:
                     self._enqueue(choice)
                 trial = self._try_next(allowance)
-                if is_first and begin < math.inf and trial.measurements:
-                    after = SECONDS_AFTER + SECONDS_PER_PIECE * trial.pieces
+                if is_first and begin < math.inf and trial.measurement:
+                    after = SECONDS_AFTER + SECONDS_PER_PIECE * trial.measurement.pieces
                     turns.enter_context(allowance.turn(allowance.left - min(after, MOST_AFTER * begin)))
                 if is_first:
-                    total = self._total(trials, allowance)
-                self.asked = total
-                progress(len(self.history.known), total, trial)
+                    self.asked = self._total(trials, allowance)
+                progress(len(self.known), self.asked, trial)
                 is_late = allowance.left <= 0
+                self._read()
 
     def outcome(self, interrupted: bool, allowance: Allowance) -> Tuned | None:
         """What came of the search; None if no choice was measured."""
-        best, space = best_of(self.trials), self.space
+        best = best_of(self.trials)
         if best is None:
             return None
         return Tuned(
-            space=space,
-            objective=self.objective,
+            space=self.space,
             study=self.study.study_name,
-            storage=without_secrets(self.url or "", self.url or ""),
+            storage=without_secrets(self.url),
             best=best,
             trials=tuple(self.trials),
-            default=tuple(space.measure_reference(case) for case in range(len(space.cases))),
             importances=self._importances(),
             interrupted=interrupted,
             asked=self.asked,
@@ -208,18 +205,17 @@ class Search:
         """
         from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
-        target: Any = None if self.objective == "makespan" else lambda trial: float(trial.values[0])
         try:
             with storage_errors(self.url), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return get_param_importances(self.study, evaluator=PedAnovaImportanceEvaluator(), target=target)
+                return get_param_importances(self.study, evaluator=PedAnovaImportanceEvaluator())
         except StorageError as error:
             logging.getLogger(__name__).info("no importances: %s", error)
             return {}
 
     @property
     def _overtime(self) -> float:
-        return 0.0 if self.history.known else FIRST_OVERTIME
+        return 0.0 if self.known else FIRST_OVERTIME
 
     def _total(self, most: int, allowance: Allowance) -> int:
         """How many different choices there are, if they are few enough and counted while there is time to try them."""
@@ -230,28 +226,30 @@ class Search:
         return most
 
     def _next_choice(self) -> dict[str, ParameterValue] | None:
-        """The choice to try next, where the sampler is not to be asked."""
-        if not self.history.known and not self.history.is_shared:
-            return self._first
-        if self._is_small or not self.history.known:
-            return self._next_unknown()
-        return self._any_unknown() if self._repeats_in_a_row() >= 8 else None
+        """The choice to try next, where the sampler is not to be asked: it has none, or only names known ones."""
+        if not self.known:
+            return nearest_choice(self.space.parameters, self.space.reference)
+        repeats = sum(1 for _ in takewhile(lambda trial: trial.repeats is not None, reversed(self.trials)))
+        if not self._is_small and repeats < MOST_REPEATS:
+            return None
+        unknown = [choice for key, choice in self._each() if key not in self.known]
+        return unknown[self._num_at_work % len(unknown)]  # others that share the study try those before
 
-    def _num_known(self) -> int:
-        """Choices that were tried by now, also by other processes."""
+    @property
+    def _num_at_work(self) -> int:
+        """Trials that are not finished, of other processes or of a search that was killed."""
         with storage_errors(self.url):
-            self.history.read()
-        return len(self.history.known)
+            return len(self.study.get_trials(deepcopy=False)) - len(self.trials)
 
     def _each(self) -> Iterator[tuple[str, dict[str, ParameterValue]]]:
-        """One choice of every canonical form, with its key; the one nearest to what users do today comes first.
+        """One choice for every schedule, with its key; the one nearest to what users do today comes first.
 
-        Each form is computed once, since that of a large iteration takes long; the next call goes on where time is up.
+        Each key is computed once, since that of a large iteration takes long; the next call goes on where time is up.
         """
         yield from list(self._listed.items())
         while self._candidates:
             choice = self._candidates[-1]
-            key = key_of(self.space.canonical(choice))
+            key = self.space.key(choice)
             self._candidates.pop()
             if key not in self._listed:
                 self._listed[key] = choice
@@ -259,27 +257,9 @@ class Search:
 
     @cached_property
     def _candidates(self) -> list[dict[str, ParameterValue]]:
-        """The choices of unknown form, the next one last."""
-        return [self._first, *every_choice(self.space.parameters)][::-1]
-
-    def _next_unknown(self) -> dict[str, ParameterValue]:
-        """The first choice that nobody tried; any of them if others try some at the same time."""
-        if self.history.is_shared:
-            return self._any_unknown()
-        return next(choice for key, choice in self._each() if key not in self.history.known)
-
-    def _any_unknown(self) -> dict[str, ParameterValue]:
-        unknown = [choice for key, choice in self._each() if key not in self.history.known]
-        return unknown[np.random.default_rng(self._seeds).integers(len(unknown))]
-
-    @property
-    def _seeds(self) -> list[int]:
-        """Seeds of the next trial: equal in equal searches, but for those that share a study at the same time."""
-        process = [os.getpid(), uuid.getnode()] if self.history.is_shared else []
-        return [self.seed, len(self.trials), *process]
-
-    def _repeats_in_a_row(self) -> int:
-        return sum(1 for _ in takewhile(lambda trial: trial.repeats is not None, reversed(self.trials)))
+        """The choices of unknown key, the next one last."""
+        parameters = self.space.parameters
+        return [nearest_choice(parameters, self.space.reference), *every_choice(parameters)][::-1]
 
     def _enqueue(self, choice: dict[str, ParameterValue]) -> None:
         """Let the next trial be this one, unless a search that was killed left it to be tried."""
@@ -290,8 +270,9 @@ class Search:
                 self.study.enqueue_trial(choice)
 
     def _try_next(self, allowance: Allowance) -> Trial:
+        seeds = [self.seed, len(self.trials), self._num_at_work]
         with storage_errors(self.url):
-            self.study.sampler = sampler(self._seeds)
+            self.study.sampler = sampler(seeds)
             asked = self.study.ask()
         with self._failing_if_interrupted(asked):
             with storage_errors(self.url):
@@ -299,11 +280,11 @@ class Search:
                 for parameter in self.space.parameters:
                     if parameter.matters(raw):
                         raw[parameter.name] = suggested(asked, parameter)
-            with cut_off(allowance, self._overtime):
-                choice = self.space.canonical(raw)
-            trial = self._outcome(asked, choice, allowance)
-            self._tell(asked, trial)
-        self.history.add(trial)
+            trial = self._outcome(asked.number, raw, allowance)
+            with storage_errors(self.url):
+                asked.set_user_attr(OUTCOME, trial.outcome())
+                value = trial.value if trial.measurement else None
+                self.study.tell(asked, value, state=_states()[trial.state])
         return trial
 
     @contextmanager
@@ -316,37 +297,17 @@ class Search:
                 self.study.tell(asked, state=_states()["failed"], skip_if_finished=True)
             raise
 
-    def _outcome(self, asked: "optuna.Trial", choice: dict[str, ParameterValue], allowance: Allowance) -> Trial:
-        known = self.history.known.get(key_of(choice))
-        if known is not None:
-            return Trial(asked.number, choice, known.state, known.measurements, known.number, known.error)
-        measured: list[CaseMeasurement] = []
-        try:
-            for case in range(len(self.space.cases)):
-                with cut_off(allowance, self._overtime):
-                    measured.append(self.space.measure(choice, case))
-                if self._gives_up(asked, measured):
-                    return Trial(asked.number, choice, "pruned", tuple(measured))
-        except ThemisError as error:
-            return Trial(asked.number, choice, "failed", tuple(measured), error=str(error))
-        return Trial(asked.number, choice, "complete", tuple(measured))
-
-    def _gives_up(self, asked: "optuna.Trial", measured: list[CaseMeasurement]) -> bool:
-        """Whether the cases so far do not look worth the others, which are dearer."""
-        num_cases = len(self.space.cases)
-        if num_cases == 1 or self.objective == "pareto":
-            return False
-        with storage_errors(self.url):
-            asked.report(ratio_of(measured), step=len(measured) - 1)
-            return len(measured) < num_cases and asked.should_prune()
-
-    def _tell(self, asked: "optuna.Trial", trial: Trial) -> None:
-        values: list[float] | None = None
-        if trial.state == "complete":
-            values = [trial.value, float(trial.pieces)] if self.objective == "pareto" else [trial.value]
-        with storage_errors(self.url):
-            asked.set_user_attr(OUTCOME, trial.outcome())
-            self.study.tell(asked, values, state=_states()[trial.state])
+    def _outcome(self, number: int, raw: dict[str, ParameterValue], allowance: Allowance) -> Trial:
+        with cut_off(allowance, self._overtime):
+            choice, key = self.space.canonical(raw), self.space.key(raw)
+            if (known := self.known.get(key)) is not None:
+                return Trial(number, known.choice, known.state, known.measurement, known.number, known.error)
+            try:
+                trial = Trial(number, choice, "complete", self.space.measure(choice))
+            except ThemisError as error:
+                trial = Trial(number, choice, "failed", error=str(error))
+        self.known[key] = trial
+        return trial
 
 
 def suggested(asked: "optuna.Trial", parameter: TunedParameter) -> ParameterValue:
@@ -360,4 +321,4 @@ def suggested(asked: "optuna.Trial", parameter: TunedParameter) -> ParameterValu
 def _states() -> dict[str, Any]:
     from optuna.trial import TrialState
 
-    return {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+    return {"complete": TrialState.COMPLETE, "failed": TrialState.FAIL}
