@@ -13,13 +13,13 @@ from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.plan import Plan
-from themis_opt.schedules.refinement import refined
+from themis_opt.schedules.refinement import even_counts, refined
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.schedules.verification import verify
 from themis_opt.search.exact import Exact
 from themis_opt.solving.bounds import bounds
-from themis_opt.solving.sizing import even_plan, granule, resized, rounded
+from themis_opt.solving.sizing import granule, resized, rounded
 
 
 def scheduled(instance: Instance, policy: str = "themis+scf"):
@@ -121,7 +121,7 @@ def test_sizes_shorten_a_collective_that_nothing_hides() -> None:
 def test_chunks_cut_in_parts_are_legal_and_no_slower(launching: str, ag_order: str) -> None:
     coarse = scheduled(layers(3, ag_order=ag_order), f"{launching}/hourglass")
     instance = coarse.instance.replace(chunks=8)
-    fine = simulate(instance, even_plan(instance, coarse.enforced_plan()))
+    fine = simulate(instance, refined(coarse.enforced_plan(), instance, even_counts(coarse, instance)))
     validate(fine)
     assert [len(launch.sizes) for launch in fine.plan.chunks] == [8] * len(coarse.plan.launches)
     assert fine.makespan <= coarse.makespan + ROUNDING

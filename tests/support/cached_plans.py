@@ -14,14 +14,6 @@ def scheduled(instance: Instance, policy: str = "themis+scf") -> Schedule:
     return simulate(instance, make_policy(policy)(instance))
 
 
-def longer(instance: Instance, factor: int) -> Instance:
-    """An iteration with tensors and tasks so many times as large and as long."""
-    assert instance.iteration is not None
-    tasks = tuple(task.replace(duration=f"{factor * task.duration} ps") for task in instance.iteration.tasks)
-    tensors = tuple(tensor.replace(size=factor * tensor.size) for tensor in instance.iteration.tensors)
-    return instance.replace(iteration=instance.iteration.replace(tasks=tasks, tensors=tensors))
-
-
 def cached_files(cache: PlanCache) -> list[Path]:
-    """Everything in the folders of the keys."""
-    return sorted(cache.root.glob("*/*"))
+    """Everything in the folder."""
+    return sorted(cache.root.glob("*"))

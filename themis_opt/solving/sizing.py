@@ -16,7 +16,6 @@ from themis_opt.problem.cost import fixed_occupancy, rails_offset, variable_occu
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
-from themis_opt.schedules.refinement import refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
@@ -170,16 +169,6 @@ def plan_with_shares(instance: Instance, outcome: SizedOutcome) -> Plan:
     plan = Plan((Chunks(np.ones(len(paths), dtype=np.int64), paths),))
     sizes = rounded(np.array(outcome.shares), exchange.size, granule(instance, exchange))
     return with_sizes(plan.in_order_of(instance, starts), [sizes])
-
-
-def even_plan(instance: Instance, plan: Plan) -> Plan:
-    """A plan of few chunks, enforced, with as many equal ones as the instance says.
-
-    Every chunk is replaced by its share of them, which keep its path and its place in the sequences.
-    """
-    pairs = zip(plan.chunks, plan.launched(instance), strict=True)
-    counts = [rounded(cut_chunks.sizes.astype(np.float64), exchange.chunks, 1) for cut_chunks, exchange in pairs]
-    return refined(plan, instance, counts)
 
 
 def scaled(plan: Plan, instance: Instance) -> Plan:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 Sizes = Literal["equal", "free"]
 SIZES: tuple[Sizes, ...] = ("equal", "free")
 
-CONTENT_GAP = 0.01  # gap up to which a recalled schedule is not searched again, if its search had as much time
 SECONDS_PER_STAGE: Mapping[str, float] = {"baseline": 1e-6, "themis": 3e-6}
 """What policies take to plan and simulate on a slow core, by name; others take :data:`SLOWEST`."""
 
@@ -226,8 +225,8 @@ def compare(
     progress : callable, optional
         Hears of every better schedule and bound.
     cache : PlanCache, optional
-        Earlier plans, from which a reference starts; it answers at once where such a plan is within the asked
-        gap, or about as good as its search could make it in no less time.
+        Earlier plans, from which a reference starts; it answers at once where such a plan is within the asked gap, or
+        its search had as much time.
     sizes : {"equal", "free"}
         How policies that have a choice cut chunks.
     time_limit : float
@@ -415,10 +414,9 @@ class _Run:
     def _is_enough(self, recalled: Recalled, bound: float, policy: "Exact") -> bool:
         """Whether a search is not expected to improve a recalled schedule by much."""
         makespan = recalled.schedule.makespan
-        gap = makespan / bound - 1
         had_time = recalled.seconds >= 0.8 * policy.seconds
         is_best = all(makespan <= schedule.makespan for schedule in self.schedules.values())
-        return gap <= policy.gap or (is_best and had_time and (recalled.exact or gap <= CONTENT_GAP))
+        return makespan / bound - 1 <= policy.gap or (is_best and had_time)
 
     def _keep(self, reference: Reference, policy: "Exact", seconds: float) -> None:
         """Remember a schedule, with the seconds of its search; one content with a wide gap had few."""
