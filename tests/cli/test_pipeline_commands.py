@@ -10,7 +10,7 @@ P4 = "p4_m8"
 
 def test_solve_writes_a_proven_schedule(succeed, tmp_path):
     said = succeed("solve", P4, "-o", str(tmp_path), "--time-limit", "5")
-    assert said.startswith("an iteration takes 25.00 ms by zb2p, proven optimal; 33.00 ms by 1f1b")
+    assert said.startswith("an iteration takes 25 ms by zb2p, proven optimal; 33 ms by 1f1b")
     common = {"schedule.json", "comparison.json", "comparison.csv", "trace.json", "schedule.svg", "schedule.html"}
     assert {path.name for path in tmp_path.iterdir()} == {*common, "torch-pipeline.csv"}
 
@@ -26,7 +26,7 @@ def test_compare_as_json(succeed):
 
 def test_bound(succeed):
     assert json.loads(succeed("bound", P4, "--json"))[0]["bound_ns"] == 25e6
-    assert "25.00 ms at least" in succeed("bound", P4)
+    assert "25 ms at least" in succeed("bound", P4)
 
 
 def test_sweep_says_what_memory_buys(succeed):
@@ -70,11 +70,11 @@ def test_mistakes_are_named(refuse, words, rule):
 def test_schedules_are_checked_and_drawn(succeed, refuse, tmp_path):
     succeed("solve", P4, "-o", tmp_path)
     schedule = tmp_path / "schedule.json"
-    assert succeed("validate", schedule) == "valid: an iteration takes 25.00 ms; a stage keeps 6 GB at most.\n"
+    assert succeed("validate", schedule) == "valid: an iteration takes 25 ms; a stage keeps 6 GB at most.\n"
     succeed("plot", schedule, "-o", tmp_path / "picture.svg")
     picture = (tmp_path / "picture.svg").read_text(encoding="utf-8")
     assert "stage 3" in picture
-    assert re.search(r"time \((ms|µs|s)\)", picture)
+    assert re.search(r"time \((ms|us|s)\)", picture)
     broken = json.loads(schedule.read_text(encoding="utf-8"))
     broken["starts"][0][0] += 1
     schedule.write_text(json.dumps(broken), encoding="utf-8")

@@ -1,11 +1,13 @@
 """``themis-opt plan``."""
 
 import json
+import re
 
 import pytest
 from reader_samples import RING_16, collective_arguments, kernel, pytorch_trace
 from sharded_iterations import sharded
 
+from themis_opt.base.units import format_short_time
 from themis_opt.families.door import save
 from themis_opt.formats.chakra import Node, NodeType, write_trace
 
@@ -20,7 +22,7 @@ def step(tmp_path):
 
 def test_it_says_one_sentence_and_writes_plan_and_picture(succeed, step, tmp_path):
     said = succeed("plan", step, "--memory", "40 kB", *QUICK, "-o", tmp_path / "plan")
-    assert "68.00 us a step; at least 68.00 us with any plan" in said
+    assert "68 us a step; at least 68 us with any plan" in said
     document = json.loads((tmp_path / "plan" / "plan.json").read_text())
     assert document["format"] == "themis-opt/plan/1"
     assert document["peak_bytes"] <= document["memory"] == 40_000
@@ -72,6 +74,21 @@ def test_traces_of_several_ranks_become_one_plan_of_the_slowest(planned, tmp_pat
     assert {module for group in document["fsdp"]["groups"] for module in group} == {"layer1", "layer2", "layer3"}
     assert document["bound_ns"] <= document["step_ns"] <= document["today_ns"]
     assert document["peak_bytes"] <= 60e6
+
+
+def test_all_commands_say_the_same_of_a_trace(succeed, planned, tmp_path):
+    trace, step = tmp_path / "trace.json", tmp_path / "step.json"
+    trace.write_text(sharded_trace(30))
+    answers = {"import": succeed("import", trace, "-o", step), "bound": succeed("bound", step)}
+    answers["solve"] = succeed("solve", step, "--policies", "wait_free/baseline", *QUICK, "-o", tmp_path / "out")
+    answers["measured"] = succeed("compare", step, "--measured", trace)
+    document = planned(step)
+    today, bound = (format_short_time(1000 * document[time]) for time in ("today_ns", "bound_ns"))
+    for name, answer in answers.items():
+        assert "while gathers stay where the trace has them; with any plan a step takes" in answer, name
+        assert f"takes {bound} or more" in answer, name
+        assert name == "bound" or f" {today}" in answer, name
+    assert re.search("8 collectives, (.*?)\t", answers["import"])[1] in answers["measured"]
 
 
 def sharded_nodes():

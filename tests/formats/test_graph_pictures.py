@@ -30,7 +30,7 @@ def test_rows_of_a_schedule_are_roles_of_links(tmp_path: Path) -> None:
     draw_schedule(simulate_graph(tree_plan(DGX1.resized("1 MB"))), path)
     assert texts(path).count(" and 15 alike -->") == 2
     assert "2 of 32 link directions" in texts(path)
-    assert "<!-- time (µs) -->" in texts(path)
+    assert "<!-- time (us) -->" in texts(path)
 
 
 def test_large_networks_are_not_drawn(tmp_path: Path) -> None:

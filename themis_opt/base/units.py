@@ -169,21 +169,20 @@ def nanoseconds(picoseconds: float) -> float:
     return picoseconds / PICOSECONDS_PER_NANOSECOND
 
 
-def time_unit(picoseconds: float, *, least: int = 1, smallest: str = "ps", micro: str = "us") -> tuple[str, int]:
+def time_unit(picoseconds: float, *, least: int = 1, smallest: str = "ps") -> tuple[str, int]:
     """The unit in which to show a time, and its picoseconds.
 
     `least`: the unit is the largest in which the time is at least so much, if there is one.
     `smallest`: the unit is this one otherwise.
-    `micro`: what microseconds are called.
     """
     units = {unit: int(scale) for unit, scale in TIME_UNITS.items() if scale >= TIME_UNITS[smallest]}
     unit = next((unit for unit, scale in units.items() if abs(picoseconds) >= least * scale), smallest)
-    return (micro if unit == "us" else unit), units[unit]
+    return unit, units[unit]
 
 
-def format_short_time(picoseconds: float, *, micro: str = "us") -> str:
+def format_short_time(picoseconds: float) -> str:
     """The time with four digits, in the largest unit in which it is at least 1."""
-    unit, scale = time_unit(picoseconds, micro=micro)
+    unit, scale = time_unit(picoseconds)
     return f"{picoseconds / scale:.4g} {unit}" if picoseconds else "0"
 
 

@@ -40,7 +40,13 @@ from formulations.fluid import fluid_bound, least_lag, optimal_weights
 from formulations.lattice import Arc, JobClass
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_bandwidth, format_duration, format_percent, nanoseconds
+from themis_opt.base.units import (
+    PICOSECONDS_PER_SECOND,
+    format_bandwidth,
+    format_percent,
+    format_short_time,
+    nanoseconds,
+)
 from themis_opt.designing.problem import (
     DOLLARS_PER,
     MONEY_BUDGET,
@@ -547,7 +553,7 @@ def on_design(designs: Sequence[Design]) -> tuple[str, ...]:
     best = min(designs, key=lambda answer: answer.time)
     dearest = max(best.rows(), key=lambda row: row["saved_ns_per_gb_per_s"])
     proven = f"no bandwidths are more than {format_percent(1 - best.bound / best.time)} faster, which is proven"
-    sentences = [f"The best design takes {format_duration(best.time)} ({best.reading} order); {proven}."]
+    sentences = [f"The best design takes {format_short_time(best.time)} ({best.reading} order); {proven}."]
     if dearest["saved_ns_per_gb_per_s"] > 0:
         sentences.append(f"One more GB/s helps most on {dearest['dimension']}.")
     return tuple(sentences)

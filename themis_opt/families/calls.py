@@ -34,7 +34,7 @@ def instance_for(source: AnyProblem, field: str = "instance") -> Instance:
 
 
 def training_step(sources: "Sequence[AnyProblem]", memory: int | str | None = None) -> Instance:
-    """The step of an iteration or of traces, with gathers that may leave early, under a limit of memory.
+    """The step of an iteration or of traces, under a limit of memory.
 
     Of traces of several ranks the one that computes longest counts.  Raises InputError if there is no such step, or the
     memory is none.
@@ -46,9 +46,6 @@ def training_step(sources: "Sequence[AnyProblem]", memory: int | str | None = No
         step = cast(Instance, import_files(paths).instance)
     else:
         step = max(map(instance_for, sources), key=lambda instance: instance.compute)
-    from themis_opt.study.step_plan import with_prefetch  # after reading: it loads solvers
-
-    step = with_prefetch(step)
     if memory is None:
         return step
     try:

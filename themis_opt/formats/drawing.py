@@ -5,7 +5,6 @@ state of :mod:`matplotlib.pyplot`.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,8 +31,6 @@ DIGIT_WIDTH, LETTER_WIDTH = 0.0066, 0.0056
 MOST_SHAPES = 10_000  # bars up to which an SVG holds them as shapes; more become an image inside it
 MOST_CURVE_STEPS = 400  # most steps of the curve of the bandwidth: the lines of more would hide it
 HEADER_OFFSET = 0.62  # rows between the middle of the first row and the text above it
-PICTURED_MICRO = "µs"  # the unit of microseconds in pictures
-format_pictured_time = partial(format_short_time, micro=PICTURED_MICRO)
 
 
 def draw_bars(axes: Axes, timeline: Timeline, bars: Bars, scale: int, *, first: int = 0, edge: float = 0.6) -> None:
@@ -87,7 +84,7 @@ def label_bars(axes: Axes, timeline: Timeline, bars: Bars, scale: int) -> None:
     for number in np.flatnonzero(width / letter > margin + 1).tolist():
         label = bars.label[number]
         if bars.kind == "wait":
-            label += f"_{format_pictured_time(int(bars.end[number] - bars.start[number]))}"
+            label += f"_{format_short_time(int(bars.end[number] - bars.start[number]))}"
         variants = (label.replace("_", " "), label.replace("_", "\n", 1).replace("_", " "))
         fitting = [text for text in variants if max(map(len, text.split("\n"))) <= width[number] / letter - margin]
         if fitting:

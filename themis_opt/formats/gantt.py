@@ -15,9 +15,8 @@ from matplotlib.patches import Patch
 
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import time_unit
+from themis_opt.base.units import format_short_time, time_unit
 from themis_opt.formats import drawing
-from themis_opt.formats.drawing import PICTURED_MICRO, format_pictured_time
 from themis_opt.formats.palette import (
     BACKWARD,
     FORWARD,
@@ -80,7 +79,7 @@ def gantt(schedule: Schedule, title: str = "", bound: float | None = None) -> Fi
     `bound`: picoseconds of a lower bound on the makespan, drawn as a line where there is no compute.
     """
     timeline = pictured(schedule)
-    unit, scale = time_unit(timeline.length, micro=PICTURED_MICRO)
+    unit, scale = time_unit(timeline.length)
     figure, upper, strips, lower = _panels(timeline)
     for strip in strips:
         drawing.draw_memory(strip, timeline, scale)
@@ -159,9 +158,9 @@ def _busiest(schedule: Schedule) -> str:
 
 def _period_caption(schedule: Schedule) -> str:
     times = (schedule.makespan, schedule.period.exposed, schedule.instance.compute)
-    time, exposed, compute = (format_pictured_time(t) for t in times)
+    time, exposed, compute = (format_short_time(t) for t in times)
     share = schedule.period.exposed / schedule.makespan
-    bubble = f", bubble {format_pictured_time(schedule.period.bubble)}" if schedule.period.bubble else ""
+    bubble = f", bubble {format_short_time(schedule.period.bubble)}" if schedule.period.bubble else ""
     steady = "" if schedule.period.is_steady else " (iterations do not repeat each other)"
     return (
         f"iteration {time}{steady}, compute {compute}{bubble}, exposed communication {exposed} ({share:.1%}), "

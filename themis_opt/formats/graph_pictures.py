@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_link, time_unit
-from themis_opt.formats.drawing import MOST_SHAPES, PICTURED_MICRO, draw_boxes, format_pictured_time
+from themis_opt.base.units import format_link, format_short_time, time_unit
+from themis_opt.formats.drawing import MOST_SHAPES, draw_boxes
 from themis_opt.formats.gantt import save_figure
 from themis_opt.formats.palette import INK, LINE, QUIET
 from themis_opt.graphs.bounds import alike_nodes
@@ -170,7 +170,7 @@ def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
     row[list(roles)] = range(len(roles))
     names = [timed.resources[link] + (f" and {alike} alike" if alike else "") for link, alike in roles.items()]
     drawn = np.flatnonzero(row[held] >= 0)
-    unit, scale = time_unit(schedule.makespan, micro=PICTURED_MICRO)
+    unit, scale = time_unit(schedule.makespan)
     figure = Figure(figsize=(12.0, 1.4 + 0.24 * len(names)), layout="constrained")
     axes = figure.subplots()
     colours = colormaps["viridis_r"](np.linspace(0.15, 0.85, schedule.chunks))
@@ -186,7 +186,7 @@ def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     shown = f"{len(names)} of {int((busy > 0).sum())} link directions"
     shown += f", {schedule.chunks} chunks from light to dark" if schedule.chunks > 1 else ""
-    title = f"{plan.instance.name or 'graph'}, {plan.name}: {format_pictured_time(schedule.makespan)}; {shown}"
+    title = f"{plan.instance.name or 'graph'}, {plan.name}: {format_short_time(schedule.makespan)}; {shown}"
     axes.set_title(title, loc="left", fontsize=11)
     save_figure(figure, path)
 

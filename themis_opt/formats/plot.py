@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from themis_opt.base.units import time_unit
-from themis_opt.formats.drawing import BAR_HEIGHT, PICTURED_MICRO, draw_bars
+from themis_opt.formats.drawing import BAR_HEIGHT, draw_bars
 from themis_opt.formats.palette import INK, LINE, plain_text
 from themis_opt.formats.timeline import pictured
 from themis_opt.schedules.schedule import Schedule
@@ -52,7 +52,7 @@ def plot(
     rows = [plain_text(f"{name} {row}".strip()) for name, timeline in timelines.items() for row in timeline.rows]
     axes = _new_axes(len(rows)) if ax is None else ax
     length = max(timeline.length for timeline in timelines.values())
-    unit, scale = time_unit(length, micro=PICTURED_MICRO)
+    unit, scale = time_unit(length)
     first = 0
     for timeline in timelines.values():
         for bars in timeline.bars:
@@ -70,7 +70,7 @@ def plot_operations(timed: TimedOperations, ax: Axes | None = None, *, bound: fl
     used = sorted(set(timed.operations.resource.tolist()))
     length = int(timed.end.max())
     axes = _new_axes(len(used)) if ax is None else ax
-    unit, scale = time_unit(length, micro=PICTURED_MICRO)
+    unit, scale = time_unit(length)
     for row, number in enumerate(used):
         held = timed.operations.resource == number
         spans = list(zip(timed.start[held] / scale, timed.operations.duration[held] / scale, strict=True))
@@ -86,7 +86,7 @@ def plot_operations(timed: TimedOperations, ax: Axes | None = None, *, bound: fl
 def plot_times(times: Mapping[str, int], bound: float, ax: Axes | None = None) -> Axes:
     """Times in picoseconds as bars across, one per name, and a lower bound as a line."""
     axes = _new_axes(len(times)) if ax is None else ax
-    unit, scale = time_unit(max(times.values()), micro=PICTURED_MICRO)
+    unit, scale = time_unit(max(times.values()))
     axes.barh(
         range(len(times)), [time / scale for time in times.values()], height=BAR_HEIGHT, color="#467bb3", zorder=2
     )

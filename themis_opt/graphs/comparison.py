@@ -9,7 +9,7 @@ from formulations.interruption import TimeUp
 from formulations.limits import MAX_SECONDS, Limits
 from themis_opt.base.allowance import SLACK, cut_off
 from themis_opt.base.errors import InputError, suggestion
-from themis_opt.base.units import format_duration, format_percent, nanoseconds
+from themis_opt.base.units import format_percent, format_short_time, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, each_bound, load_bound
 from themis_opt.graphs.plan import merged_plan
 from themis_opt.graphs.problem import GraphInstance
@@ -99,7 +99,7 @@ class GraphComparison:
         best, bound = self.best, self.best.proof
         trees = max(self.proofs.values(), key=lambda one: one.picoseconds)
         first = (
-            f"{best.policy} takes {format_duration(best.schedule.makespan)} for {self.instance.kinds}, "
+            f"{best.policy} takes {format_short_time(best.schedule.makespan)} for {self.instance.kinds}, "
             f"{format_percent(best.gap)} above what any algorithm needs ({bound.meaning})."
         )
         lines = [self.beside, first] if self.beside else [first]

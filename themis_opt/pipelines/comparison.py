@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from formulations.limits import PROVEN_GAP, Limits
-from themis_opt.base.units import format_duration, format_percent, format_short_size, nanoseconds
+from themis_opt.base.units import format_percent, format_short_size, format_short_time, nanoseconds
 from themis_opt.pipelines.bounds import bound
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.problem import Pipeline
@@ -84,12 +84,12 @@ def verdict(compared: PipelineComparison) -> list[str]:
     """The best schedule against what is in use, its gap, and its memory."""
     best = compared.best
     schedule = best.schedule
-    words = f"an iteration takes {format_duration(schedule.value)} by {best.policy}, {_judged(best)}"
+    words = f"an iteration takes {format_short_time(schedule.value)} by {best.policy}, {_judged(best)}"
     others = [result for result in compared.results if result.policy in USUAL and result is not best]
     if others:
         usual = min(others, key=lambda result: result.schedule.value)
         ratio = usual.schedule.value / schedule.value
-        words += f"; {format_duration(usual.schedule.value)} by {usual.policy}, {ratio:.3f} times as long"
+        words += f"; {format_short_time(usual.schedule.value)} by {usual.policy}, {ratio:.3f} times as long"
     limit = schedule.pipeline.memory
     kept = f"a stage keeps {format_short_size(max(schedule.peaks()))} at most"
     kept += f" of {format_short_size(limit)}" if limit else ""

@@ -5,7 +5,6 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from themis_opt.base.units import time_unit
-from themis_opt.formats.drawing import PICTURED_MICRO
 from themis_opt.formats.gantt import save_figure
 from themis_opt.pipelines.problem import ActionKind
 from themis_opt.pipelines.schedule import PipelineSchedule
@@ -33,7 +32,7 @@ LATER_PARTS = 0.55
 def draw(path: Path, schedule: PipelineSchedule, title: str) -> None:
     """Draw a schedule into a file, as its ending says. Raises InputError for other endings."""
     pipeline = schedule.pipeline
-    unit, scale = time_unit(schedule.makespan, micro=PICTURED_MICRO)
+    unit, scale = time_unit(schedule.makespan)
     figure = Figure(figsize=(12.0, 1.6 + 0.45 * pipeline.stages), layout="constrained")
     axes, memory = figure.subplots(2, 1, sharex=True, height_ratios=(max(pipeline.stages, 3), 2))
     for stage, order in enumerate(schedule.orders):

@@ -1,6 +1,5 @@
 """The page of a comparison: its table, and the best schedule above the baseline on one axis of time, to look into."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +24,6 @@ PAGE = "schedule.html"
 MOST_BARS = 6_000
 """Bars that a browser moves without delay; schedules of more stages and tasks are on the page as numbers alone."""
 
-MICRO = "µs"  # what the page calls microseconds
 GATHERING = 0.55  # opacity of bars whose chunks grow
 FORMAT_OF_FORM: dict[Form, str] = {
     "text": "text", "time": "amount", "share": "percent", "bandwidth": "bandwidth", "ratio": "factor",
@@ -60,7 +58,7 @@ def solution_page(comparison: Comparison, verdict: Sequence[str] = ()) -> Report
         Section("Policies", tables=(_results(comparison),), is_open=True),
         Section("Bounds", ("No schedule is faster than the largest of them.",), (_bounds(comparison),), is_open=True),
     )
-    return Report(comparison.instance.name or "Schedule", tuple(map(_with_micro, verdict)), sections)
+    return Report(comparison.instance.name or "Schedule", tuple(verdict), sections)
 
 
 def _shown(comparison: Comparison) -> list[Result]:
@@ -77,7 +75,7 @@ def _shown(comparison: Comparison) -> list[Result]:
 def _figure(comparison: Comparison, shown: Sequence[Result]) -> Figure:
     return Figure(
         "schedule",
-        " and ".join(f"{result.policy}: {_short(result.makespan)}" for result in shown),
+        " and ".join(f"{result.policy}: {format_short_time(result.makespan)}" for result in shown),
         _timeline(comparison, shown),
         "Turn the wheel to zoom, drag to move, double-click to see all again; click a bar to follow its chunk through "
         "the dimensions, and beside the bars to see all chunks.  Bars are fainter while chunks grow.",
@@ -86,7 +84,7 @@ def _figure(comparison: Comparison, shown: Sequence[Result]) -> Figure:
 
 def _timeline(comparison: Comparison, shown: Sequence[Result]) -> Chart:
     timelines = {result.policy: pictured(result.schedule) for result in shown}
-    unit, scale = time_unit(max(one.length for one in timelines.values()), micro=MICRO)
+    unit, scale = time_unit(max(one.length for one in timelines.values()))
     frame = pd.concat([_bars(policy, one, scale) for policy, one in timelines.items()], ignore_index=True)
     if comparison.best.schedule.has_period:
         marks = [(float(end), "period") for end in next(iter(timelines.values())).periods[1:]]
@@ -116,16 +114,12 @@ def _bars(policy: str, shown: Timeline, scale: int) -> pd.DataFrame:
             "chunk": [f"{part} of {count}" for part, count in zip(chunk, chunks, strict=True)],
             "phase": [phase_title(Phase(phase)) for phase in phases],
             "sent": [format_size(round(size)) for size in schedule.costs.sent[numbers]],
-            "takes": [_short(time) for time in shown.end - shown.start],
-            "waited": [_short(time) for time in _waits(shown)],
+            "takes": [format_short_time(time) for time in shown.end - shown.start],
+            "waited": [format_short_time(time) for time in _waits(shown)],
         }
     )[held]
     order = {f"{policy} · {name}": place for place, name in enumerate(shown.lane_names)}
     return pd.concat([_tasks(policy, shown, scale), frame.sort_values("row", key=lambda row: row.map(order))])
-
-
-def _short(picoseconds: int) -> str:
-    return format_short_time(picoseconds, micro=MICRO)
 
 
 def _waits(shown: Timeline) -> IntArray:
@@ -157,21 +151,13 @@ def _results(comparison: Comparison) -> Table:
 def _values(column: ResultColumn, results: Sequence[Result]) -> list[CellValue]:
     """The values of a column; times, which have one unit, and shares, of which a cell has several, as texts."""
     values = [column.value(result if column.judged else result.schedule) for result in results]
-    return _in_words(cells(column.form, values)) if column.form in ("time", "shares") else list(values)
-
-
-def _in_words(texts: Sequence[str]) -> list[CellValue]:
-    return list(map(_with_micro, texts))
-
-
-def _with_micro(text: str) -> str:
-    return re.sub(r"(?<=\d) us\b", f" {MICRO}", text)
+    return list(cells(column.form, values) if column.form in ("time", "shares") else values)
 
 
 def _bounds(comparison: Comparison) -> Table:
     known = bounds_of(comparison.instance)
     ranked = sorted(comparison.bounds.items(), key=lambda pair: -pair[1])
     scopes = [known[name].scope if name in known else "within the model" for name, _ in ranked]
-    times = _in_words(format_times([bound for _, bound in ranked]))
+    times = format_times([bound for _, bound in ranked])
     rows = tuple((name, time, scope) for (name, _), time, scope in zip(ranked, times, scopes, strict=True))
     return Table((Column("bound"), Column("time", "amount"), Column("holds")), rows)

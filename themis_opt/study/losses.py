@@ -13,7 +13,7 @@ from typing import Any
 
 from themis_opt.base.documents import digest, file_name, make_folder, read_json, write_atomically
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_duration, format_percent, format_rate, nanoseconds
+from themis_opt.base.units import format_percent, format_rate, format_short_time, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, alike_nodes, best_bound, throughput
 from themis_opt.graphs.comparison import GraphComparison, compare_graph
 from themis_opt.graphs.degraded import degraded, links_out
@@ -155,10 +155,10 @@ def kept_in_words(healthy: GraphComparison, changed: GraphComparison, name: str)
     ]
     words = (
         f"{name}: {changed.instance.kinds} keeps {format_percent(before / after)} of its speed "
-        f"with {changed.best.policy}, {format_duration(after)} instead of {format_duration(before)}"
+        f"with {changed.best.policy}, {format_short_time(after)} instead of {format_short_time(before)}"
     )
     if rings[0] and rings[1]:
-        words += f"; the ring keeps {format_percent(rings[0] / rings[1])}, and takes {format_duration(rings[1])}"
+        words += f"; the ring keeps {format_percent(rings[0] / rings[1])}, and takes {format_short_time(rings[1])}"
     return f"{words}."
 
 

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.base.units import format_duration, format_short_size, nanoseconds
-from themis_opt.policies.launching.common import of_runs
+from themis_opt.base.units import format_short_size, format_short_time, nanoseconds
+from themis_opt.policies.launching.common import fused_name, of_runs
 from themis_opt.policies.launching.prefetch import activations, as_early_as_fits, budgets
-from themis_opt.policies.planning import PlanningOnce, fastest, plans_of_launches
+from themis_opt.policies.planning import Combined, PlanningOnce, Policy, fastest, plan_launches, plans_of_launches
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.plan import TaskOf
 from themis_opt.schedules.validation import validate
 from themis_opt.search.launches import SIMULATED_PER_SECOND
+from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import compare
 
 if TYPE_CHECKING:
     from themis_opt.problem.exchanges import Exchange
     from themis_opt.problem.instance import Instance
-    from themis_opt.schedules.plan import Launch, TaskOf
+    from themis_opt.schedules.plan import Launch, Plan
     from themis_opt.schedules.schedule import Schedule
     from themis_opt.study.comparison import ComparisonProgress
 
@@ -38,7 +41,8 @@ LEAST_WIN = 0.005  # of a step, below which nothing is to win: less than measure
 class StepPlan:
     """The best launches that are known for a training step, beside those of today's practice.
 
-    `today`: what frameworks do by default, None where that does not fit in memory.
+    `today`: the launches of the trace or tool that the step is of, else the defaults of frameworks; None where they do
+      not fit in memory.
     `bound`: picoseconds that a step takes at least, whatever is launched when.
     `interrupted`: whether Ctrl-C ended the search.
     """
@@ -78,14 +82,16 @@ class StepPlan:
         """What to do, and what it gains."""
         ahead = f"prefetch {_places(self.distances())} ahead in " if self.gathers else "use "
         buckets = f"{ahead}{_count(len(self.launches), 'bucket')}"
-        time, bound = format_duration(self.best.makespan), format_duration(self.bound)
+        time, bound = format_short_time(self.best.makespan), format_short_time(self.bound)
         if self.today is None:
             return f"{buckets}: {time} a step, where today's launches do not fit; at least {bound} with any plan"
-        now, count = format_duration(self.today.makespan), len(self.today.plan.launches_of(self.instance))
+        now, count = format_short_time(self.today.makespan), len(self.today.plan.launches_of(self.instance))
         gain = 1 - self.best.makespan / self.today.makespan
         if gain < LEAST_WIN:
             saved = f", of which other launches save {gain:.2%}" if gain > 0 else ""
-            return f"nothing to win, keep today's launches: {now} a step{saved}; at least {bound} with any plan"
+            is_open = self.bound < self.today.makespan * (1 - LEAST_WIN)
+            known = "nothing to win is known" if is_open else "nothing to win"
+            return f"{known}, keep today's launches: {now} a step{saved}; at least {bound} with any plan"
         launches = f"{count} launch{'es' * (count != 1)}"
         return f"{buckets} instead of {launches}: {time} instead of {now} a step, at least {bound} with any plan"
 
@@ -171,16 +177,16 @@ def _prefetched(instance: Instance, users: list[tuple[int, int, Launch]]) -> dic
 
 
 def plan_step(
-    instance: Instance, *, time_limit: float = 10.0, progress: ComparisonProgress | None = None, **limits: Any
+    step: Instance, *, time_limit: float = 10.0, progress: ComparisonProgress | None = None, **limits: Any
 ) -> StepPlan:
-    """Find the fastest launches of a training step under its limit of memory.
+    """Find the fastest launches of a training step under its limit of memory; gathers of a trace may move.
 
     Raises InputError if there is no step, or nothing fits.
     """
-    if not instance.tasks:
+    if step.iteration is None:
         raise InputError("must hold a training iteration: 'workload' makes one, and traces hold one", field="SOURCE")
-    gathers = any(exchange.freed_task >= 0 for exchange in instance.exchanges)
-    today = f"{'fsdp2' if gathers else 'ddp'}/baseline+fifo"
+    instance = with_prefetch(step)
+    today = _today(step, instance)
     clock = Allowance(time_limit, limits.get("deterministic", False))
     try:
         compared = compare(instance, [today, "exact"], time_limit=SEARCHED * time_limit, progress=progress, **limits)
@@ -189,10 +195,32 @@ def plan_step(
             raise
         rule = f"no launches fit beside {_largest_parts(instance)}: give more, or make steps that keep less"
         raise InputError(rule, field="--memory", value=format_short_size(instance.memory or 0)) from None
-    schedules = {result.policy: result.schedule for result in compared.results}
+    now = next((result.schedule for result in compared.results if result.policy != "exact"), None)
     clock.charge(SEARCHED * time_limit)
     best = compared.best.schedule if compared.interrupted else _leanest(compared.best.schedule, clock)
-    return StepPlan(best, schedules.get(today), max(compared.bounds.values()), compared.interrupted)
+    return StepPlan(best, now, max(compared.bounds.values()), compared.interrupted)
+
+
+def _today(step: Instance, instance: Instance) -> str | Policy:
+    """How a step is launched now: as its source does, else as frameworks do; `instance` is it with moving gathers.
+
+    A gather for the next iteration there leaves in the iteration that needs it.
+    """
+    policy = make_policy(step.iteration.launching) if step.iteration and step.iteration.launching else None
+    if not isinstance(policy, Combined):
+        return f"{'fsdp2' if any(e.freed_task >= 0 for e in instance.exchanges) else 'ddp'}/baseline+fifo"
+    launches = []
+    for launch in policy.launching(step):
+        exchange = instance.exchanges[launch.tensors[0]]
+        later = exchange.needed_later - step.exchanges[launch.tensors[0]].needed_later
+        after, before = (task and TaskOf(task.task, task.later + later) for task in (launch.after, launch.before))
+        name = fused_name(instance, launch.tensors, launch.part)
+        launches.append(replace(launch, name=name, after=after, before=before))
+
+    def as_launched(instance: Instance) -> Plan:
+        return plan_launches(instance, launches, policy.launching.order, policy.chunk_policy)
+
+    return as_launched
 
 
 SEARCHED = 0.8  # share of the time for the fastest plan; the rest is for one that holds less
@@ -242,6 +270,7 @@ def _leanest(best: Schedule, clock: Allowance) -> Schedule:
 def with_prefetch(instance: Instance) -> Instance:
     """A traced step whose gathers may leave at other times than they did, if it is one of sharded parameters.
 
+    No gather of the trace leaves before its window, so that the step as traced is one of the plans.
     On each span with as many gathers in the forward pass as there are reduce-scatters, of the same sizes, and the same
     again or fewer in the backward pass, in the order from the last to the first: parameters are given up before the
     next gather is needed, may be gathered again at once, and in the next step once it begins.  What is gathered at once
@@ -259,10 +288,19 @@ def with_prefetch(instance: Instance) -> Instance:
     return instance.varied(iteration=instance.iteration.varied(tensors=tuple(tensors)))
 
 
+@lru_cache(maxsize=4)
 def with_gathers(instance: Instance) -> str:
-    """The reservation of bounds and schedules of a traced step, in words; empty for other problems."""
-    is_traced = with_prefetch(instance) != instance
-    return ", while gathers stay where the trace has them: 'plan' moves them" if is_traced else ""
+    """The reservation of bounds and schedules of a traced step, and what holds without, in words.
+
+    It is empty for other problems.
+    """
+    free = with_prefetch(instance)
+    if free == instance:
+        return ""
+    least = format_short_time(max(bounds(free).values()))
+    return (
+        f" while gathers stay where the trace has them; with any plan a step takes {least} or more ('plan' moves them)"
+    )
 
 
 def _windows_of(instance: Instance, span: tuple[int, ...], prefix: str) -> dict[int, dict[str, Any]]:
@@ -292,8 +330,10 @@ def _windows_of(instance: Instance, span: tuple[int, ...], prefix: str) -> dict[
             again, need = backward[place - kept], exchanges[number].needed_task
             freed = max(need, exchanges[following[number]].needed_task - 1)
             used = max(made, exchanges[again].needed_task)
-            changes[again] = _gather(f"{name}.parameters_again", names[freed], names[used])
-        changes[number] = _gather(f"{name}.parameters", names[-1], names[freed])
+            left = min(freed, exchanges[again].ready_task)
+            changes[again] = _gather(f"{name}.parameters_again", names[left], names[used])
+        left = exchanges[number].ready_task if exchanges[number].needed_later else -1
+        changes[number] = _gather(f"{name}.parameters", names[left], names[freed])
     return changes
 
 

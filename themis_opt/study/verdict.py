@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from formulations.limits import PROVEN_GAP
-from themis_opt.base.units import format_duration, format_percent, format_rate, format_short_time
+from themis_opt.base.units import format_percent, format_rate, format_short_time
 from themis_opt.policies.launching.common import has_buckets
 from themis_opt.policies.registry import HEURISTICS, make_policy
 from themis_opt.problem.cost import count_stages
@@ -40,9 +40,9 @@ def on_comparison(compared: Comparison) -> tuple[str, ...]:
             *([proof] if beaten else []),
         )
     if best.makespan >= today:
-        return f"No policy tried is faster than the fixed order, which takes {format_duration(today)}.", proof
-    times = f"{format_duration(best.makespan)}, {best.speedup:.3f} times as fast as the fixed order"
-    return f"{best.policy} takes {times} with {format_duration(today)}.", proof
+        return f"No policy tried is faster than the fixed order, which takes {format_short_time(today)}.", proof
+    times = f"{format_short_time(best.makespan)}, {best.speedup:.3f} times as fast as the fixed order"
+    return f"{best.policy} takes {times} with {format_short_time(today)}.", proof
 
 
 ALONG_DIMENSIONS = "within reduce-scatter and all-gather along dimensions"
@@ -59,7 +59,7 @@ def _on_trees(compared: Comparison, trees: int) -> str:
     else:
         proof = f"No schedule {ALONG_DIMENSIONS} is more than {format_percent(1 - best.bound / best.makespan)} shorter"
     ratio = best.makespan / trees
-    return f"{proof}; trees are {ratio:.2f} times as fast, {format_duration(trees)} (--policies trees)."
+    return f"{proof}; trees are {ratio:.2f} times as fast, {format_short_time(trees)} (--policies trees)."
 
 
 def on_instance(instance: Instance) -> tuple[str, ...]:
@@ -72,10 +72,12 @@ def on_instance(instance: Instance) -> tuple[str, ...]:
     today, best = (simulate(instance, plan).makespan for plan in (first, last))
     bound = max(bounds(instance).values())
     if len(instance.network.dimensions) == 1:
-        return (f"One dimension has no order: the collective takes {format_duration(today)}, {_above(today, bound)}.",)
+        return (
+            f"One dimension has no order: the collective takes {format_short_time(today)}, {_above(today, bound)}.",
+        )
     if today <= bound * (1 + NEAR_OPTIMAL):
-        return (f"Nothing to win by order: the fixed order takes {format_duration(today)}, {_above(today, bound)}.",)
-    times = f"the fixed order takes {format_duration(today)}, {HEURISTICS[-1]} {format_duration(best)}"
+        return (f"Nothing to win by order: the fixed order takes {format_short_time(today)}, {_above(today, bound)}.",)
+    times = f"the fixed order takes {format_short_time(today)}, {HEURISTICS[-1]} {format_short_time(best)}"
     return (f"Order matters: {times}, {_above(best, bound)}.",)
 
 
@@ -167,8 +169,8 @@ def _on_exposed(compared: Comparison) -> str:
     today = "" if first is best else f", {_exposed(first)}"
     return (
         f"Communication costs {format_percent(period.exposed / best.makespan)} of a step of "
-        f"{format_duration(best.makespan)}{_bubble(best.schedule)}: {_exposed(best)}{today}, at least "
-        f"{format_duration(least)} with any plan{with_gathers(compared.instance)}."
+        f"{format_short_time(best.makespan)}{_bubble(best.schedule)}: {_exposed(best)}{today}, at least "
+        f"{format_short_time(least)}{with_gathers(compared.instance) or ' with any plan'}."
     )
 
 
@@ -179,7 +181,7 @@ def _bubble(schedule: Schedule) -> str:
 
 
 def _exposed(result: Result) -> str:
-    return f"{format_duration(result.schedule.period.exposed)} with {result.policy}"
+    return f"{format_short_time(result.schedule.period.exposed)} with {result.policy}"
 
 
 def on_schedule(
@@ -193,7 +195,7 @@ def on_schedule(
         waited = format_percent(schedule.period.exposed / schedule.makespan)
         sentences.append(
             f"Compute waits {waited} of the step for communication{_bubble(schedule)}, longest before {longest.task}: "
-            f"{format_duration(longest.length)} for {longest.launch or 'no launch'}."
+            f"{format_short_time(longest.length)} for {longest.launch or 'no launch'}."
         )
     return tuple(sentences)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_duration, format_percent, nanoseconds
+from themis_opt.base.units import format_percent, format_short_time, nanoseconds
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
@@ -217,7 +217,7 @@ def validate(schedule: "GraphSchedule", *, data: bool = False) -> Reply:
         "rules": list(GRAPH_RULES),
         "makespan_ns": nanoseconds(schedule.makespan),
     }
-    took = format_duration(schedule.makespan)
+    took = format_short_time(schedule.makespan)
     sentences = [f"valid: {len(GRAPH_RULES)} rules hold ({', '.join(GRAPH_RULES)}), makespan {took}"]
     if moved:
         from themis_opt.base.units import format_short_size
@@ -243,7 +243,7 @@ def explain(schedule: "GraphSchedule", summary: object, *, steps: int) -> Reply:
     document = {"makespan_ns": nanoseconds(schedule.makespan), "bounds_ns": in_ns, **parts(explanation)}
     bound, count = best_bound(instance), len(explanation.resources)
     above = f"{format_percent(schedule.makespan / float(bound.picoseconds) - 1)} above what any algorithm needs"
-    took = f"{schedule.plan.name} takes {format_duration(schedule.makespan)}, {above} ({bound.meaning})."
+    took = f"{schedule.plan.name} takes {format_short_time(schedule.makespan)}, {above} ({bound.meaning})."
     title = f"links: the {min(steps, count)} busiest of {count} directions"
     tables = [resource_table(title, explanation, steps), path_table(explanation, steps, "message")]
     return Reply(document, [took], [*tables, bound_table(schedule.makespan, proven)])

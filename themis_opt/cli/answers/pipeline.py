@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_duration, format_percent, format_short_size, nanoseconds
+from themis_opt.base.units import format_percent, format_short_size, format_short_time, nanoseconds
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out
 from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
@@ -45,7 +45,7 @@ def bound(pipeline: "Pipeline") -> Reply:
     from themis_opt.families.door import bounds
 
     rows = [{"bound": name, "bound_ns": nanoseconds(value)} for name, value in bounds(pipeline).items()]
-    least = format_duration(max(bounds(pipeline).values()))
+    least = format_short_time(max(bounds(pipeline).values()))
     return Reply(rows, [f"an iteration takes {least} at least, in any order of the microbatches."])
 
 
@@ -110,7 +110,7 @@ def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: o
 def validate(schedule: "PipelineSchedule") -> Reply:
     """The time of a schedule that obeys all rules, and the memory that it needs."""
     kept = max(schedule.peaks())
-    time, size = format_duration(schedule.value), format_short_size(kept)
+    time, size = format_short_time(schedule.value), format_short_size(kept)
     document = {"valid": True, "makespan_ns": nanoseconds(schedule.value), "kept": kept}
     return Reply(document, [f"valid: an iteration takes {time}; a stage keeps {size} at most."])
 
@@ -125,7 +125,7 @@ def explain(schedule: "PipelineSchedule", summary: object, *, steps: int) -> Rep
     busiest, count = explanation.resources[0], len(explanation.resources)
     share = format_percent(busiest.busy / schedule.makespan)
     words = f"{busiest.name} is busiest, for {share} of the time"
-    took = f"All stages end after {format_duration(schedule.makespan)}; {words}."
+    took = f"All stages end after {format_short_time(schedule.makespan)}; {words}."
     title = f"stages and links: the {min(steps, count)} busiest of {count}"
     tables = [resource_table(title, explanation, steps), path_table(explanation, steps, "action")]
     document = {**times, "bounds_ns": in_ns, **parts(explanation)}
@@ -136,7 +136,7 @@ def plot(schedule: "PipelineSchedule", path: Path) -> Reply:
     """What stages and links do over time."""
     from themis_opt.pipelines.picture import draw
 
-    draw(path, schedule, f"{schedule.pipeline.name or 'pipeline'}: {format_duration(schedule.value)}")
+    draw(path, schedule, f"{schedule.pipeline.name or 'pipeline'}: {format_short_time(schedule.value)}")
     return Reply(None, files=[path])
 
 

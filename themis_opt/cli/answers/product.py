@@ -66,6 +66,7 @@ def bound(instance: "Instance", *, chunk_sizes: str | None = None) -> Reply:
     from themis_opt.solving.bounds import bounds, bounds_of
     from themis_opt.study.columns import objective
     from themis_opt.study.comparison import checked_sizes
+    from themis_opt.study.step_plan import with_gathers
 
     free, rows = chunk_sizes is not None and checked_sizes(chunk_sizes) == "free", list[dict[str, Any]]()
     for name, value in bounds(instance).items():
@@ -83,8 +84,10 @@ def bound(instance: "Instance", *, chunk_sizes: str | None = None) -> Reply:
         "scope": ("holds", "text"),
     }
     shown = columns("bound", *titles, "meaning", **titles)
+    reservation = with_gathers(instance)
+    sentences = [f"All bounds within the model hold{reservation}."] if reservation else []
     in_words = [row | {"sizes": "equal" if row["equal_sizes_only"] else "any"} for row in rows]
-    return Reply(rows, tables=[Listing(f"{instance.name or 'instance'}: lower bounds", in_words, shown)])
+    return Reply(rows, sentences, [Listing(f"{instance.name or 'instance'}: lower bounds", in_words, shown)])
 
 
 def validate(schedule: "Schedule", *, data: bool = False) -> Reply:

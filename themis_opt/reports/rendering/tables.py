@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 NO_VALUE = "–"
 
-UNITS_OF_NANOSECONDS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))  # units of time, and their nanoseconds
+UNITS_OF_NANOSECONDS = (("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0))  # units of time, and their nanoseconds
 
 
 def table(frame: "pd.DataFrame", columns: Sequence[Column], caption: str = "") -> Table:
@@ -51,7 +51,7 @@ CELL_FORMATS: Mapping[str, Callable[[Any], str]] = {
     "count": count,
     "number": lambda value: _digits(value, 4),
     "percent": percent,
-    "factor": lambda value: f"{value:.3f}×",
+    "factor": lambda value: f"{value:.3f}x",
     "duration": duration,
     "seconds": seconds,
     "size": lambda value: format_size(int(value)),
