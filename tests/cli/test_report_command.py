@@ -108,7 +108,3 @@ def test_files_that_no_report_left_are_not_replaced(folder, name):
     assert "is no file of a report" in refuse(folder)
     assert (folder / name).read_text(encoding="utf-8") == "my notes"
     assert {path.name for path in folder.iterdir()} == {"experiment.toml", "rows.csv", name}
-
-
-def test_an_unknown_figure_is_refused(folder):
-    assert "--figures = 'pie': unknown figure" in refuse(folder, "--figures", "pie")

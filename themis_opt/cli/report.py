@@ -15,7 +15,6 @@ def report(
         Path | None,
         options.output("Folder for the report, instead of the experiment's.", "Files of reports alone are replaced."),
     ] = None,
-    figures: Annotated[str | None, Option(help="More figures, for any rows: some of boxes,ecdf,duel,algbw.")] = None,
     html: Annotated[bool, Option("--html/--no-html", help="Also write report.html, in one file.")] = True,
     as_json: options.Json = False,
 ) -> None:
@@ -27,7 +26,7 @@ def report(
     if not folder.is_dir():
         rule = "must be the folder of an experiment, which 'themis-opt batch' fills with rows"
         raise InputError(rule, field="folder", value=str(folder))
-    made = make_report(folder, rows=rows, output=output, html=html, figures=options.split(figures) or ())
+    made = make_report(folder, rows=rows, output=output, html=html)
     if as_json:
         print_json({"report": made.name, "rows": made.num_rows, "files": [str(file) for file in made.files]})
         return

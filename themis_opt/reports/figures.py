@@ -1,11 +1,7 @@
 """Figures for any rows: how near every policy comes to the bound, a duel of the best with the others, bandwidths."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
-
 import pandas as pd
 
-from themis_opt.base.errors import InputError
 from themis_opt.batches.expansion import ITERATION
 from themis_opt.reports.rendering.charts import Axis, boxes, ecdf, lines
 from themis_opt.reports.rendering.document import Figure, Section
@@ -15,20 +11,10 @@ from themis_opt.reports.results import geometric_mean
 SMALLEST = 1e-6  # smaller gaps are drawn there, since an axis of logarithms has no zero
 
 
-def figures_section(schedules: pd.DataFrame, names: Sequence[str] | None = None) -> tuple[Section, ...]:
-    """A section with figures for any results. Raises InputError if a name is not one of them.
-
-    `schedules`: results, see :mod:`themis_opt.reports.results`.
-    `names`: of :data:`FIGURES`, and what cannot be drawn is said; by default all that can be drawn.
-    """
-    chosen = tuple(FIGURES) if names is None else tuple(names)
-    unknown = [name for name in chosen if name not in FIGURES]
-    if unknown:
-        raise InputError(f"unknown figure; use some of {', '.join(FIGURES)}", field="--figures", value=unknown[0])
-    drawn = {name: FIGURES[name].draw(schedules) for name in chosen}
-    figures = tuple(figure for figure in drawn.values() if figure is not None)
-    text = tuple(f"{name}: {FIGURES[name].needs}." for name, figure in drawn.items() if figure is None) if names else ()
-    return (Section("Policies in pictures", text, figures=figures),) if figures or text else ()
+def figures_section(schedules: pd.DataFrame) -> tuple[Section, ...]:
+    """A section with the figures that can be drawn of results, see :mod:`themis_opt.reports.results`."""
+    figures = tuple(figure for draw in FIGURES if (figure := draw(schedules)) is not None)
+    return (Section("Policies in pictures", figures=figures),) if figures else ()
 
 
 def _judged(schedules: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -93,18 +79,5 @@ def _algbw(schedules: pd.DataFrame) -> Figure | None:
     return Figure("policies-algbw", "Algorithm bandwidth by size", chart, "Medians over the runs of a size.")
 
 
-class _Drawn(NamedTuple):
-    """How a figure is made of results, None where it would show nothing, and what it needs of them."""
-
-    draw: Callable[[pd.DataFrame], Figure | None]
-    needs: str
-
-
-_SEVERAL_INSTANCES = "needs results on two or more instances"
-
-FIGURES: Mapping[str, _Drawn] = {
-    "boxes": _Drawn(_boxes, _SEVERAL_INSTANCES),
-    "ecdf": _Drawn(_ecdf, _SEVERAL_INSTANCES),
-    "duel": _Drawn(_duel, "needs two policies with results on the same instances, of which there are two or more"),
-    "algbw": _Drawn(_algbw, "needs collectives of two or more sizes"),
-}
+FIGURES = (_boxes, _ecdf, _duel, _algbw)
+"""Functions of results, which give None where a figure would show nothing."""

@@ -1,7 +1,7 @@
 """A report as one call: from the folder of an experiment to its files."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,6 @@ def make_report(
     rows: Path | None = None,
     output: Path | None = None,
     html: bool = True,
-    figures: Sequence[str] = (),
 ) -> MadeReport:
     """Write the report of an experiment: README.md, pictures as SVG, and report.html.
 
@@ -78,8 +77,6 @@ def make_report(
         Folder for the report, by default that of the experiment.
     html : bool
         Whether to write the HTML too.
-    figures : sequence of str
-        Figures for any rows that the report shows besides, of :data:`themis_opt.reports.figures.FIGURES`.
 
     Raises
     ------
@@ -103,7 +100,7 @@ def make_report(
     function = _report_function(experiment.report, folder)
     frame = read.to_frame()
     try:
-        shown = _with_figures(function(frame, experiment), frame, figures)
+        shown = function(frame, experiment)
         sections = (*shown.sections, _provenance(frame, provenance))
         said = " ".join([*unfinished(provenance), shown.verdict or verdict(frame)])
         made = replace(shown, description=experiment.description, sections=sections, verdict=said)
@@ -121,18 +118,6 @@ def unfinished(provenance: Mapping[str, Any]) -> tuple[str, ...]:
     if not all(isinstance(count, int) for count in (runs, rows, failed)) or rows + failed >= runs:
         return ()
     return (f"{rows} of {runs} runs: the others are missing, and the same 'batch' goes on with them.",)
-
-
-def _with_figures(report: Report, rows: "pd.DataFrame", names: Sequence[str]) -> Report:
-    """The report with figures for any rows, but for those that it shows anyway."""
-    from themis_opt.reports.figures import figures_section
-    from themis_opt.reports.results import results
-
-    if not names:
-        return report
-    present = {figure.name for figure in report.figures}
-    wanted = [name for name in dict.fromkeys(names) if f"policies-{name}" not in present]
-    return replace(report, sections=(*report.sections, *figures_section(results(rows), wanted)))
 
 
 def _report_function(name: str, folder: Path) -> ReportFunction:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,11 +46,6 @@ from themis_opt.schedules.simulator import FEWEST_ITERATIONS, MOST_ITERATIONS, b
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.solving.sizing import scaled
-
-if TYPE_CHECKING:
-    pass
-
-Item = TypeVar("Item")
 
 MAX_SAMPLES = 10**6
 
