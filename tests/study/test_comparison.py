@@ -9,11 +9,12 @@ from themis_opt.base.errors import InputError
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.registry import HEURISTICS, REFERENCE, usual_policies
 from themis_opt.schedules import kernel
+from themis_opt.schedules.results import status_of
 from themis_opt.schedules.validation import validate
 from themis_opt.search.annealed import Annealed
 from themis_opt.search.exact import Exact
 from themis_opt.study import comparison as module
-from themis_opt.study.comparison import compare, solve, status_of
+from themis_opt.study.comparison import compare, solve
 
 TOYS = (
     "fig5.all_reduce.256MB",

@@ -26,7 +26,7 @@ from themis_opt.policies.registry import (
 )
 from themis_opt.problem.cost import check_memory, count_stages
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.results import result_in_words, status_of
+from themis_opt.schedules.results import PolicyResult
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
@@ -57,19 +57,16 @@ ComparisonProgress = Callable[[str, float, float], None]
 """Called with the policy at work, its best makespan and the best bound so far, in picoseconds."""
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, eq=False, repr=False)
+class Result(PolicyResult):
     """One policy's schedule, simulated and validated.
+
+    `makespan` is of a schedule, or with compute the iteration time; `bound` holds for all rows of the table.
 
     Attributes
     ----------
-    bound : float
-        Best proven lower bound on the makespan of this row and all others of its table, in picoseconds.
     speedup : float
         Baseline makespan over this one.
-    status : str
-        ``optimal`` if the gap is within 1e-4, ``near-optimal`` within a hundredth, else ``feasible``; ``optimal
-        order`` instead of the first where trees may be faster, which the bound does not know.
 
     Examples
     --------
@@ -78,24 +75,14 @@ class Result:
     <themis+scf: 7 ms, 0.00 % above the bound>
     """
 
-    policy: str
     schedule: Schedule
-    bound: float
     speedup: float
-    status: str
-
-    def __repr__(self) -> str:
-        return result_in_words(self.policy, self.makespan, self.gap)
 
     @property
-    def makespan(self) -> int:
-        """Makespan, or with compute the iteration time, in picoseconds."""
-        return self.schedule.makespan
-
-    @property
-    def gap(self) -> float:
-        """Makespan over bound, minus 1."""
-        return self.makespan / self.bound - 1
+    def status(self) -> str:
+        """As of all results; ``optimal order`` where trees may be faster, which the bound does not know."""
+        is_in_order = super().status == "optimal" and has_rival_trees(self.schedule.instance)
+        return OPTIMAL_ORDER if is_in_order else super().status
 
     @property
     def exposed_gap(self) -> float:
@@ -434,13 +421,10 @@ class _Run:
         bound = max(proven.values())
         first = usual_policies(self.instance)[0]
         baseline = self.schedules.get(first) or simulate(self.instance, make_policy(first)(self.instance))
-        results = []
-        for specification in order:
-            schedule = self.schedules[specification]
-            status = status_of(schedule.makespan / bound - 1)
-            if status == "optimal" and has_rival_trees(self.instance):
-                status = OPTIMAL_ORDER
-            results.append(Result(specification, schedule, bound, baseline.makespan / schedule.makespan, status))
+        results = (
+            Result(name, self.schedules[name], bound, baseline.makespan / self.schedules[name].makespan)
+            for name in order
+        )
         return Comparison(
             self.instance,
             tuple(results),
