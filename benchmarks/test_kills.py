@@ -90,7 +90,7 @@ def run_batch(path: Path, address: str, steps: Any) -> None:
     def report(state: runner.State) -> None:
         steps.value = state.done - done
 
-    params = runner.RunnerParams(commit_seconds=0.0, largest_group=1)
+    params = runner.RunnerParams(commit_seconds=0.0)
     runs = expand(read_experiment(path), path)
     with RunStore(path.with_name("runs.sqlite")) as store, site(address) as place:
         done = len(runs) - len(runner.unfinished(runs, store))

@@ -100,14 +100,14 @@ def test_progress_ends_with_all_runs(many, store):
 
 
 class Fragile(ThreadPoolExecutor):
-    """Breaks like a pool whose process died, at any group that holds a run with 7 chunks."""
+    """Breaks like a pool whose process died, at any run with 7 chunks."""
 
-    def submit(self, function, tasks, *limits):
-        if any(task.instance.collectives[0].chunks == 7 for task in tasks):
+    def submit(self, function, task, version):
+        if task.instance.collectives[0].chunks == 7:
             future = Future()
             future.set_exception(BrokenProcessPool("died"))
             return future
-        return super().submit(function, tasks, *limits)
+        return super().submit(function, task, version)
 
 
 def test_a_run_that_kills_its_process_fails_alone(many, store):
@@ -121,13 +121,13 @@ def test_a_lost_run_is_run_again(many, store):
     lost = []
 
     class Once(ThreadPoolExecutor):
-        def submit(self, function, tasks, *limits):
+        def submit(self, function, task, version):
             if not lost:
-                lost.extend(tasks)
+                lost.append(task)
                 future = Future()
                 future.set_exception(BrokenProcessPool("died"))
                 return future
-            return super().submit(function, tasks, *limits)
+            return super().submit(function, task, version)
 
     outcome = run_batch(many, store, threads(2, Once))
     assert lost
@@ -138,9 +138,9 @@ def test_a_lost_cluster_ends_the_batch_and_keeps_its_rows(many, store):
     class Leaving(ThreadPoolExecutor):
         sent = 0
 
-        def submit(self, function, tasks, *limits):
-            self.sent += len(tasks)
-            future = super().submit(function, tasks, *limits)
+        def submit(self, function, task, version):
+            self.sent += 1
+            future = super().submit(function, task, version)
             if self.sent <= 20:
                 return future
             cancelled = Future()
@@ -181,21 +181,6 @@ def test_runs_with_several_threads_take_several_slots(tmp_path, store, monkeypat
     assert most[0] == 4
 
 
-def test_short_runs_are_sent_together(tmp_path, store, monkeypatch):
-    sizes = []
-    monkeypatch.setattr(measured_run, "run_one", lambda *task: {"seconds": 0.001})
-
-    class Counting(ThreadPoolExecutor):
-        def submit(self, function, tasks, *limits):
-            sizes.append(len(tasks))
-            return super().submit(function, tasks, *limits)
-
-    runs = runs_of(tmp_path, chunks=list(range(1, 121)))
-    run_batch(runs, store, threads(1, Counting))
-    assert sum(sizes) == 120
-    assert len(sizes) < 60
-
-
 class AtOnce(Executor):
     def submit(self, function, *arguments):
         future = Future()
@@ -206,33 +191,10 @@ class AtOnce(Executor):
         return future
 
 
-def test_rows_of_runs_that_take_longer_than_the_ones_before_do_not_wait(tmp_path, store, monkeypatch):
-    now, returned = 0, []
-
-    def run(instance, *_):
-        nonlocal now
-        now += instance.collectives[0].chunks > 60
-        return {"seconds": 0.001}
-
-    class Watching(AtOnce):
-        def submit(self, function, tasks, *limits):
-            future = super().submit(function, tasks, *limits)
-            returned.append((tasks[0].instance.collectives[0].chunks > 60, len(future.result())))
-            return future
-
-    monkeypatch.setattr(measured_run, "run_one", run)
-    monkeypatch.setattr(measured_run, "monotonic", lambda: now)
-    runs = runs_of(tmp_path, chunks=list(range(1, 121)))
-    assert run_batch(runs, store, Site(1, Watching().submit)).executed == 120
-    assert [row["key"] for row in finished_rows(runs, store)] == [run.key for run in runs]
-    assert {number for is_long, number in returned if is_long} == {1}
-    assert max(number for is_long, number in returned if not is_long) > 10
-
-
 def test_a_worker_with_other_code_ends_the_batch(many, store):
     class Older(AtOnce):
-        def submit(self, function, tasks, version, seconds):
-            return super().submit(function, tasks, "0.0.9+0123456789ab", seconds)
+        def submit(self, function, task, version):
+            return super().submit(function, task, "0.0.9+0123456789ab")
 
     with pytest.raises(InputError, match=r"runs code 0\..*, the batch 0\.0\.9\+0123456789ab"):
         run_batch(many, store, Site(1, Older().submit))

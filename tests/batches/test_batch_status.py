@@ -33,7 +33,7 @@ def path(tmp_path):
 
 
 def run(path, runs, committed=lambda: None, begin=lambda: None):
-    params = RunnerParams(commit_seconds=0.0, largest_group=1)
+    params = RunnerParams(commit_seconds=0.0)
     with RunStore(path.with_name("runs.sqlite")) as store, ThreadPoolExecutor(2) as pool:
 
         def submit(function, *arguments):

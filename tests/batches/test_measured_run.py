@@ -28,7 +28,7 @@ def row_of(tmp_path):
     def make(policy, **block):
         content = {"name": "trial", "runs": [{"policies": [policy]} | block]}
         (run,) = expand(Experiment.model_validate(content), tmp_path / "experiment.toml")
-        (result,) = execute([run.task], code_version())
+        result = execute(run.task, code_version())
         assert result["status"] == "ok", result["error"]
         return run.row({"key": run.key} | result)
 

@@ -94,7 +94,7 @@ def test_tune_is_no_worse_than_what_users_do_today(parallelism: str) -> None:
 @pytest.mark.parametrize("parallelism", PARALLELISMS)
 def test_batch_runs_it_and_names_it(parallelism: str) -> None:
     run = made(parallelism)
-    (result,) = execute([run.task], code_version())
+    result = execute(run.task, code_version())
     assert result["status"] == "ok", result["error"]
     assert run.columns["instance"].split()[1] == parallelism
 

@@ -5,13 +5,12 @@ Plans in the user's cache are not used, so that rows can be made again.
 
 import hashlib
 import json
-import math
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,24 +123,13 @@ class OtherVersion(ThemisError):
     """A worker whose code is not that of the batch, so that its rows would be booked on the wrong version."""
 
 
-def execute(tasks: Sequence[RunTask], version: str, seconds: float = math.inf) -> list[Columns]:
-    """Result columns of the first runs, in order; what goes wrong in a run is told in its `status` and `error`.
+def execute(task: RunTask, version: str) -> Columns:
+    """Result columns of a run; what goes wrong in it is told in its `status` and `error`.
 
-    Raises OtherVersion if the code of this process has another one.
-
-    `version`: version of the code of the batch.
-    `seconds`: after which no further run begins, so that rows of runs that take longer than expected do not wait.
+    Raises OtherVersion if the code of this process has another one than the batch.
     """
-    deadline = monotonic() + seconds
     if version != code_version():
         raise OtherVersion(f"the worker {socket.gethostname()} runs code {code_version()}, the batch {version}")
-    results = [_guarded(tasks[0])]
-    while len(results) < len(tasks) and monotonic() < deadline:
-        results.append(_guarded(tasks[len(results)]))
-    return results
-
-
-def _guarded(task: RunTask) -> Columns:
     started = datetime.now(UTC).isoformat(timespec="milliseconds")
     try:
         outcome = {"status": "ok"} | run_one(*task)

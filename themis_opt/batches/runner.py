@@ -4,7 +4,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from dataclasses import dataclass, replace
-from statistics import fmean, median
+from statistics import fmean
 from time import monotonic, time
 from typing import Any
 
@@ -15,7 +15,6 @@ from themis_opt.batches.expansion import Run
 from themis_opt.batches.measured_run import Columns, OtherVersion, code_version, execute, failure
 from themis_opt.batches.store import RunStore
 
-OVERHEADS = 16  # groups of runs whose sending and receiving is looked back at
 Like = tuple[str, str, float | None]
 """What runs have in common that take about equally long: policy, kind of collective (or iterations), time limit."""
 
@@ -37,7 +36,6 @@ class RunEstimate:
         self.slots = slots
         self.missing = Counter((like(run), self._threads(run)) for run in missing)
         self.seconds: dict[Like, float] = {}
-        self.overheads: deque[float] = deque(maxlen=OVERHEADS)
         for row in rows:
             if isinstance(row.get("seconds"), float):
                 self._learn((row["policy"], row["kind"], row.get("time_limit")), row["seconds"])
@@ -48,10 +46,6 @@ class RunEstimate:
         if seconds is not None:
             self._learn(like(run), seconds)
 
-    def add_overhead(self, seconds: float) -> None:
-        """Learn for how long a run held its slot besides."""
-        self.overheads.append(max(seconds, 0.0))
-
     def seconds_left(self) -> float | None:
         """How long the rest takes: no less than its longest run, nor than all shared among the slots; None if unknown.
 
@@ -61,14 +55,13 @@ class RunEstimate:
         if not left:
             return 0.0
         usual = fmean(self.seconds.values()) if self.seconds else None
-        overhead = median(self.overheads) if self.overheads else 0.0
         longest = busy = 0.0
         for (kind, threads), count in left.items():
             limit = kind[-1]
             seconds = self.seconds.get(kind, usual if limit is None else limit)
             if seconds is None:
                 return None
-            longest, busy = max(longest, seconds), busy + count * threads * (seconds + overhead)
+            longest, busy = max(longest, seconds), busy + count * threads * seconds
         return max(longest, busy / self.slots)
 
     def _threads(self, run: Run) -> int:
@@ -83,10 +76,8 @@ DIED = "the process died in which it ran"
 
 @dataclass(frozen=True)
 class RunnerParams:
-    """What is sent and committed at once; neither changes what the rows hold."""
+    """What is committed at once; that does not change what the rows hold."""
 
-    group_seconds: float = 0.1  # short runs are sent together up to this, as each message takes about a millisecond
-    largest_group: int = 64  # most runs sent together
     commit_seconds: float = 0.2  # rows wait at most so long until they are committed
     largest_commit: int = 500  # rows that are not made to wait
     check_seconds: float = 2.0  # how often the site is asked whether it is still there
@@ -144,7 +135,7 @@ def run_batch(
     `retry_failed`: whether to execute again what failed before.
     `report`: hears of the state.
     `committed`: called when rows were committed.
-    `params`: what is sent and committed at once.
+    `params`: what is committed at once.
     A run that failed, or whose process died, has a row that says so.
     """
     left = unfinished(runs, store, retry_failed=retry_failed)
@@ -177,13 +168,12 @@ class _Runner:
     ) -> None:
         self.pending, self.store, self.site, self.report, self.state = deque(runs), store, site, report, state
         self.committed, self.params = committed, params
-        self.running: dict[Future[list[Columns]], list[Run]] = {}
+        self.running: dict[Future[Columns], Run] = {}
         self.rows: list[dict[str, Any]] = []
-        self.free, self.num_sent, self.executed, self.committed_at = site.slots, 0, 0, monotonic()
+        self.free, self.executed, self.committed_at = site.slots, 0, monotonic()
         self.suspects: set[str] = set()
         self.is_told, self.noted = False, state
         self.checked_at = monotonic()
-        self.sent_at: dict[Future[list[Columns]], float] = {}
         known = store.rows(code_version()) if runs else ()
         self.estimate = RunEstimate(runs, site.slots, (row for row in known if row["status"] == "ok"))
 
@@ -217,80 +207,49 @@ class _Runner:
 
     def fill(self) -> None:
         while self.pending and self.slots(self.pending[0]) <= self.free:
-            group = self.next_group()
-            future = self.site.submit(execute, [run.task for run in group], code_version(), self.params.group_seconds)
-            self.running[future] = group
-            if self.num_sent >= self.site.slots:  # earlier ones wait for their process to start
-                self.sent_at[future] = monotonic()
-            self.num_sent += 1
-            self.free -= self.slots(group[0])
+            run = self.pending.popleft()
+            self.running[self.site.submit(execute, run.task, code_version())] = run
+            self.free -= self.slots(run)
             self.is_told = False
 
     def slots(self, run: Run) -> int:
         """Slots that a run takes: its threads, or all if it may have brought down a process."""
         return self.site.slots if run.key in self.suspects else min(run.task.threads, self.site.slots)
 
-    def next_group(self) -> list[Run]:
-        """The next run, with those after it if they are short."""
-        group = [self.pending.popleft()]
-        most = min(self.params.largest_group, 1 + len(self.pending) // (2 * self.site.slots))
-        expected = self.expected(group[0])
-        while self.pending and len(group) < most and expected < self.params.group_seconds:
-            expected += self.expected(self.pending[0])
-            if expected >= self.params.group_seconds:
-                break
-            group.append(self.pending.popleft())
-        return group
-
-    def expected(self, run: Run) -> float:
-        """Seconds that a run may take, from the last ones of its policy and kind; many if nothing is known."""
-        if "workers" in run.task.knobs or run.key in self.suspects:
-            return self.params.group_seconds
-        return self.estimate.seconds.get(like(run), self.params.group_seconds)
-
-    def collect(self, future: Future[list[Columns]]) -> None:
-        group = self.running.pop(future)
-        self.free += self.slots(group[0])
+    def collect(self, future: Future[Columns]) -> None:
+        run = self.running.pop(future)
+        self.free += self.slots(run)
         try:
-            results = future.result()
+            self.take(run, future.result())
         except CancelledError:
             raise InputError("the connection to the scheduler was lost; the rows before are kept") from None
         except OtherVersion as error:
             raise InputError(str(error)) from None
         except BrokenExecutor:
-            self.suspect(group, DIED)
+            self.suspect(run, DIED)
         except Exception as error:  # of the executor: runs tell of theirs in their results
-            self.suspect(group, f"{type(error).__name__}: {error}")
-        else:
-            self.take(group, results)
-            self.pending.extendleft(reversed(group[len(results) :]))
-            if future in self.sent_at:
-                took = monotonic() - self.sent_at.pop(future)
-                computing = sum(result.get("seconds") or 0.0 for result in results)
-                self.estimate.add_overhead((took - computing) / len(results))
+            self.suspect(run, f"{type(error).__name__}: {error}")
 
-    def suspect(self, group: Sequence[Run], reason: str) -> None:
-        """Run those of a group that was lost once more, one at a time; one that is lost alone has failed."""
-        if len(group) == 1 and group[0].key in self.suspects:
-            self.take(group, [failure(reason)])
+    def suspect(self, run: Run, reason: str) -> None:
+        """Run what was lost once more, alone; what is lost alone has failed."""
+        if run.key in self.suspects:
+            self.take(run, failure(reason))
             return
-        self.suspects.update(run.key for run in group)
-        self.pending.extendleft(reversed(group))
+        self.suspects.add(run.key)
+        self.pending.appendleft(run)
 
-    def take(self, group: Sequence[Run], results: Sequence[Columns]) -> None:
+    def take(self, run: Run, result: Columns) -> None:
         if not self.rows:
             self.committed_at = monotonic()
-        for run, result in zip(group, results, strict=False):  # the last ones may not have begun
-            self.rows.append({"key": run.key} | run.columns | result)
-            self.estimate.finish(run, result.get("seconds"))
-        failed = sum(result["status"] == "failed" for result in results)
-        self.executed += len(results)
-        self.state = replace(self.state, done=self.state.done + len(results), failed=self.state.failed + failed)
+        self.rows.append({"key": run.key} | run.columns | result)
+        self.estimate.finish(run, result.get("seconds"))
+        self.executed += 1
+        failed = self.state.failed + (result["status"] == "failed")
+        self.state = replace(self.state, done=self.state.done + 1, failed=failed)
         self.is_told = False
 
     def tell(self) -> None:
-        running = sum(map(len, self.running.values()))
-        self.state = replace(self.state, running=running, seconds_left=self.estimate.seconds_left())
+        self.state = replace(self.state, running=len(self.running), seconds_left=self.estimate.seconds_left())
         self.report(self.state)
         self.is_told = True
 
