@@ -248,6 +248,15 @@ def test_a_workload_is_like_the_instance_of_the_same_choices(workloads_of):
     assert run.columns["instance"] == "resnet-50 data 8x32"
 
 
+def test_layouts_are_those_of_the_command_line(workloads_of):
+    layout = 'stages = 2, layers_per_stage = "15,17", context = 2, zero = 3, gathers = ["step", "microbatch"]'
+    model = 'model = "llama-3-8b", network = "v100-256.resnet-50", parallelism = "pipeline", npus = [8, 4]'
+    runs = workloads_of(f'{model}, {layout}, batch = 1, recompute = "selective", chunks = 2')
+    gathers = [sum("parameters" in tensor.name for tensor in run.task.instance.iteration.tensors) for run in runs]
+    assert [run.columns["instance"].split()[-1] for run in runs] == ["step", "microbatch"]
+    assert len(set(gathers)) == 2
+
+
 def test_npus_replace_the_sizes_of_dimensions(workloads_of):
     runs = workloads_of('model = "resnet-50", network = "v100-256.resnet-50", npus = [[8, 4], [4, 1], [1, 2]]')
     assert [run.task.instance.network.sizes for run in runs] == [(8, 4), (4,), (2,)]

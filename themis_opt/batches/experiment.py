@@ -84,9 +84,10 @@ class Workload(Model):
     group: Count | None = None
     accumulate: Annotated[Count, Field(gt=0, le=MAX_TASKS)] = 1
     zero: Count = 0
+    gathers: StrictStr = "microbatch"
     granularity: StrictStr = "layer"
     weights_only: StrictBool = False
-    recompute: StrictBool = False
+    recompute: StrictBool | Literal["selective"] = False
     update: Annotated[StrictStr, AfterValidator(_check_time)] = "0 s"
     separate: StrictBool = False
     speeds: StrictStr = ""
@@ -99,7 +100,9 @@ class Workload(Model):
     local_blocks: Count = 1
     experts: Count | None = None
     data: Count | None = None
+    context: Count | None = None
     stages: Count | None = None
+    layers_per_stage: Text | None = None
     virtual_stages: Count = 1
     microbatches: Count = 1
     schedule: StrictStr = "1f1b"
