@@ -10,11 +10,11 @@ from graph_samples import instance_of, shipped
 
 import themis_opt
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.graphs.bounds import best_bound
-from themis_opt.graphs.policies import hierarchical_plan, with_transfers
+from themis_opt.graphs.bounds import best_bound, graph_bounds
+from themis_opt.graphs.policies import exchange_plan, hierarchical_plan, scatter_plan, with_transfers
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.rails import Rails
-from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
+from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.schedule_file import read_graph_schedule, schedule_text
 from themis_opt.graphs.slots import SlotPlan, slot_plan
 from themis_opt.graphs.validation import validate_graph
@@ -78,6 +78,16 @@ def test_all_nics_carry_what_a_lost_one_did(boxes: int, gpus: int, most: float, 
     hops = hierarchical_plan(instance).hops
     busy = np.bincount(hops.link, hops.durations(1)[0][1])
     assert best_bound(instance).picoseconds * 0.99 < busy.max() <= best_bound(instance).picoseconds * most
+
+
+@pytest.mark.parametrize(("boxes", "gpus", "kind"), [(3, 2, "reduce"), (4, 3, "broadcast"), (6, 3, "all_reduce")])
+@pytest.mark.parametrize("size", ["1 kB", "30 kB", "900 kB"])
+def test_entries_into_boxes_are_no_later_than_plans(boxes: int, gpus: int, kind: str, size: str) -> None:
+    instance = instance_of(boxes_on_rails(boxes, gpus), kind, size)
+    entries = graph_bounds(instance)["entries"].picoseconds
+    plan = exchange_plan if kind == "all_reduce" else scatter_plan
+    best = in_best_chunks(plan(instance)).makespan
+    assert entries <= best
 
 
 def test_links_take_no_two_messages_of_a_slot_at_once() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from formulations.concurrent_flow import concurrent_flow, distances, length_time, node_classes
 from formulations.flow_network import CapacityGraph, reversed_arcs, spread
+from formulations.part_entries import entry_time
 from formulations.quickest_flow import latest_arrival
 from formulations.shared_roots import partition_bound, share_roots
 from formulations.tree_lengths import has_few_classes, tree_throughput
@@ -69,6 +70,7 @@ def each_bound(instance: GraphInstance) -> Iterator[GraphBound]:
     yield from _volume_bounds(instance)
     yield latency_bound(instance)
     yield from _arrival_bounds(instance)
+    yield from _entry_bounds(instance)
 
 
 def best_bound(instance: GraphInstance, *, trees: bool = False) -> GraphBound:
@@ -257,6 +259,41 @@ def _meetings(
         others = sorted((npu for npu in npus if npu != source), key=lambda npu: -reach[npu])
         for sink in dict.fromkeys((others[0], *(npu for npu in sinks if npu != source))):
             yield {source: num_elements(instance) * element}, sink
+
+
+def _entry_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
+    """When all boxes can have what one NPU has, or it the sums of all, if each box has them once."""
+    network, demand = instance.network, instance.demand
+    if demand.divided or not any(network.latencies.values()) or network.num_npus > MOST_ENTERED:
+        return
+    amount = Fraction(instance.size * PICOSECONDS_PER_SECOND) / network.unit
+    parts = _parts(network)
+    times = []
+    for turned in (False, True):
+        copiers = network.switches_that("sums" if turned else "multicasts")
+        if (demand.sums_for_all or turned == demand.is_backwards) and not copiers:
+            graph, latencies = network.capacities, network.latencies
+            if turned:
+                graph, latencies = graph.reversed, reversed_arcs(latencies)
+            roots = (instance.root,) if demand.rooted else _one_of_each_class(network)[:MOST_SINKS]
+            times += [(entry_time(graph, latencies, parts, root, amount), root) for root in roots]
+    if times:
+        time, root = max(times)
+        words = f"entries into {len(parts)} parts of data of {network.nodes[root].name}"
+        yield GraphBound("entries", Fraction(time), "any algorithm", words)
+
+
+MOST_ENTERED = 1024
+"""NPUs up to which entries into boxes are followed: a tenth of a second."""
+
+
+def _parts(network: GraphNetwork) -> list[set[int]]:
+    """The boxes with their switches; where there is one box, every NPU."""
+    boxes: dict[str, set[int]] = defaultdict(set)
+    for name, number in network.index.items():
+        boxes[name.rpartition(".")[0]].add(number)
+    parts = [nodes for nodes in boxes.values() if not nodes.isdisjoint(network.capacities.terminals)]
+    return parts if len(parts) > 1 else [{npu} for npu in network.capacities.terminals]
 
 
 def load_bound(instance: GraphInstance) -> GraphBound:
