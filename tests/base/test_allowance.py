@@ -1,6 +1,8 @@
 """What is left of the time of a search."""
 
 import signal
+import weakref
+from collections.abc import Iterator
 from contextlib import suppress
 from threading import Event, Thread, Timer
 from time import process_time
@@ -95,6 +97,31 @@ def test_a_turn_ends_before_the_allowance_and_a_turn_within_it_no_later(clock: C
 def endless() -> None:
     while True:
         pass
+
+
+def test_time_that_python_drops_is_heard_of_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a generator is given up, and in the callback of a weak reference, which are all that this work does."""
+
+    def busy(_: object = None) -> None:
+        sum(range(300))
+
+    def given_up() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            busy()
+
+    def freed() -> None:
+        while True:
+            next(given_up())
+            weakref.ref(type("Freed", (), {})(), busy)
+
+    for _ in range(5):
+        began = process_time()
+        with suppress(TimeUp), cut_off(Allowance(0.002)):
+            freed()
+        assert process_time() - began < 5.0
+    assert capsys.readouterr().err == ""
 
 
 def test_work_is_cut_off_where_time_is_up() -> None:

@@ -39,6 +39,7 @@ def test_units_that_others_write_are_understood_in_errors(parse, text, meant):
         (make_policy, "themis+sfc", "scf"),
         (make_policy, "random:sed=1", "seed"),
         (find_model, "llama-8b", "llama-3-8b"),
+        (find_model, "meta-llama/Meta-Llama-3-8B", "llama-3-8b"),
         (report_function, "tables", "table"),
         (load, "fig5.all_reduce.256M", "fig5.all_reduce.256MB"),
     ],

@@ -39,6 +39,7 @@ LINES = [
     (("list", "polices"), "polices"),
     (("plan", NAME), "must hold a training iteration"),
     (("plan", MESH), "is a graph: 'bound'"),
+    (("workload", "vgg-16", "--network", NAME, "--flops", "989"), "989 FLOP/s: write the unit, such as '989 TFLOP/s'"),
     (("plan", STEP, "--memory", "60Gb"), "--memory = '60Gb': unknown unit 'Gb'; did you mean 'GB'?"),
     (("bound", MESH, "--lost", "0-1"), "must name a node or link of the network, such as 'r0c0-r0c1'"),
     (("bound", MESH, "--lost", "each,r0c0"), "--lost = 'each'"),

@@ -54,7 +54,7 @@ def test_network_may_come_from_a_training_iteration(succeed):
         ("v100-256.resnet-50", (), "occupy", 4),
         ("v100-256.resnet-50", ("--latency", "lag"), "lag", 64),
         (NETWORK, (), "lag", 64),
-        (NETWORK, ("--device", "H100", "--chunks", 8), "occupy", 8),
+        (NETWORK, ("--device", "h100", "--chunks", 8), "occupy", 8),
     ],
 )
 def test_start_ups_occupy_on_known_devices(succeed, tmp_path, network, options, rule, chunks):

@@ -32,7 +32,7 @@ def test_under_a_limit_a_plan_stays_below_it() -> None:
 
 
 def test_what_fits_nowhere_is_refused() -> None:
-    with pytest.raises(InputError, match="--memory = '9 kB': no launches fit beside 8 kB of the largest gather"):
+    with pytest.raises(InputError, match="'9 kB': no launches fit beside 8 kB of the largest gather: 24 kB are enough"):
         planned(memory="9 kB")
 
 

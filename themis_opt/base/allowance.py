@@ -2,6 +2,7 @@
 
 import math
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,8 +15,8 @@ from themis_opt.base.clock import SEARCH_CLOCK
 
 SLACK = 0.5  # seconds of processor past the limit for policies and bounds, so that small problems have all of them
 LEAST_TIMER = 1e-3  # seconds of a timer that is to ring at once: 0 would stop it
-# Wall time, and time of the processor, after which a timer rings again: its exception may have been lost, as in what
-# Python calls while it frees memory, or had to wait for the compiler
+# Wall time, and time of the processor, after which a timer rings again: its exception may have been caught by others,
+# or had to wait for the compiler
 AGAIN_SECONDS, AGAIN_PROCESSOR_SECONDS = 1.0, 0.1
 # Packages that are left to end what they do: what they compile is kept for the next time, and what is imported is whole
 UNDISTURBED = ("numba", "llvmlite", "importlib", "weakref", "_weakrefset")
@@ -77,7 +78,8 @@ class Allowance:
 def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
     """Raise :class:`TimeUp` where time is up, and so many seconds of processor after it for all that is cut off.
 
-    Where work is counted, that of simulations is charged.  Wall time is heard of in the main thread alone.
+    Where work is counted, that of simulations is charged.  Wall time is heard of in the main thread alone; where Python
+    drops the exception, as in callbacks of weak references and generators that are given up, it comes again at once.
     """
     if allowance.counts_work:
         token = METER.set(partial(allowance.charge_until, overtime))
@@ -106,6 +108,13 @@ def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
         if left <= 0 and not _is_undisturbed(frame):
             raise TimeUp
 
+    def ring_again(dropped: "sys.UnraisableHookArgs") -> None:
+        if dropped.exc_type is TimeUp:
+            signal.setitimer(signal.ITIMER_REAL, LEAST_TIMER, AGAIN_SECONDS)
+        else:
+            show(dropped)
+
+    show, sys.unraisablehook = sys.unraisablehook, ring_again
     numbers = (signal.SIGALRM, signal.SIGPROF)
     before = [signal.signal(number, end) for number in numbers]
     of_solvers = SECONDS_LEFT.set(lambda: allowance.left + overtime)
@@ -114,9 +123,10 @@ def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, max(allowance.left, LEAST_TIMER), AGAIN_SECONDS)
         yield
     finally:
-        SECONDS_LEFT.reset(of_solvers)
         for number in numbers:
             signal.signal(number, signal.SIG_IGN)
+        sys.unraisablehook = show
+        SECONDS_LEFT.reset(of_solvers)
         for timer in (signal.ITIMER_REAL, signal.ITIMER_PROF):
             signal.setitimer(timer, 0)
         for number, handler in zip(numbers, before, strict=True):
@@ -130,7 +140,7 @@ def _is_undisturbed(frame: FrameType | None) -> bool:
     """Whether a frame, or one that waits for it, compiles, imports, or is called where Python drops exceptions."""
     while frame is not None:
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if package in UNDISTURBED or frame.f_code.co_name == "__del__":
+        if package in UNDISTURBED or frame.f_code.co_name in ("__del__", "ring_again"):
             return True
         frame = frame.f_back
     return False

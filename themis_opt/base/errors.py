@@ -63,7 +63,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """A question for the nearest of the names that are known, to stand behind a rule; empty where none is near."""
     from difflib import get_close_matches  # takes time that only errors need
 
-    near = get_close_matches(name[:100], list(known), 1)
+    names, last = list(known), name.rpartition("/")[2].lower()
+    near = get_close_matches(name[:100], names, 1) or get_close_matches(last[:100], names, 1)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 

@@ -243,14 +243,13 @@ class Training(OptionGroup):
     efficiency: Annotated[float, Option(help="Fraction of --flops that is reached.")] = 1.0
 
     def rate(self, device: str = "") -> "Rate":
-        """The speed of an NPU, by default the peak of a device."""
-        from themis_opt.cli.printing import tell
+        """The speed of an NPU, by default the peak of a device. Raises InputError if it is that of no processor."""
         from themis_opt.workloads.setup import rate_of
 
         rate = rate_of(self.flops, self.efficiency, device, self.dtype)
-        if self.flops is not None and rate.flops < SLOWEST_NPU:
-            said = f"{self.flops} means {rate.flops} FLOP/s: write the unit, such as '{rate.flops} TFLOP/s'"
-            tell(f"warning: --flops: {said}")
+        if self.flops and self.flops[-1].isdigit() and rate.flops < SLOWEST_NPU:
+            rule = f"means {rate.flops} FLOP/s: write the unit, such as '{rate.flops} TFLOP/s'"
+            raise InputError(rule, field="--flops", value=self.flops)
         return rate
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from formulations.limits import PROVEN_GAP
-from themis_opt.base.units import format_percent, format_rate, format_short_time
+from themis_opt.base.units import format_percent, format_rate, format_short_size, format_short_time
 from themis_opt.policies.launching.common import has_buckets
 from themis_opt.policies.registry import HEURISTICS, make_policy
 from themis_opt.problem.cost import count_stages
@@ -72,9 +72,8 @@ def on_instance(instance: Instance) -> tuple[str, ...]:
     today, best = (simulate(instance, plan).makespan for plan in (first, last))
     bound = max(bounds(instance).values())
     if len(instance.network.dimensions) == 1:
-        return (
-            f"One dimension has no order: the collective takes {format_short_time(today)}, {_above(today, bound)}.",
-        )
+        size = format_short_size(sum(exchange.size for exchange in instance.exchanges))
+        return (f"One dimension has no order: {size} take {format_short_time(today)}, {_above(today, bound)}.",)
     if today <= bound * (1 + NEAR_OPTIMAL):
         return (f"Nothing to win by order: the fixed order takes {format_short_time(today)}, {_above(today, bound)}.",)
     times = f"the fixed order takes {format_short_time(today)}, {HEURISTICS[-1]} {format_short_time(best)}"

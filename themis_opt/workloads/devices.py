@@ -40,11 +40,12 @@ https://cloud.google.com/tpu/docs/v4
 
 
 def find_device(device: str) -> Accelerator | None:
-    """A device; None without a name. Raises InputError if it is unknown."""
-    if device and device not in DEVICES:
+    """A device in any spelling of its letters; None without a name. Raises InputError if it is unknown."""
+    known = {name.lower(): accelerator for name, accelerator in DEVICES.items()}
+    if device and device.lower() not in known:
         rule = f"must be one of {', '.join(DEVICES)}{suggestion(device, DEVICES)}"
         raise InputError(rule, field="--device", value=device)
-    return DEVICES.get(device)
+    return known.get(device.lower())
 
 
 def memory_of(device: str) -> int | None:
