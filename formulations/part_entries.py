@@ -65,9 +65,11 @@ def entry_time(
     late = start + _distances(graph.num_nodes, ends[::-1], lags, terminals, 0 * mates)[ends[1]]
     soon = start + _distances(graph.num_nodes, ends[::-1], lags, terminals, mates)[ends[1]]
     rates = np.array([float(graph.arcs[arc]) for arc in latencies])[leaving]
-    begin = np.concatenate((late[leaving], soon[leaving]))
+    begin, weights = late[leaving], rates
+    if least > 1:
+        begin, weights = np.concatenate((begin, soon[leaving])), np.concatenate((rates, (least - 1) * rates))
     order = np.argsort(begin)
-    weights = np.concatenate((rates, (least - 1) * rates))[order]
+    weights = weights[order]
     needed = float((len(parts) - 1) * least * amount)
     times = (needed + np.cumsum(weights * begin[order])) / np.cumsum(weights)
     return int(times.min() * (1 - TOLERANCE))

@@ -10,7 +10,8 @@ from graph_samples import instance_of, shipped
 
 import themis_opt
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.graphs.bounds import best_bound, graph_bounds
+from themis_opt.graphs.bounds import best_bound
+from themis_opt.graphs.clusters import cluster_named
 from themis_opt.graphs.policies import exchange_plan, hierarchical_plan, scatter_plan, with_transfers
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.rails import Rails
@@ -80,14 +81,21 @@ def test_all_nics_carry_what_a_lost_one_did(boxes: int, gpus: int, most: float, 
     assert best_bound(instance).picoseconds * 0.99 < busy.max() <= best_bound(instance).picoseconds * most
 
 
-@pytest.mark.parametrize(("boxes", "gpus", "kind"), [(3, 2, "reduce"), (4, 3, "broadcast"), (6, 3, "all_reduce")])
-@pytest.mark.parametrize("size", ["1 kB", "30 kB", "900 kB"])
-def test_entries_into_boxes_are_no_later_than_plans(boxes: int, gpus: int, kind: str, size: str) -> None:
-    instance = instance_of(boxes_on_rails(boxes, gpus), kind, size)
-    entries = graph_bounds(instance)["entries"].picoseconds
-    plan = exchange_plan if kind == "all_reduce" else scatter_plan
-    best = in_best_chunks(plan(instance)).makespan
-    assert entries <= best
+@pytest.mark.parametrize(
+    ("cluster", "kind", "size", "most"),
+    [
+        ("h100:boxes=3", "reduce", "32 KiB", 1.15),
+        ("h100:boxes=4", "all_reduce", "1 KiB", 1.05),
+        ("h100:boxes=4", "all_reduce", "32 KiB", 1.1),
+        ("tpu_v4:shape=4x4x4", "all_reduce", "1 KiB", 1.01),
+    ],
+)
+def test_small_messages_cross_the_network_once(cluster: str, kind: str, size: str, most: float) -> None:
+    instance = instance_of(cluster_named(f"cluster:{cluster}").network, kind, size)
+    schedule = in_best_chunks(exchange_plan(instance) if kind == "all_reduce" else scatter_plan(instance))
+    validate_graph(schedule)
+    bound = best_bound(instance).picoseconds
+    assert bound <= schedule.makespan <= most * bound
 
 
 def test_links_take_no_two_messages_of_a_slot_at_once() -> None:

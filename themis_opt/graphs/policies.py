@@ -1,9 +1,12 @@
 """The plans that others run: rings, double binary trees, Bine trees, PAT, messages on rails, and direct messages."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from math import prod
 from typing import Protocol
 
 import networkx as nx
@@ -13,6 +16,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.rails import Rails, boxes_of, fastest_routes
+from themis_opt.graphs.schedule import simulate_graph
 from themis_opt.graphs.slots import SlotPlan, slot_plan
 
 Routes = list[Route]
@@ -61,10 +65,11 @@ MOST_EXACT, MOST_DAMAGED_EXACT, MOST_TREES = 16, 64, 256
 
 
 def scatter_plan(instance: GraphInstance) -> GraphPlan:
-    """What one NPU sends to all, or all to one: a part over each NPU of other boxes, which has it first of all there.
+    """What one NPU sends to all, or all to one: a part over each NPU, which has it first of all in its box.
 
     A broadcast is a scatter and an all-gather then (R. Thakur, R. Rabenseifner, W. Gropp, 2005,
-    https://doi.org/10.1177/1094342005051521), and a reduce the same backwards.  Raises InputError for other
+    https://doi.org/10.1177/1094342005051521), and a reduce the same backwards.  Parts over the box of the root cross
+    the network once, those over others twice; the best of some shares is taken.  Raises InputError for other
     collectives, and if there are no boxes.
     """
     boxes = boxes_of(instance.network)
@@ -72,20 +77,48 @@ def scatter_plan(instance: GraphInstance) -> GraphPlan:
         rule = "is for what one NPU sends to all or all to one, over several boxes of NPUs"
         raise InputError(rule, field="kind", value=instance.kind.value)
     rails = Rails(instance.network)
-    forests = [_Scattered(rails, npu) for box in boxes if instance.root not in box for npu in box]
-    return _plan_of_trees("scatter", instance, forests)
+    near = next(box for box in boxes if instance.root in box)
+    far = [npu for box in boxes if box is not near for npu in box] if instance.network.num_npus <= MOST_TREES else []
+    forests = [_Scattered(rails, npu) for npu in (*near, *far)]
+    shares = NEAR_SHARES if far else NEAR_SHARES[-1:]
+    weights = [[share / len(near)] * len(near) + [(1 - share) / max(len(far), 1)] * len(far) for share in shares]
+    return _soonest([_plan_of_trees("scatter", instance, forests, weights=each) for each in weights])
+
+
+NEAR_SHARES, TRIED_CHUNKS = (0, 3 / 8, 1), (1, 8)
+"""Shares of data that a scatter sends over the box of its root, and chunks in which variants of a plan are tried."""
+
+
+def _soonest(plans: Sequence[GraphPlan]) -> GraphPlan:
+    return min(plans, key=lambda plan: min(simulate_graph(plan, chunks).makespan for chunks in TRIED_CHUNKS))
 
 
 def exchange_plan(instance: GraphInstance) -> GraphPlan:
-    """Sums of a part in each box, which its NPUs at one place exchange at once, and copies within each box.
+    """Sums for all by NPUs that send to each other at once, along one axis of the network after the other.
 
-    Between boxes a message waits for no other one: the soonest all-reduce of small messages.  Raises InputError for
-    other collectives, and if there are no boxes.
+    Axes are boxes and places in them; where there are no boxes, the numbers in the names of NPUs.  Parts of the data
+    begin with other axes.  On boxes each may also sum first, send its sums from one NPU to its like, and copy them.
+    This is the soonest all-reduce of small messages.  Raises InputError for other collectives and networks.
     """
-    network, boxes = instance.network, boxes_of(instance.network)
-    if not instance.demand.sums_for_all or not 1 < len(boxes) < network.num_npus:
-        raise InputError("is for sums for all, over several boxes of NPUs", field="kind", value=instance.kind.value)
-    builder, rails, places = PlanBuilder("exchange", instance), Rails(network), max(map(len, boxes))
+    network, boxes, plans = instance.network, boxes_of(instance.network), list[GraphPlan]()
+    numbers = [re.findall(r"\d+", network.nodes[npu].name) for npu in boxes[0]]
+    places: dict[int, tuple[int, ...]] = {npu: (*map(int, at),) for npu, at in zip(boxes[0], numbers, strict=True)}
+    if instance.demand.sums_for_all and 1 < len(boxes) < network.num_npus:
+        plans.append(_box_exchange(instance, boxes))
+        places = {npu: (b, g) for b, box in enumerate(boxes) for g, npu in enumerate(box)}
+    sizes = [len({*axis}) for axis in zip(*places.values(), strict=False)]
+    is_grid = len(sizes) > 1 and prod(sizes) == len({*places.values()}) == network.num_npus
+    if instance.demand.sums_for_all and is_grid and network.num_npus <= MOST_TREES:
+        plans += _axis_exchanges(instance, places)
+    if not plans:
+        rule = "is for sums for all, over several boxes of NPUs or a grid with places in its names"
+        raise InputError(rule, field="kind", value=instance.kind.value)
+    return _soonest(plans)
+
+
+def _box_exchange(instance: GraphInstance, boxes: Sequence[Sequence[int]]) -> GraphPlan:
+    """Sums of a part in each box, which its NPUs at one place exchange at once, and copies within each box."""
+    builder, rails, places = PlanBuilder("exchange", instance), Rails(instance.network), max(map(len, boxes))
     for place, part in enumerate(divide(demands(instance)[None, None], [1] * places)):
         piece = builder.add_piece(part, None, None)
         inside = {box[place % len(box)]: [npu for npu in box if npu != box[place % len(box)]] for box in boxes}
@@ -93,13 +126,39 @@ def exchange_plan(instance: GraphInstance) -> GraphPlan:
             head: builder.collect(piece, [rails.route(npu, head)[::-1] for npu in npus])
             for head, npus in inside.items()
         }
-        heads, received = [*inside], {head: [*arrivals] for head, arrivals in sums.items()}
-        for shift, (number, head) in itertools.product(range(1, len(heads)), enumerate(heads)):
-            other = heads[(number + shift) % len(heads)]
-            received[other].append(builder.send(piece, rails.route(head, other), sums[head], adds=True))
+        received = _exchange(builder, piece, [[*inside]], sums)
         for head, npus in inside.items():
-            builder.spread(piece, [rails.route(head, npu) for npu in npus], received[head])
+            builder.spread(piece, [fastest_routes(instance.network)[head][npu] for npu in npus], received[head])
     return builder.build()
+
+
+def _axis_exchanges(instance: GraphInstance, places: Mapping[int, tuple[int, ...]]) -> Iterator[GraphPlan]:
+    """Exchanges along all axes in order: from one of them on for all data, or from each of them for a part."""
+    count = len(next(iter(places.values())))
+    orders = [[*range(first, count), *range(first)] for first in range(count)]
+    for chosen in (*([order] for order in orders), orders):
+        builder = PlanBuilder("exchange", instance)
+        for order, part in zip(chosen, divide(demands(instance)[None, None], [1] * len(chosen)), strict=True):
+            piece = builder.add_piece(part, None, None)
+            received: dict[int, tuple[int, ...]] = dict.fromkeys(places, ())
+            for axis in order:
+                groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
+                for npu, place in places.items():
+                    groups[place[:axis] + place[axis + 1 :]].append(npu)
+                received = _exchange(builder, piece, groups.values(), received)
+        yield builder.build()
+
+
+def _exchange(
+    builder: PlanBuilder, piece: int, groups: Iterable[Sequence[int]], before: Mapping[int, tuple[int, ...]]
+) -> dict[int, tuple[int, ...]]:
+    """What each NPU has received once all of each group have sent to each other what they received before."""
+    routes, received = fastest_routes(builder.instance.network), {npu: [*arrivals] for npu, arrivals in before.items()}
+    for group in groups:
+        for shift, (number, npu) in itertools.product(range(1, len(group)), enumerate(group)):
+            other = group[(number + shift) % len(group)]
+            received[other].append(builder.send(piece, routes[npu][other], before[npu], adds=True))
+    return {npu: tuple(arrivals) for npu, arrivals in received.items()}
 
 
 def direct_plan(instance: GraphInstance) -> GraphPlan:
@@ -276,8 +335,10 @@ class _Scattered:
     def _pairs(self, root: int) -> list[tuple[int, int]]:
         home = [npu for npu in self._rails.boxes[self._rails.place[root][0]].tolist() if npu >= 0]
         mate = home[self._rails.place[self._via][1] % len(home)]
-        first = [pair for pair in ((root, mate), (mate, self._via)) if pair[0] != pair[1]]
-        return first + [pair for pair in self._rails.pairs(self._via) if pair[1] not in (root, mate)]
+        first = [(root, mate), (mate, self._via), *((mate, npu) for npu in home if self._via not in home)]
+        reached = {root, mate, self._via, *home} if self._via not in home else {root, mate}
+        first = [pair for place, pair in enumerate(first) if pair[0] != pair[1] and (place < 1 or pair[1] != root)]
+        return first + [pair for pair in self._rails.pairs(self._via) if pair[1] not in reached]
 
 
 class _Ring:
@@ -300,9 +361,13 @@ class _Ring:
 
 
 def _plan_of_trees(
-    name: str, instance: GraphInstance, forests: Sequence[_Forest], sums: Sequence[int] = ()
+    name: str,
+    instance: GraphInstance,
+    forests: Sequence[_Forest],
+    sums: Sequence[int] = (),
+    weights: Sequence[float] = (),
 ) -> GraphPlan:
-    """Trees from every NPU, or into it, or both: each forest carries an equal part of the data.
+    """Trees from every NPU, or into it, or both: each forest carries a part of the data, by default an equal one.
 
     `sums`: the roots of sums for all, by default every NPU.
     """
@@ -315,7 +380,9 @@ def _plan_of_trees(
         root = target if source is None else source
         roots = (sums or instance.network.capacities.terminals) if root is None else (root,)
         ways = [(forest, end) for forest in forests for end in roots]
-        shares = [forest.share(end, balanced=root is None) if isinstance(forest, Rails) else 1 for forest, end in ways]
+        shares = weights or [
+            forest.share(end, balanced=root is None) if isinstance(forest, Rails) else 1 for forest, end in ways
+        ]
         for (forest, end), part in zip(ways, divide(elements, shares), strict=True):
             if not part:
                 continue
