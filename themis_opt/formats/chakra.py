@@ -4,23 +4,30 @@ A file holds the length and the bytes of one ``GlobalMetadata``, then those of e
 with gzip.  Field numbers are those of the schema, https://github.com/mlcommons/chakra/blob/main/schema/protobuf/et_def.proto.
 """
 
-import struct
+import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+from google.protobuf.proto import serialize_length_prefixed
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
-from themis_opt.formats import protobuf
-from themis_opt.formats.protobuf import Field, MalformedMessage
 
 VERSION = "0.0.4"
 MAX_NODES = 200_000
 MAX_TRACE_BYTES = 32 * 2**20
-"""Largest trace that is read: lists of its small numbers take up to sixteen times as much memory."""
+MAX_NODE_BYTES = 2**20
+"""Largest node that is read: attributes of two bytes take about a hundred times as much memory."""
 
+MAX_VARINT_BYTES = 10
 NODE_FIELDS = range(1, 12)  # numbers of the fields of a node; others are of a schema that is not known here
 AttributeValue = bool | int | float | str | tuple[bool, ...]
 Attributes = Mapping[str, AttributeValue]
@@ -67,53 +74,77 @@ class Node:
     attributes: Attributes = field(default_factory=dict)
 
 
-SIGNED_FIELDS = {"comm_src": 7, "comm_dst": 7, "comm_tag": 7, "comm_priority": 7}
+NUMBERS = ("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64")
+FIXED_NUMBERS = ("fixed32", "fixed64", "sfixed32", "sfixed64", "bool")
+VALUES = {3 + 2 * place: (f"{kind}_value", kind) for place, kind in enumerate((*NUMBERS, *FIXED_NUMBERS))}
+"""The one value of an attribute, by the number of its field; of lists only that of booleans is read."""
+
+SCHEMA: Mapping[str, Mapping[int, tuple[str, str]]] = {
+    "Metadata": {1: ("version", "string")},
+    "Flags": {1: ("values", "bool*")},
+    "Attribute": {1: ("name", "string"), **VALUES, 28: ("flags_value", "Flags"), 29: ("string_value", "string")},
+    "Node": {
+        1: ("id", "uint64"),
+        2: ("name", "string"),
+        3: ("type", "int32"),
+        4: ("ctrl_deps", "uint64*"),
+        5: ("data_deps", "uint64*"),
+        7: ("duration_micros", "uint64"),
+        10: ("attributes", "Attribute*"),
+    },
+}
+"""Names and types of the fields of messages, by their numbers; repeated ones have a star."""
+
+SIGNED = ("comm_src", "comm_dst", "comm_tag", "comm_priority")
 """Numbers written as int32, since the readers of ASTRA-sim expect that of them; all others are int64."""
 
-DOUBLE, FLOAT, INT64, BOOL, BOOLS, TEXT = 3, 5, 9, 27, 28, 29
-VARINTS, ZIGZAGS = (7, 9, 11, 13), (15, 17)
-FIXED: Mapping[int, str] = {DOUBLE: "<d", FLOAT: "<f", 19: "<I", 21: "<Q", 23: "<i", 25: "<q"}
-"""Fields of ``AttributeProto`` by how they hold a value; of its lists only that of booleans is read."""
+
+@cache
+def _message(name: str) -> Any:
+    """The class of a message of the schema."""
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"chakra.{name}"))
 
 
-def attribute(name: str, value: AttributeValue) -> bytes:
-    """An attribute as the field of a node."""
-    if isinstance(value, bool):
-        kind = protobuf.number_field(BOOL, value)
-    elif isinstance(value, int):
-        kind = protobuf.number_field(SIGNED_FIELDS.get(name, INT64), value)
-    elif isinstance(value, tuple):
-        kind = protobuf.bytes_field(BOOLS, protobuf.packed_field(1, value))
-    else:
-        kind = protobuf.bytes_field(TEXT, value) if isinstance(value, str) else protobuf.double_field(DOUBLE, value)
-    return protobuf.bytes_field(10, protobuf.bytes_field(1, name) + kind)
-
-
-def node_bytes(id: int, name: str, type: int, deps: bytes, attributes: bytes, duration_micros: int = 0) -> bytes:  # noqa: A002
-    """A node behind its length; `deps` and `attributes` are fields of it, so that many nodes share their bytes."""
-    head = protobuf.number_field(1, id) + protobuf.bytes_field(2, name) + protobuf.number_field(3, type)
-    length = protobuf.number_field(7, duration_micros) if duration_micros else b""
-    return protobuf.delimited(head + deps + length + attributes)
-
-
-def data_deps(nodes: Iterable[int]) -> bytes:
-    """Dependencies as the field of a node."""
-    return protobuf.packed_field(5, nodes)
-
-
-def trace_head() -> bytes:
-    """The bytes before the nodes of a trace."""
-    return protobuf.delimited(protobuf.bytes_field(1, VERSION))
+@cache
+def _pool() -> descriptor_pool.DescriptorPool:
+    types = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="chakra.proto", package="chakra", syntax="proto3")
+    for message, fields in SCHEMA.items():
+        described = file.message_type.add(name=message)
+        if message == "Attribute":
+            described.oneof_decl.add(name="value")
+        for number, (name, kind) in fields.items():
+            part, one = described.field.add(name=name, number=number), kind.removesuffix("*")
+            part.label = types.LABEL_OPTIONAL if one == kind else types.LABEL_REPEATED
+            part.type = types.TYPE_MESSAGE if one in SCHEMA else types.Type.Value(f"TYPE_{one.upper()}")
+            if one in SCHEMA:
+                part.type_name = f".chakra.{one}"
+            if name.endswith("_value"):
+                part.oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return pool
 
 
 def write_trace(nodes: Iterable[Node]) -> bytes:
     """A trace as the bytes of a file."""
-    parts = [trace_head()]
+    out = io.BytesIO()
+    serialize_length_prefixed(_message("Metadata")(version=VERSION), out)
     for node in nodes:
-        deps = protobuf.packed_field(4, node.ctrl_deps) + data_deps(node.data_deps)
-        attributes = b"".join(attribute(name, value) for name, value in node.attributes.items())
-        parts.append(node_bytes(node.id, node.name, node.type, deps, attributes, node.duration_micros))
-    return b"".join(parts)
+        fields = {name: value for name, value in vars(node).items() if name != "attributes"}
+        message = _message("Node")(**fields)
+        for name, value in node.attributes.items():
+            message.attributes.append(_attribute(name, value))
+        serialize_length_prefixed(message, out)
+    return out.getvalue()
+
+
+@lru_cache(maxsize=2**14, typed=True)
+def _attribute(name: str, value: AttributeValue) -> Any:
+    whole = "int32" if name in SIGNED else "int64"
+    kind = {bool: "bool", int: whole, float: "double", str: "string", tuple: "flags"}[type(value)]
+    content = {"values": value} if kind == "flags" else value
+    return _message("Attribute")(name=name, **{f"{kind}_value": content})
 
 
 def read_trace(path: Path) -> list[Node]:
@@ -121,11 +152,11 @@ def read_trace(path: Path) -> list[Node]:
 
     Raises InputError if the file cannot be read, is too large or is no trace; the message says at which byte.
     """
+    source = Source(path)
+    source.check_size(MAX_TRACE_BYTES)
     try:
-        source = Source(path)
-        source.check_size(MAX_TRACE_BYTES)
         trace = list(islice(_nodes(source.data), MAX_NODES + 1))
-    except (MalformedMessage, struct.error, ValueError) as error:
+    except ValueError as error:
         raise InputError(f"not a Chakra trace: {error}", source=str(path)) from None
     if len(trace) > MAX_NODES:
         raise source.error(f"must have at most {MAX_NODES} nodes")
@@ -133,75 +164,50 @@ def read_trace(path: Path) -> list[Node]:
 
 
 def _nodes(data: bytes) -> Iterator[Node]:
-    messages = _messages(data)
-    metadata = next(messages, None)
-    if metadata is None:
+    if not data:
         raise ValueError("the file is empty")
-    for _ in protobuf.read_fields(metadata):
-        pass
-    for message in messages:
-        yield _node(message)
-
-
-def _messages(data: bytes) -> Iterator[bytes]:
-    place = 0
+    kind, place = _message("Metadata"), 0
     while place < len(data):
-        length, place = protobuf.read_varint(data, place)
+        begin, (length, place) = place, _length(data, place)
         if place + length > len(data):
-            raise MalformedMessage(f"{length} bytes are promised at byte {place}, {len(data) - place} are left")
-        yield data[place : place + length]
-        place += length
+            raise ValueError(f"{length} bytes are promised at byte {place}, {len(data) - place} are left")
+        if length > MAX_NODE_BYTES:
+            raise ValueError(f"the message at byte {begin} has {length} bytes, more than {MAX_NODE_BYTES}")
+        try:
+            message = kind.FromString(data[place : place + length])
+        except DecodeError:
+            raise ValueError(f"no message at byte {begin}") from None
+        if kind is _message("Node"):
+            yield _node(message)
+        kind, place = _message("Node"), place + length
 
 
-def _node(message: bytes) -> Node:
-    numbers, deps = {1: 0, 3: 0, 7: 0}, {4: list[int](), 5: list[int]()}
-    name, attributes = "", dict[str, AttributeValue]()
-    for item in protobuf.read_fields(message):
-        if item.number not in NODE_FIELDS:
-            raise ValueError(f"unknown field {item.number} of a node")
-        if item.number in numbers and isinstance(item.value, int):
-            numbers[item.number] = item.value
-        elif item.number in deps and item.wire_type in (protobuf.VARINT, protobuf.LENGTH_DELIMITED):
-            deps[item.number] += protobuf.read_packed(item.value)
-        elif item.number == 2 and isinstance(item.value, bytes):
-            name = item.value.decode()
-        elif item.number == 10 and isinstance(item.value, bytes):
-            attributes.update(_attribute(item.value))
-    kind = NodeType(numbers[3])
-    return Node(numbers[1], name, kind, tuple(deps[5]), tuple(deps[4]), numbers[7], attributes)
+def _length(data: bytes, place: int) -> tuple[int, int]:
+    """The length of a message, seven bits in each byte, the lowest first; and the place behind it."""
+    value = 0
+    for count, byte in enumerate(data[place : place + MAX_VARINT_BYTES]):
+        value |= (byte & 0x7F) << 7 * count
+        if byte < 0x80:
+            return value, place + count + 1
+    raise ValueError(f"no varint at byte {place}")
 
 
-def _attribute(message: bytes) -> dict[str, AttributeValue]:
-    """Name and value of an attribute; nothing where it holds a list."""
-    name, value = "", None
-    for item in protobuf.read_fields(message):
-        if item.number == 1 and isinstance(item.value, bytes):
-            name = item.value.decode()
-        else:
-            known = _value(item)
-            value = value if known is None else known
-    return {} if value is None else {name: value}
+def _node(message: Any) -> Node:
+    for unknown in UnknownFieldSet(message):
+        if unknown.field_number not in NODE_FIELDS:
+            raise ValueError(f"unknown field {unknown.field_number} of a node")
+    return Node(
+        message.id,
+        message.name,
+        NodeType(message.type),
+        tuple(message.data_deps),
+        tuple(message.ctrl_deps),
+        message.duration_micros,
+        {one.name: _value(one) for one in message.attributes if one.WhichOneof("value")},
+    )
 
 
-def _value(item: Field) -> AttributeValue | None:
-    """The content of a field of an attribute, if that is one value or a list of booleans."""
-    data = item.value
-    if isinstance(data, int):
-        return _number(item.number, data)
-    if item.number == TEXT:
-        return data.decode()
-    if item.number == BOOLS:
-        return tuple(bool(value) for flags in protobuf.read_fields(data) for value in protobuf.read_packed(flags.value))
-    form = FIXED.get(item.number)
-    if form is None or struct.calcsize(form) != protobuf.FIXED_WIDTHS.get(item.wire_type):
-        return None
-    value: int | float = struct.unpack(form, data)[0]
-    return value
-
-
-def _number(field: int, value: int) -> bool | int | None:
-    if field == BOOL:
-        return bool(value)
-    if field in VARINTS:
-        return protobuf.signed(value)
-    return value >> 1 ^ -(value & 1) if field in ZIGZAGS else None
+def _value(attribute: Any) -> AttributeValue:
+    value = getattr(attribute, attribute.WhichOneof("value"))
+    read: AttributeValue = tuple(value.values) if attribute.WhichOneof("value") == "flags_value" else value
+    return read

@@ -11,7 +11,15 @@ import numpy as np
 from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.formats.astra_sim.exporter import COLLECTIVE, COMM_TYPES, SYSTEM, WORKLOAD, AstraSim, system_text
+from themis_opt.formats.astra_sim.exporter import (
+    COLLECTIVE,
+    COMM_TYPES,
+    SYSTEM,
+    WORKLOAD,
+    AstraSim,
+    message_node,
+    system_text,
+)
 from themis_opt.formats.astra_sim.interpreter import replay
 from themis_opt.formats.chakra import Attributes, Node, NodeType, read_trace, write_trace
 from themis_opt.formats.exports import Replay, in_sentences, make_exporter
@@ -144,16 +152,9 @@ def _traces(schedule: GraphSchedule) -> list[list[Node]]:
             continue
         needed = plan.transfers[leg.transfer].after if leg.is_first else (leg.transfer,)
         waits = tuple(arrivals[leg.chunk, earlier] for earlier in needed)
-        for npu, peer, kind, name in (
-            (leg.source, leg.target, NodeType.COMM_SEND, "comm_dst"),
-            (leg.target, leg.source, NodeType.COMM_RECV, "comm_src"),
-        ):
-            attributes: Attributes = {
-                "is_cpu_op": False, "comm_type": int(kind), "comm_tag": tag, "comm_size": size, name: peer,
-            }  # fmt: skip
-            before = waits if kind == NodeType.COMM_SEND else ()
-            label = "send" if kind == NodeType.COMM_SEND else "receive"
-            traces[npu].append(Node(len(traces[npu]), label, kind, before, attributes=attributes))
+        sent, received = traces[leg.source], traces[leg.target]
+        sent.append(message_node(len(sent), leg.target, tag, size, waits, receives=False))
+        received.append(message_node(len(received), leg.source, tag, size, (), receives=True))
         arrivals[leg.chunk, leg.transfer] = len(traces[leg.target]) - 1
     return traces
 

@@ -1,7 +1,8 @@
 """The exporter ``astra-sim``: the inputs of a simulation that replays a schedule, and their check."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -18,11 +19,9 @@ from themis_opt.base.units import (
     PICOSECONDS_PER_SECOND,
     nanoseconds,
 )
-from themis_opt.formats import chakra
 from themis_opt.formats.astra_sim.interpreter import LinkNetwork, replay
 from themis_opt.formats.chakra import Attributes, CommType, Node, NodeType, read_trace, write_trace
 from themis_opt.formats.exports import Fact, Replay
-from themis_opt.formats.protobuf import bytes_field, delimited, number_field
 from themis_opt.formats.readers.astra_sim_network import GIGABYTE, HOPS, TOPOLOGY_KINDS, links
 from themis_opt.problem.cost import fixed_lag, fixed_occupancy
 from themis_opt.problem.network import Algorithm, Dimension, Kind
@@ -93,20 +92,6 @@ def steps_by_message(phase: Phase, dimension: Dimension) -> Steps:
             ]
             steps[coordinate].append(sends + receives)
     return steps
-
-
-class StageShape(NamedTuple):
-    """The messages of a stage that are alike on every NPU, step by step: shares of its bytes, which are received."""
-
-    shares: tuple[tuple[float, ...], ...]
-    receives: tuple[tuple[bool, ...], ...]
-
-
-def _shape(steps: Steps) -> StageShape:
-    return StageShape(
-        tuple(tuple(peer.share for peer in step) for step in steps[0]),
-        tuple(tuple(peer.receives for peer in step) for step in steps[0]),
-    )
 
 
 class StageNodes(NamedTuple):
@@ -208,11 +193,6 @@ class CustomCollective:
         return {(phase, k): steps_by_message(phase, dimensions[k]) for phase, k in used}
 
     @cached_property
-    def shapes(self) -> dict[tuple[Phase, int], StageShape]:
-        """Fields that are alike on every NPU."""
-        return {key: _shape(steps) for key, steps in self.steps.items()}
-
-    @cached_property
     def releases(self) -> list[int]:
         """Releases later than 0, each of which is a node that takes as long."""
         return sorted(set(self.release[self.release > 0].tolist()))
@@ -220,11 +200,10 @@ class CustomCollective:
     @cached_property
     def nodes(self) -> dict[int, StageNodes]:
         """The nodes of every stage."""
-        keys = list(zip(self.phases, self.dimension_of_stage, strict=True))
-        counts = {key: [len(step) for step in shape.shares] for key, shape in self.shapes.items()}
+        counts = {key: [len(step) for step in steps[0]] for key, steps in self.steps.items()}
         first, nodes = len(self.releases), {}
         for stage in self.order:
-            count = counts[keys[stage]]
+            count = counts[self.phases[stage], self.dimension_of_stage[stage]]
             end = first + sum(count)
             nodes[stage] = StageNodes(first, sum(count), range(end - count[-1], end))
             first = end
@@ -235,6 +214,7 @@ class CustomCollective:
         """Nodes of one trace."""
         return len(self.releases) + sum(node.number for node in self.nodes.values())
 
+    @cached_property
     def predecessors(self) -> dict[int, list[int]]:
         """Predecessors of every stage: the stages before it on the path of its chunk and on its dimension."""
         plan, last = self.schedule.plan, dict[int, int]()
@@ -246,90 +226,47 @@ class CustomCollective:
         return waits
 
     @cached_property
-    def _template(self) -> list[bytes]:
-        """Every node without its peer, in the order of their numbers."""
-        return [part for stage in self.order for part in self._stage_template(stage)]
-
-    def _stage_template(self, stage: int) -> list[bytes]:
-        shape = self.shapes[self.phases[stage], self.dimension_of_stage[stage]]
-        waits = [node for before in self._waits[stage] for node in self.nodes[before].last]
-        if self.release[stage] and not self.schedule.plan.positions[stage]:
-            waits.append(self.releases.index(int(self.release[stage])))
-        parts, node = [], self.nodes[stage].first
-        for number, (shares, receives) in enumerate(zip(shape.shares, shape.receives, strict=True)):
-            tail = chakra.data_deps(waits) + chakra.attribute("comm_tag", self._first_tags[stage] + number)
-            for share, received in zip(shares, receives, strict=True):
-                size = max(round(share * self.wire_bytes[stage]), 1)
-                parts.append(number_field(1, node) + _HEADS[received] + tail + chakra.attribute("comm_size", size))
-                node += 1
-            waits = list(range(node - len(shares), node))
-        return parts
-
-    @cached_property
-    def _waits(self) -> dict[int, list[int]]:
-        return self.predecessors()
-
-    @cached_property
-    def _first_tags(self) -> dict[int, int]:
+    def first_tags(self) -> dict[int, int]:
         """The tag of the first step of every stage: no two steps share one."""
-        counts = [len(self.shapes[self.phases[s], self.dimension_of_stage[s]].shares) for s in self.order]
+        counts = [self.num_steps(stage) for stage in self.order]
         return dict(zip(self.order, accumulate(counts, initial=0), strict=False))
 
-    def trace(self, npu: int) -> bytes:
-        """The trace of an NPU."""
-        parts = [chakra.trace_head(), *self._release_nodes()]
-        ends = self._peers
-        template, place = self._template, 0
-        sizes = self.schedule.instance.fabric.sizes
+    def num_steps(self, stage: int) -> int:
+        """Steps of a stage."""
+        return len(self.steps[self.phases[stage], self.dimension_of_stage[stage]][0])
+
+    def trace(self, npu: int) -> Iterator[Node]:
+        """The nodes of an NPU."""
+        for number, time in enumerate(self.releases):
+            micros, flags = time // PICOSECONDS_PER_MICROSECOND, {"is_cpu_op": False}
+            yield Node(number, "release", NodeType.COMP, duration_micros=micros, attributes=flags)
         for stage in self.order:
-            k = self.dimension_of_stage[stage]
-            stride = ends.strides[k]
-            here = npu // stride % sizes[k]
-            base = npu - here * stride
-            for coordinate, received in ends.peers[self.phases[stage], k][here]:
-                node = template[place] + ends.fields[received][base + coordinate * stride]
-                parts.append(delimited(node))
-                place += 1
-        return b"".join(parts)
+            yield from self._messages(stage, npu)
 
-    def _release_nodes(self) -> list[bytes]:
-        flags = chakra.attribute("is_cpu_op", False)
-        return [
-            chakra.node_bytes(number, "release", NodeType.COMP, b"", flags, time // PICOSECONDS_PER_MICROSECOND)
-            for number, time in enumerate(self.releases)
-        ]
-
-    @cached_property
-    def _peers(self) -> "_Peers":
-        sizes = self.schedule.instance.fabric.sizes
-        return _Peers(
-            strides=[1, *accumulate(sizes[:-1], lambda a, b: a * b)],
-            peers={
-                key: [[(p.coordinate, p.receives) for step in sequence for p in step] for sequence in steps]
-                for key, steps in self.steps.items()
-            },
-            fields={
-                received: [chakra.attribute(name, npu) for npu in range(self.schedule.instance.fabric.num_npus)]
-                for received, name in ((False, "comm_dst"), (True, "comm_src"))
-            },
-        )
+    def _messages(self, stage: int, npu: int) -> Iterator[Node]:
+        """What an NPU sends and receives in a stage, each step after the one before."""
+        k, sizes = self.dimension_of_stage[stage], self.schedule.instance.fabric.sizes
+        stride = math.prod(sizes[:k])
+        here = npu // stride % sizes[k]
+        waits = [node for before in self.predecessors[stage] for node in self.nodes[before].last]
+        if self.release[stage] and not self.schedule.plan.positions[stage]:
+            waits.append(self.releases.index(int(self.release[stage])))
+        node = self.nodes[stage].first
+        for number, step in enumerate(self.steps[self.phases[stage], k][here]):
+            for peer in step:
+                size = max(round(peer.share * self.wire_bytes[stage]), 1)
+                other, tag = npu + (peer.coordinate - here) * stride, self.first_tags[stage] + number
+                yield message_node(node, other, tag, size, waits, receives=peer.receives)
+                node += 1
+            waits = list(range(node - len(step), node))
 
 
-class _Peers(NamedTuple):
-    """Parts that differ from NPU to NPU: distances along dimensions, coordinates of peers, and peers as fields."""
-
-    strides: Sequence[int]
-    peers: dict[tuple[Phase, int], list[list[tuple[int, bool]]]]
-    fields: dict[bool, list[bytes]]
-
-
-def _head(name: str, kind: NodeType) -> bytes:
-    """Attributes that all nodes of a kind share: without ``is_cpu_op`` some readers skip messages."""
-    flags = chakra.attribute("is_cpu_op", False) + chakra.attribute("comm_type", int(kind))
-    return bytes_field(2, name) + number_field(3, kind) + flags
-
-
-_HEADS = {False: _head("send", NodeType.COMM_SEND), True: _head("receive", NodeType.COMM_RECV)}
+def message_node(number: int, peer: int, tag: int, size: int, waits: Iterable[int], *, receives: bool) -> Node:
+    """The node of a message that an NPU sends or receives; without ``is_cpu_op`` some readers skip it."""
+    kind = NodeType.COMM_RECV if receives else NodeType.COMM_SEND
+    head: Attributes = {"is_cpu_op": False, "comm_type": int(kind), "comm_tag": tag, "comm_size": size}
+    attributes = {**head, "comm_src" if receives else "comm_dst": peer}
+    return Node(number, "receive" if receives else "send", kind, tuple(waits), attributes=attributes)
 
 
 NETWORK_FILE, SYSTEM, WORKLOAD, COLLECTIVE = "network.yml", "system.json", "workload", "collective"
@@ -362,7 +299,10 @@ class AstraSim:
         collective = CustomCollective(schedule, self.level)
         network, workload = _network(collective), write_trace([_workload(schedule)])
         for npu in range(schedule.instance.fabric.num_npus):
-            yield f"{COLLECTIVE}.{npu}.et", collective.trace(npu)  # first: it may be refused, which leaves no files
+            yield (
+                f"{COLLECTIVE}.{npu}.et",
+                write_trace(collective.trace(npu)),
+            )  # first: it may be refused, which leaves no files
             yield f"{WORKLOAD}.{npu}.et", workload
         yield NETWORK_FILE, network
         yield SYSTEM, system_text(_type(schedule)[1])
@@ -479,18 +419,18 @@ def _deviation(collective: CustomCollective, times: list[dict[int, tuple[int, in
 
 def _rounding(collective: CustomCollective, stage: int) -> float:
     """By how many ns a stage may differ: every step is rounded down, and so are bytes, up or down."""
-    key = collective.phases[stage], collective.dimension_of_stage[stage]
-    return len(collective.shapes[key].shares) * (1.0 + 1e9 / collective.links[key[1]].bandwidth)
+    link = collective.links[collective.dimension_of_stage[stage]]
+    return collective.num_steps(stage) * (1.0 + 1e9 / link.bandwidth)
 
 
 def _most_rounding(collective: CustomCollective) -> float:
-    most = max(len(shape.shares) for shape in collective.shapes.values())
+    most = max(len(steps[0]) for steps in collective.steps.values())
     return most * (1.0 + 1e9 / min(link.bandwidth for link in collective.links))
 
 
 def _depths(collective: CustomCollective) -> dict[int, int]:
     """For every stage, itself and the most stages that follow on each other before it."""
     depths: dict[int, int] = {}
-    for stage, before in collective.predecessors().items():
+    for stage, before in collective.predecessors.items():
         depths[stage] = 1 + max((depths[other] for other in before), default=0)
     return depths
