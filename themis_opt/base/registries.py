@@ -31,7 +31,7 @@ class Functions(Mapping[str, Any]):
         if name not in self._shipped:
             return self._others[name].load()
         shipped = self._shipped[name]
-        return _imported(shipped) if isinstance(shipped, str) else shipped
+        return imported(shipped) if isinstance(shipped, str) else shipped
 
     def __iter__(self) -> Iterator[str]:
         return iter((*self._shipped, *sorted(self._others)))
@@ -68,7 +68,7 @@ class Registry(Functions):
         Raises InputError if an entry of another package cannot be imported.
         """
         if name in self._shipped:
-            return _imported(self._shipped[name])
+            return imported(self._shipped[name])
         try:
             return _of_the_user(name) if is_import_path(name) else self._others[name].load()
         except (ImportError, AttributeError, SyntaxError) as error:
@@ -81,7 +81,8 @@ def is_import_path(name: str) -> bool:
     return ":" in name
 
 
-def _imported(path: str) -> Any:
+def imported(path: str) -> Any:
+    """What stands at an import path such as ``package.module:name``."""
     module, _, attribute = path.partition(":")
     return getattr(import_module(module), attribute)
 
@@ -90,4 +91,4 @@ def _of_the_user(path: str) -> Any:
     """What stands at an import path, also in the folder in which the command was called."""
     if "" not in sys.path:
         sys.path.append("")
-    return _imported(path)
+    return imported(path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import parse_size
-from themis_opt.families.door import AnyProblem, family_named, family_of, problem_for
+from themis_opt.families.door import AnyProblem, family_of, problem_for
 from themis_opt.families.family import AnySchedule
 from themis_opt.problem.instance import Instance
 
@@ -178,6 +178,7 @@ def make_workload(
     from pydantic import ValidationError
 
     from themis_opt.pipelines.cuts import cut_and_order
+    from themis_opt.pipelines.models import pipeline_of
     from themis_opt.problem.cost import check_clock
     from themis_opt.problem.fields import located
     from themis_opt.workloads import parallelisms
@@ -199,7 +200,7 @@ def make_workload(
         cut = cut_and_order(layers, setup) if is_searched else None
         setup = setup if cut is None else replace(setup, layers_per_stage=cut.counts)
         if family == "pipeline":
-            return MadeWorkload(family_named("pipeline").of_workload(model, layers, setup), layers)
+            return MadeWorkload(pipeline_of(model, layers, setup), layers)
         number = chunks if chunks is not None else USUAL_CHUNKS.get(rule, 4)
         instance = parallelisms.make_workload(trained, layers, setup, parallelism=asked, chunks=number, latency=rule)
         check_clock(instance)

@@ -1,12 +1,12 @@
 """The door: every question takes every problem, and the family of the problem answers."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from themis_opt.base.documents import read_json, write_atomically
 from themis_opt.base.errors import InputError
+from themis_opt.base.registries import imported
 from themis_opt.families.family import AnyComparison, AnySchedule, Family, Problem
 from themis_opt.problem import catalog
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from themis_opt.schedules.timed import Explanation
 
 FAMILIES: Mapping[str, str] = {
-    "product": "themis_opt.families.products:ProductFamily",
-    "graph": "themis_opt.families.graphs:GraphFamily",
-    "pipeline": "themis_opt.families.pipelines:PipelineFamily",
+    "product": "themis_opt.families.products:PRODUCTS",
+    "graph": "themis_opt.families.graphs:GRAPHS",
+    "pipeline": "themis_opt.families.pipelines:PIPELINES",
 }
 """Import paths of the families, by the `family` of their problems; a new family is one entry."""
 
@@ -49,8 +49,7 @@ def family_named(name: str, value: str = "") -> Family:
     """The family of a name. Raises InputError if there is none."""
     if name not in FAMILIES:
         raise InputError(f"must be a problem of one of {', '.join(FAMILIES)}", value=value or name)
-    module, _, attribute = FAMILIES[name].partition(":")
-    return cast(Family, getattr(import_module(module), attribute)())
+    return cast(Family, imported(FAMILIES[name]))
 
 
 def family_in_file(path: Path) -> str:
@@ -329,7 +328,7 @@ def sweep(
     >>> len(rows)
     2
     """
-    return cast("list[dict[str, Any]]", family_of(problem).sweep(problem, over, policies, **limits))
+    return family_of(problem).sweep(problem, over, policies, **limits)
 
 
 def robustness(problem: Problem, policies: Sequence[str], **options: Any) -> Any:
@@ -341,4 +340,7 @@ def robustness(problem: Problem, policies: Sequence[str], **options: Any) -> Any
     >>> [len(one.losses) for one in losses]
     [5, 5]
     """
-    return family_of(problem).robustness(problem, policies, **options)
+    family = family_of(problem)
+    if family.robustness is None:
+        family.refuse("robustness")
+    return family.robustness(problem, policies, **options)

@@ -1,10 +1,13 @@
 """What every family of problems offers, and the sentence that says what a family does not offer."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.registries import imported
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,107 +110,73 @@ class AnyComparison(Protocol):
         """The outcome in sentences."""
 
 
+def as_it_is(problem: Any, policies: Sequence[str], *, needed: bool) -> Any:
+    """The problem, which is on a graph already or cannot be."""
+    return problem
+
+
+def no_doubts(problem: Any) -> Iterable[str]:
+    """No doubts."""
+    return ()
+
+
+def no_knobs(specification: str) -> tuple[str, ...]:
+    """No knobs, since batches ask the policies of instances on dimensions themselves."""
+    return ()
+
+
+def no_facts(problem: Any) -> Mapping[str, str | int]:
+    """No facts, since batches describe instances on dimensions themselves."""
+    return {}
+
+
+def refuse_changes(name: str, changes: Mapping[str, Any]) -> None:
+    """Refuse figures of the command line that a family does not have. Raises InputError for the first."""
+    for option, value in changes.items():
+        raise InputError(f"is not for {name}", field=f"--{option.replace('_', '-')}", value=value)
+
+
+def lazily(path: str) -> Callable[..., Any]:
+    """The function of an import path such as ``package.module:name``, which is imported when it is called first."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        return imported(path)(*arguments, **options)
+
+    return call
+
+
+@dataclass(frozen=True)
 class Family:
-    """One kind of problem.  A method that a family lacks raises InputError, and says what to do instead.
+    """One kind of problem: a row of functions that answer questions about it.
 
     `name`: the family in sentences, in the plural.
     `usual`: policies that are simulated where none are named.
-    `instead`: for each missing question a sentence with what to do.
+    `instead`: for each question that the family does not answer a sentence with what to do.
     """
 
-    name: ClassVar[str] = ""
-    usual: ClassVar[tuple[str, ...]] = ()
-    instead: ClassVar[Mapping[str, str]] = {}
-
-    def solve(self, problem: Any, **options: Any) -> AnyComparison:
-        """Compare the usual policies with the reference."""
-        self.refuse("solve")
-
-    def compare(self, problem: Any, policies: Sequence[Any], **options: Any) -> AnyComparison:
-        """Run policies."""
-        self.refuse("compare")
-
-    def bounds(self, problem: Any, **options: Any) -> Mapping[str, float]:
-        """Lower bounds in picoseconds, by name."""
-        self.refuse("bounds")
-
-    def has_policy(self, specification: str) -> bool:
-        """Whether the family has the policy that a specification names."""
-        self.refuse("has_policy")
-
-    def knobs(self, specification: str) -> tuple[str, ...]:
-        """The limits that a policy minds, such as ``seconds``, of one that the family has."""
-        self.refuse("knobs")
-
-    def facts(self, problem: Any) -> Mapping[str, str | int]:
-        """Columns of rows that describe a problem: network, dimensions, npus, kind, size_bytes and chunks."""
-        self.refuse("facts")
-
-    def make_policy(self, specification: str, **knobs: Any) -> Any:
-        """A function from a problem to a plan."""
-        self.refuse("make_policy")
-
-    def simulate(self, problem: Any, plan: Any, **options: Any) -> Any:
-        """The schedule of a plan."""
-        self.refuse("simulate")
-
-    def validate(self, schedule: Any) -> None:
-        """Check a schedule from the rules alone."""
-        self.refuse("validate")
-
-    def explain(self, schedule: Any) -> "Explanation":
-        """The critical path, and what each resource does."""
-        self.refuse("explain")
-
-    def plot(self, schedule: Any, ax: "Axes | None" = None, **options: Any) -> "Axes":
-        """Draw the schedule on axes."""
-        self.refuse("plot")
-
-    def export(self, schedule: Any, to: str, folder: Path, *, check: bool = False) -> tuple[list[Path], list[str]]:
-        """Write a schedule for another tool; the files, and checked facts of them."""
-        self.refuse("export")
-
-    def sweep(self, problem: Any, over: Mapping[str, Sequence[Any]], policies: Any = None, **limits: Any) -> Any:
-        """Run policies over varied values."""
-        self.refuse("sweep")
-
-    def tune(self, problem: Any, **options: Any) -> Any:
-        """Search for the chunks and the policy that are fastest."""
-        self.refuse("tune")
-
-    def read_solution(self, path: Path, problem: Any = None) -> tuple[Any, Any]:
-        """Read a schedule of this family, which must belong to `problem` if there is one, and the summary beside it."""
-        self.refuse("read_solution")
-
-    def text(self, problem: Any) -> str:
-        """The JSON document of a problem."""
-        self.refuse("text")
-
-    def in_short(self, problem: Any) -> str:
-        """The size of a problem and its load in a few words."""
-        self.refuse("in_short")
-
-    def of_workload(self, model: str, layers: Any, setup: Any) -> Any:
-        """The problem that a model on a network poses."""
-        self.refuse("of_workload")
-
-    def changed(self, problem: Any, changes: Mapping[str, Any]) -> Any:
-        """The problem with figures of the command line, by the names of options."""
-        for name, value in changes.items():
-            raise InputError(f"is not for {self.name}", field=f"--{name.replace('_', '-')}", value=value)
-        return problem
-
-    def doubts(self, problem: Any) -> Iterable[str]:
-        """Sentences about figures that seem wrong."""
-        return ()
-
-    def on_graph(self, problem: Any, policies: Sequence[str], *, needed: bool) -> Any:
-        """The problem, or where graphs are needed or all policies are theirs the same on a graph."""
-        return problem
-
-    def robustness(self, problem: Any, policies: Sequence[str], **options: Any) -> Any:
-        """Run plans in disturbed copies of the problem."""
-        self.refuse("robustness")
+    name: str
+    solve: Callable[..., AnyComparison]  # the usual policies with the reference
+    compare: Callable[..., AnyComparison]  # policies by name, or functions from a problem to a plan
+    bounds: Callable[..., Mapping[str, float]]  # lower bounds in picoseconds, by name
+    has_policy: Callable[[str], bool]  # whether there is the policy of a specification
+    make_policy: Callable[..., Any]  # a function from a problem to a plan, of a specification and knobs
+    simulate: Callable[..., Any]  # the schedule of a problem and a plan
+    validate: Callable[[Any], None]  # checks a schedule from the rules alone
+    explain: Callable[[Any], "Explanation"]  # the critical path of a schedule, and what each resource does
+    plot: Callable[..., "Axes"]  # draws a schedule on axes
+    export: Callable[..., tuple[list[Path], list[str]]]  # the files of a format, and checked facts of them
+    sweep: Callable[..., list[dict[str, Any]]]  # policies over varied values
+    read_solution: Callable[..., tuple[Any, Any]]  # a schedule file, perhaps of a problem, and the summary in it
+    text: Callable[[Any], str]  # the JSON document of a problem
+    in_short: Callable[[Any], str]  # the size of a problem and its load in a few words
+    changed: Callable[..., Any]  # the problem with figures of the command line, by the names of options
+    on_graph: Callable[..., Any] = as_it_is  # where graphs are needed, or all policies are theirs, on a graph
+    doubts: Callable[[Any], Iterable[str]] = no_doubts  # sentences about figures that seem wrong
+    knobs: Callable[[str], tuple[str, ...]] = no_knobs  # the limits that a policy minds, such as ``seconds``
+    facts: Callable[[Any], Mapping[str, str | int]] = no_facts  # columns of rows that describe a problem
+    robustness: Callable[..., Any] | None = None  # plans in disturbed copies of a problem
+    usual: tuple[str, ...] = ()
+    instead: Mapping[str, str] = field(default_factory=dict)
 
     def refuse(self, question: str) -> NoReturn:
         """Raise the InputError that says what to do instead."""
@@ -215,15 +184,54 @@ class Family:
         raise InputError(f"is not for {self.name}: {sentence}", field=question)
 
 
-def checked_problem(schedule: AnySchedule, problem: Problem | None, path: Path) -> None:
-    """Check that a schedule belongs to a problem, if there is one. Raises InputError if it does not."""
+def read_solution(reader: str, path: Path, problem: Problem | None = None) -> tuple[AnySchedule, None]:
+    """Read a schedule by the function of an import path; its file holds no summary.
+
+    Raises InputError if it is not of the problem, if there is one.
+    """
+    schedule = imported(reader)(path)
     if problem is not None and problem.fingerprint != schedule.problem.fingerprint:
         raise InputError("must be the schedule of this problem", field="instance", value=problem.name, source=str(path))
+    return schedule, None
 
 
-def chosen_policy(policies: Mapping[str, Any], specification: str) -> Any:
+def make_policy(policies: Mapping[str, Any], specification: str, **knobs: Any) -> Any:
     """The policy of a name. Raises InputError if there is none."""
     if specification not in policies:
         rule = f"must be one of {', '.join(policies)}{suggestion(specification, policies)}"
         raise InputError(rule, field="policy", value=specification)
-    return policies[specification]
+    return partial(policies[specification], **knobs)
+
+
+def explain(schedule: Any) -> "Explanation":
+    """The critical path of timed operations, and how busy their resources are."""
+    explanation: Explanation = schedule.timed.explain()
+    return explanation
+
+
+def plot(schedule: Any, ax: "Axes | None" = None, **options: Any) -> "Axes":
+    """A row for each resource of timed operations."""
+    from themis_opt.formats.plot import plot_operations
+
+    return plot_operations(schedule.timed, ax, **options)
+
+
+def sweep(
+    compare: Callable[..., AnyComparison],
+    vary: Callable[[Any, str, Any], Any],
+    usual: Sequence[str],
+    problem: Any,
+    over: Mapping[str, Sequence[Any]],
+    policies: Sequence[str] | None = None,
+    **limits: Any,
+) -> list[dict[str, Any]]:
+    """Results of policies on a problem with other values of figures, one figure at a time.
+
+    `vary`: makes a problem with another value of a figure; raises InputError for figures that it does not know.
+    """
+    return [
+        {figure: value, **result.row()}
+        for figure, values in over.items()
+        for value in values
+        for result in compare(vary(problem, figure, value), policies or usual, **limits).results
+    ]

@@ -102,7 +102,7 @@ def tune(
     """
     allowance = Allowance(time_limit)
     if not isinstance(problem, Instance | Space):
-        family_of(problem).tune(problem)
+        family_of(problem).refuse("tune")
     if trials < 1:
         raise InputError("must be at least 1", field="trials", value=trials)
     space = problem if isinstance(problem, Space) else make_space(problem, **options)
