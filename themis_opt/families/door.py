@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from themis_opt.schedules.timed import Explanation
 
 FAMILIES: Mapping[str, str] = {
-    "product": "themis_opt.families.products:PRODUCTS",
-    "graph": "themis_opt.families.graphs:GRAPHS",
-    "pipeline": "themis_opt.families.pipelines:PIPELINES",
+    "product": "themis_opt.families.products:PRODUCT_FAMILY",
+    "graph": "themis_opt.families.graphs:GRAPH_FAMILY",
+    "pipeline": "themis_opt.families.pipelines:PIPELINE_FAMILY",
 }
 """Import paths of the families, by the `family` of their problems; a new family is one entry."""
 

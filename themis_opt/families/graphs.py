@@ -83,7 +83,7 @@ def _varied(problem: GraphInstance, figure: str, value: Any) -> GraphInstance:
     return problem.on(problem.network.with_bandwidth(link, parse_bandwidth(value)))
 
 
-GRAPHS = Family(
+GRAPH_FAMILY = Family(
     name="graphs",
     solve=partial(compare, policies=None),
     compare=compare,

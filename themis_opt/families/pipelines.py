@@ -93,7 +93,7 @@ def changed(problem: Pipeline, changes: Mapping[str, Any]) -> Pipeline:
     return problem
 
 
-PIPELINES = Family(
+PIPELINE_FAMILY = Family(
     name="pipelines",
     solve=partial(compare, policies=None),
     compare=compare,

@@ -94,7 +94,7 @@ def robustness(problem: Instance, policies: Sequence[str], **options: Any) -> "t
     return loss_distributions(problem, ways, **options)
 
 
-PRODUCTS = Family(
+PRODUCT_FAMILY = Family(
     name="instances on dimensions",
     solve=lazily("themis_opt.study.comparison:solve"),
     compare=lazily("themis_opt.study.comparison:compare"),

@@ -74,9 +74,9 @@ class Node:
     attributes: Attributes = field(default_factory=dict)
 
 
-NUMBERS = ("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64")
-FIXED_NUMBERS = ("fixed32", "fixed64", "sfixed32", "sfixed64", "bool")
-VALUES = {3 + 2 * place: (f"{kind}_value", kind) for place, kind in enumerate((*NUMBERS, *FIXED_NUMBERS))}
+SCALARS = ("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64")
+FIXED_SCALARS = ("fixed32", "fixed64", "sfixed32", "sfixed64", "bool")
+VALUES = {3 + 2 * place: (f"{kind}_value", kind) for place, kind in enumerate((*SCALARS, *FIXED_SCALARS))}
 """The one value of an attribute, by the number of its field; of lists only that of booleans is read."""
 
 SCHEMA: Mapping[str, Mapping[int, tuple[str, str]]] = {
