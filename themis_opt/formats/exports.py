@@ -5,8 +5,8 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from themis_opt.base.documents import make_folder, write_atomically
-from themis_opt.base.errors import InputError
+from themis_opt.base.documents import make_folder, read_bytes, write_atomically
+from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.registries import Registry
 from themis_opt.base.units import format_percent, format_short_time
 from themis_opt.policies.registry import knobs_of
@@ -116,3 +116,14 @@ def export(schedule: Schedule, exporter: str | Exporter, folder: Path) -> list[P
         write_atomically(folder / name, content)
         files.append(folder / name)
     return files
+
+
+def unchanged(exporter: Exporter, schedule: Schedule, folder: Path) -> Iterator[str]:
+    """Compare files with those that an exporter writes; a sentence about each.
+
+    Raises InputError if a file cannot be read, and InvalidSchedule if it is another one.
+    """
+    for name, content in exporter.files(schedule):
+        if read_bytes(folder / name, "regular") != (content.encode() if isinstance(content, str) else content):
+            raise InvalidSchedule("file", "differs from that of the schedule", source=str(folder / name))
+        yield f"{name}: that of the schedule"

@@ -13,8 +13,8 @@ from typing import ClassVar, Literal
 from formulations.chunk_order import ChunkOrder
 from formulations.cp_sat import hinted_objective, model_file
 from formulations.sequencing import as_text, num_order_variables, sequencing_milp
-from themis_opt.base.documents import read_bytes
 from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.formats.exports import unchanged
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.solving.lowering import RESOLUTION, in_ticks, job_plans
 
@@ -86,10 +86,7 @@ class SolverModel:
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
         """Compare the files with the models, and the objective of the hint with the schedule."""
-        for name, content in self.files(schedule):
-            path = folder / name
-            if read_bytes(path, "model") != (content.encode() if isinstance(content, str) else content):
-                raise InvalidSchedule("model", "differs from that of the schedule", source=str(path))
+        yield from unchanged(self, schedule, folder)
         if self._is_for_cp_sat:
             objective, most = hinted_objective(_model(schedule).model), -(-schedule.makespan // _tick(schedule))
             if objective is None or objective > most:
