@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +28,48 @@ SLOWEST_UNPACED_LINK = 20e6
 ReportRun = Callable[[str, int, int], None]  # told what runs, how many runs are done, and how many there are
 
 
+class RunTimes:
+    """What the runs of a schedule took, beside the prediction; all in seconds."""
+
+    name: str
+
+    @property
+    def predicted_seconds(self) -> float:
+        """What the model says."""
+        raise NotImplementedError
+
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """The same as measured, of every run."""
+        raise NotImplementedError
+
+    @property
+    def measured_seconds(self) -> float:
+        """The median over the runs."""
+        return median(self.seconds)
+
+    @property
+    def error(self) -> float:
+        """Measured over predicted, minus 1."""
+        return self.measured_seconds / self.predicted_seconds - 1
+
+    def row(self, first: "RunTimes") -> dict[str, Any]:
+        """Plain values for tables and JSON; speedups are relative to the first."""
+        return {
+            "policy": self.name,
+            "predicted_s": self.predicted_seconds,
+            "measured_s": self.measured_seconds,
+            "fastest_s": min(self.seconds),
+            "slowest_s": max(self.seconds),
+            "error": self.error,
+            "speedup_predicted": first.predicted_seconds / self.predicted_seconds,
+            "speedup_measured": first.measured_seconds / self.measured_seconds,
+            "runs": len(self.seconds),
+        }
+
+
 @dataclass(frozen=True, eq=False)
-class Executed:
+class Executed(RunTimes):
     """One schedule, run several times."""
 
     name: str
@@ -51,16 +91,6 @@ class Executed:
         num_operations = len(self.predicted.instance.tasks) + self.predicted.plan.num_stages
         columns = np.arange(self.predicted.num_iterations) * num_operations
         return tuple(_mean_period(run.start[:, columns].mean(axis=0)) for run in self.runs)
-
-    @property
-    def measured_seconds(self) -> float:
-        """The median over the runs."""
-        return median(self.seconds)
-
-    @property
-    def error(self) -> float:
-        """Measured over predicted, minus 1."""
-        return self.measured_seconds / self.predicted_seconds - 1
 
     @property
     def compute_seconds(self) -> float:
@@ -91,6 +121,19 @@ class Executed:
         count = len(schedule.instance.fabric.dimensions)
         return tuple(np.bincount(dimensions, weights=sent, minlength=count).tolist())
 
+    def row(self, first: RunTimes) -> dict[str, Any]:
+        """The same with exposed times of iterations, and what was used."""
+        row = super().row(first)
+        if self.predicted.has_period:
+            exposed = {name: row[f"{name}_s"] - self.compute_seconds for name in ("predicted", "measured")}
+            row |= {f"exposed_{name}_s": seconds for name, seconds in exposed.items()}
+        return row | {
+            "processors_busy": self.cpu_share,
+            "memory_bytes": self.memory,
+            "bytes_per_dimension": list(self.moved),
+            "expected_bytes_per_dimension": list(self.expected_bytes),
+        }
+
     @cached_property
     def measured(self) -> Schedule:
         """The median run as a schedule: every time is the mean over the ranks, which keeps all precedences."""
@@ -115,48 +158,38 @@ def _picoseconds(seconds: FloatArray) -> Any:
     return np.where(np.isnan(seconds), -1, np.round(np.nan_to_num(seconds) * PICOSECONDS_PER_SECOND)).astype(np.int64)
 
 
+def verdict(executed: Sequence[RunTimes]) -> str:
+    """The result of runs in one sentence."""
+    exact = f"all {sum(len(one.seconds) for one in executed)} runs exact"
+    if len(executed) == 1:
+        return f"the time of {executed[0].name} errs by {format_percent(executed[0].error)}; {exact}"
+    rows = [one.row(executed[0]) for one in executed]
+    best = min(rows, key=lambda row: float(row["measured_s"]))
+    predicted, measured = best["speedup_predicted"], best["speedup_measured"]
+    worst = max(abs(one.error) for one in executed)
+    off = max(abs(row["speedup_measured"] / row["speedup_predicted"] - 1) for row in rows)
+    order = "the order of policies is the predicted one" if keeps_order(executed) else "the order of policies differs"
+    return (
+        f"{best['policy']} is {measured:.3f}x as fast as {executed[0].name}, predicted {predicted:.3f}x; times err "
+        f"by at most {format_percent(worst)}, speedups by {format_percent(off)}, {order}; {exact}"
+    )
+
+
+def keeps_order(executed: Sequence[RunTimes]) -> bool:
+    """Whether of any two schedules whose predictions differ by :data:`RESOLVED` the right one was faster."""
+    apart = [(a, b) for a in executed for b in executed if a.predicted_seconds * (1 + RESOLVED) <= b.predicted_seconds]
+    return all(a.measured_seconds < b.measured_seconds for a, b in apart)
+
+
 @dataclass(frozen=True, eq=False)
 class ExecutionResult:
     """Schedules of one problem, all run by the same ranks; speedups are relative to the first."""
 
     executed: tuple[Executed, ...]
 
-    def speedups(self, executed: Executed) -> tuple[float, float]:
-        """Predicted and measured, relative to the first."""
-        first = self.executed[0]
-        return (
-            first.predicted_seconds / executed.predicted_seconds,
-            first.measured_seconds / executed.measured_seconds,
-        )
-
-    @property
-    def num_runs(self) -> int:
-        """Runs in all, each with exact results."""
-        return sum(len(executed.runs) for executed in self.executed)
-
-    @property
-    def keeps_order(self) -> bool:
-        """Whether of any two schedules whose predictions differ by :data:`RESOLVED` the right one was faster."""
-        pairs = [(a, b) for a in self.executed for b in self.executed]
-        apart = [(a, b) for a, b in pairs if a.predicted_seconds * (1 + RESOLVED) <= b.predicted_seconds]
-        return all(a.measured_seconds < b.measured_seconds for a, b in apart)
-
     def verdict(self) -> str:
         """The result of the runs in one sentence."""
-        if len(self.executed) == 1:
-            (only,) = self.executed
-            return f"the time of {only.name} errs by {format_percent(only.error)}; all {self.num_runs} runs exact"
-        best = min(self.executed, key=lambda executed: executed.measured_seconds)
-        predicted, measured = self.speedups(best)
-        worst = max((executed.error for executed in self.executed), key=abs)
-        ratios = [self.speedups(executed) for executed in self.executed]
-        off = max(abs(measured / predicted - 1) for predicted, measured in ratios)
-        order = "the order of policies is the predicted one" if self.keeps_order else "the order of policies differs"
-        return (
-            f"{best.name} is {measured:.3f}x as fast as {self.executed[0].name}, predicted {predicted:.3f}x; times err "
-            f"by at most {format_percent(abs(worst))}, speedups by {format_percent(off)}, {order}; "
-            f"all {self.num_runs} runs exact"
-        )
+        return verdict(self.executed)
 
     def document(self) -> dict[str, Any]:
         """What was run and what came of it, for JSON; of one collective also its kind, bytes and NPUs."""
@@ -170,32 +203,7 @@ class ExecutionResult:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per schedule, for tables and JSON."""
-        return [self._row(executed) for executed in self.executed]
-
-    def _row(self, executed: Executed) -> dict[str, Any]:
-        predicted, measured = self.speedups(executed)
-        row: dict[str, Any] = {
-            "policy": executed.name,
-            "predicted_s": executed.predicted_seconds,
-            "measured_s": executed.measured_seconds,
-            "fastest_s": min(executed.seconds),
-            "slowest_s": max(executed.seconds),
-            "error": executed.error,
-            "speedup_predicted": predicted,
-            "speedup_measured": measured,
-        }
-        if executed.predicted.has_period:
-            row |= {
-                "exposed_predicted_s": executed.predicted_seconds - executed.compute_seconds,
-                "exposed_measured_s": executed.measured_seconds - executed.compute_seconds,
-            }
-        return row | {
-            "runs": len(executed.runs),
-            "processors_busy": executed.cpu_share,
-            "memory_bytes": executed.memory,
-            "bytes_per_dimension": list(executed.moved),
-            "expected_bytes_per_dimension": list(executed.expected_bytes),
-        }
+        return [executed.row(self.executed[0]) for executed in self.executed]
 
 
 def execute(

@@ -12,10 +12,9 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from statistics import median
 from threading import Condition, Thread
 from time import monotonic, sleep
 from typing import Any, NamedTuple
@@ -24,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.schedule import GraphSchedule, Hops, simulate_graph
+from themis_opt.runtime.execution import ReportRun, RunTimes
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.movement import Pacer
 from themis_opt.runtime.worker import end_with_parent
@@ -324,42 +324,26 @@ def _heard(line: Connection, number: int, patience: float) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class GraphExecution:
+class GraphExecution(RunTimes):
     """A schedule beside what its runs took."""
 
     name: str
     schedule: GraphSchedule
-    seconds: tuple[float, ...] = field(default=())
+    times: tuple[float, ...]
 
     @property
-    def predicted(self) -> float:
-        """Seconds by the model."""
+    def seconds(self) -> tuple[float, ...]:
+        """Of every run."""
+        return self.times
+
+    @property
+    def predicted_seconds(self) -> float:
+        """The makespan."""
         return self.schedule.makespan / PICOSECONDS_PER_SECOND
 
-    @property
-    def measured(self) -> float:
-        """The median of the runs, in seconds."""
-        return median(self.seconds)
-
-    @property
-    def error(self) -> float:
-        """Measured over predicted, minus 1."""
-        return self.measured / self.predicted - 1
-
-    def row(self, first: "GraphExecution") -> dict[str, Any]:
-        """Plain values of a row of the table; speedups are relative to the first."""
-        return {
-            "policy": self.name,
-            "chunks": self.schedule.chunks,
-            "predicted_s": self.predicted,
-            "measured_s": self.measured,
-            "fastest_s": min(self.seconds),
-            "slowest_s": max(self.seconds),
-            "error": self.error,
-            "speedup_predicted": first.predicted / self.predicted,
-            "speedup_measured": first.measured / self.measured,
-            "runs": len(self.seconds),
-        }
+    def row(self, first: RunTimes) -> dict[str, Any]:
+        """The same with the number of chunks."""
+        return super().row(first) | {"chunks": self.schedule.chunks}
 
 
 def execute_graph(
@@ -367,7 +351,7 @@ def execute_graph(
     *,
     repeat: int = 5,
     seed: int = 0,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: ReportRun | None = None,
 ) -> tuple[GraphExecution, ...]:
     """Run schedules in turn, several times, after one run of each that is not counted.
 
@@ -384,15 +368,3 @@ def execute_graph(
             if turn:
                 seconds[name].append(measured)
     return tuple(GraphExecution(name, schedules[name], tuple(times)) for name, times in seconds.items())
-
-
-def execution_in_words(executed: Sequence[GraphExecution]) -> str:
-    """The result of the runs in a sentence."""
-    best, first = min(executed, key=lambda one: one.measured), executed[0]
-    worst = max(executed, key=lambda one: abs(one.error))
-    count = sum(len(one.seconds) for one in executed)
-    ratio, predicted = first.measured / best.measured, first.predicted / best.predicted
-    return (
-        f"{best.name} is {ratio:.3f}x as fast as {first.name}, predicted {predicted:.3f}x; times err by at most "
-        f"{format_percent(abs(worst.error))}; all {count} runs exact"
-    )

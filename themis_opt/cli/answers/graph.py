@@ -311,21 +311,16 @@ def run(
     slow: str | None = None,
 ) -> Reply:
     """Schedules run with one process for each node, beside what the model says."""
+    from themis_opt.cli.answers.runs import times_table
     from themis_opt.cli.ranks import run_progress
-    from themis_opt.runtime.graph_run import execute_graph, execution_in_words
+    from themis_opt.runtime.execution import verdict
+    from themis_opt.runtime.graph_run import execute_graph
 
     schedules = _to_run(subject, name, policies, pace, lost, slow)
     with run_progress() as progress:
         executed = execute_graph(schedules, repeat=repeat, seed=seed, progress=progress)
-    rows, verdict = [one.row(executed[0]) for one in executed], execution_in_words(executed)
-    return Reply({"verdict": verdict, "rows": rows}, [verdict], [_run_table(rows, repeat)])
-
-
-def _run_table(rows: Sequence[Mapping[str, Any]], repeat: int) -> Listing:
-    times_and_speedups = ("predicted_ns", "measured_ns", "error", "speedup_predicted", "speedup_measured")
-    shown = columns("policy", "chunks", *times_and_speedups)
-    times = [{f"{name}_ns": row[f"{name}_s"] * 1e9 for name in ("predicted", "measured")} for row in rows]
-    return Listing(f"median of {repeat} runs", [{**row, **time} for row, time in zip(rows, times, strict=True)], shown)
+    rows = [one.row(executed[0]) for one in executed]
+    return Reply({"verdict": verdict(executed), "rows": rows}, [verdict(executed)], [times_table(rows)])
 
 
 def _to_run(

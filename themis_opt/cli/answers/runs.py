@@ -1,5 +1,6 @@
 """Schedules on dimensions run by real processes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,7 +50,7 @@ def run(
         from themis_opt.runtime.execution import write_execution
 
         files = write_execution(output, done)
-    return Reply(done.document(), [f"{done.verdict()}."], [_times_table(done), _traffic_table(done)], files=files)
+    return Reply(done.document(), [f"{done.verdict()}."], [times_table(done.rows()), _traffic_table(done)], files=files)
 
 
 def _schedules(
@@ -84,18 +85,20 @@ def _schedules(
     return schedules
 
 
-def _times_table(done: "ExecutionResult") -> Listing:
-    rows: list[dict[str, Any]] = []
-    for row in done.rows():
+def times_table(rows: Sequence[dict[str, Any]]) -> Listing:
+    """Predicted and measured times, and what was used where that is known."""
+    shown: list[dict[str, Any]] = []
+    for row in rows:
         times = {name.removesuffix("_s"): value * 1e9 for name, value in row.items() if name in RUN_TIMES}
-        rows.append({**row, **times, "memory": f"{row['memory_bytes'] / 2**20:.0f} MiB"})
+        used = {}
+        if "memory_bytes" in row:
+            used = {"processors": f"{row['processors_busy']:.2f}", "memory": f"{row['memory_bytes'] / 2**20:.0f} MiB"}
+        shown.append({**row, **times, **used})
     names = [name.removesuffix("_s") for name in RUN_TIMES]
     titles: dict[str, tuple[str, Form]] = {name: (name.replace("_", " "), "time") for name in names}
-    shown = columns(
-        "policy", *names, "error", "speedup_predicted", "speedup_measured", "processors", "memory", **titles
-    )
-    rows = [row | {"processors": f"{row['processors_busy']:.2f}"} for row in rows]
-    return Listing(f"median of {rows[0]['runs']} runs", rows, shown)
+    ratios = ("error", "speedup_predicted", "speedup_measured")
+    order = columns("policy", "chunks", *names, *ratios, "processors", "memory", **titles)
+    return Listing(f"median of {rows[0]['runs']} runs", shown, order)
 
 
 def _traffic_table(done: "ExecutionResult") -> Listing:
