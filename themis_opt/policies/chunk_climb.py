@@ -59,7 +59,8 @@ def climbed_block(
         best.paths[i], best.shares[i] = chunk.path, chunk.share
     served, state = np.zeros(most * length, np.int64), np.ones(1, np.int64)
     space = ClimbSpace(np.zeros(width), np.zeros(most), np.zeros(most, np.int64), np.zeros(most), served, state)
-    CLIMB.compiled(
+    run = CLIMB.function if CLIMB.interprets(WORK) else CLIMB.compiled
+    run(
         np.array([(d.npus, d.held(1) - d.fixed, d.fixed, d.lag) for d in network], dtype=np.float64),
         phases,
         float(size),
@@ -203,5 +204,5 @@ def draw(space: ClimbSpace, most: int) -> int:
     return int(space.state[0] // 256 % most)
 
 
-CLIMB = Compilable(climb)
-"""The climb; interpreting it takes seconds."""
+CLIMB = Compilable(climb, patience=2 * WORK)
+"""The climb; interpreting it takes a second, as long as loading numba and machine code, and less than compiling."""
