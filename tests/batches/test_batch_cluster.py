@@ -13,11 +13,15 @@ from background import PATIENCE, has_rows, kill, wait_until
 
 from themis_opt.base.errors import InputError
 from themis_opt.batches import executors
+from themis_opt.batches.experiment_run import run_experiment
 
-Client = pytest.importorskip("distributed", reason="needs the package distributed").Client
+distributed = pytest.importorskip("distributed", reason="needs the package distributed")
+Client, LocalCluster = distributed.Client, distributed.LocalCluster
 
 ADDRESS = r"tcp://127\.0\.0\.1:\d+"
 ROOT = Path(__file__).parent.parent
+HERE = {"processes": False, "protocol": "tcp", "dashboard_address": None}
+"""A cluster of threads, which takes a second less to start for each worker."""
 TEXT = """name = "cluster"
 [[runs]]
 instances = ["fig5.all_reduce.256MB"]
@@ -61,8 +65,12 @@ def scheduler(start, tmp_path):
     return announced(ADDRESS, tmp_path / "scheduler.log", process)
 
 
-def test_a_scheduler_without_workers_is_not_waited_for(scheduler):
-    with pytest.raises(InputError, match="the scheduler has no worker"), executors.cluster(scheduler, patience=1):
+def test_a_scheduler_without_workers_is_not_waited_for():
+    with (
+        LocalCluster(n_workers=0, **HERE) as cluster,
+        pytest.raises(InputError, match="the scheduler has no worker"),
+        executors.cluster(cluster.scheduler_address, patience=1),
+    ):
         pass
 
 
@@ -76,6 +84,15 @@ def workers(start, scheduler, tmp_path):
     return processes
 
 
+def test_all_rows_arrive(tmp_path):
+    path = tmp_path / "experiment.toml"
+    path.write_text(TEXT, encoding="utf-8")
+    with LocalCluster(n_workers=2, threads_per_worker=1, **HERE) as cluster:
+        outcome = run_experiment(path, address=cluster.scheduler_address).outcome
+    assert (outcome.state.done, outcome.state.failed, outcome.executed) == (10, 0, 10)
+
+
+@pytest.mark.benchmarks
 def test_all_rows_arrive_although_a_worker_is_killed(start, scheduler, workers, tmp_path):
     path = tmp_path / "experiment.toml"
     path.write_text(TEXT, encoding="utf-8")

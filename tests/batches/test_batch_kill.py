@@ -77,8 +77,9 @@ def started():
     """Start the command; what is left of it in the end is killed."""
     processes = []
 
-    def start(path):
-        process = psutil.Popen([*COMMAND, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def start(path, *options):
+        command = [*COMMAND, str(path), *options]
+        process = psutil.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         processes.append(process)
         return process
 
@@ -115,19 +116,6 @@ def test_a_killed_command_takes_its_workers_along_and_goes_on(tmp_path, started)
     assert json.loads(finished.stdout)["rows"] == 100
 
 
-def test_a_batch_at_work_tells_how_far_it_is_and_is_reported(tmp_path, started):
-    path = experiment(tmp_path, RUNS)
-    process = started(path)
-    rows_begin(process, path)
-    status = status_of(path)
-    assert status.is_running
-    assert status.done > 0
-    assert status.done + status.running <= status.total == RUNS
-    wait_until(path.with_name("rows.csv").exists, process)
-    assert 0 < make_report(tmp_path, output=tmp_path / "report", html=False).num_rows < RUNS
-    assert process.poll() is None
-
-
 @pytest.mark.benchmarks
 def test_a_killed_worker_loses_no_run(tmp_path, started):
     path = experiment(tmp_path, 8, "search:evaluations=200000")
@@ -141,10 +129,17 @@ def test_a_killed_worker_loses_no_run(tmp_path, started):
     assert (summary["rows"], summary["failed"]) == (8, 0)
 
 
-def test_ctrl_c_commits_and_exports_what_is_finished(tmp_path, started):
+def test_a_batch_at_work_is_reported_and_ctrl_c_keeps_what_is_finished(tmp_path, started):
     path = experiment(tmp_path, RUNS)
-    process = started(path)
+    process = started(path, "--jobs", "1")
     rows_begin(process, path)
+    status = status_of(path)
+    assert status.is_running
+    assert status.done > 0
+    assert status.done + status.running <= status.total == RUNS
+    wait_until(path.with_name("rows.csv").exists, process)
+    assert 0 < make_report(tmp_path, output=tmp_path / "report", html=False).num_rows < RUNS
+    assert process.poll() is None
     process.send_signal(2)
     printed, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130

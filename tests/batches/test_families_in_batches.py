@@ -16,7 +16,7 @@ name = "families"
 [[runs]]
 instances = ["fig5.all_reduce.256MB", "graphs/dgx1.all_gather.*", "p4_m8"]
 policies = ["bound", "baseline", "trees", "1f1b", "exact"]
-time_limit = 0.5
+time_limit = 0.1
 workers = 1
 """
 

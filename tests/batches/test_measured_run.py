@@ -78,7 +78,7 @@ def test_a_bound_run_tells_all_bounds(name):
 
 @BOTH
 def test_an_exact_run_is_no_worse_than_heuristics_and_tells_bound_and_trajectory(name):
-    instance, limits = load(name).overridden(chunks=2), {"seconds": 2.0, "workers": 1, "seed": 0}
+    instance, limits = load(name).overridden(chunks=2), {"seconds": 0.5, "workers": 1, "seed": 0}
     row = run_one(instance, "exact", limits, ("trajectory",))
     others = [simulate(instance, make_policy(policy)(instance)).makespan for policy in usual_policies(instance)]
     trajectory = extra(row)["trajectory"]

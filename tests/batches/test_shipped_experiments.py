@@ -20,7 +20,12 @@ def command(*arguments: object) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+def experiments(*slow: str) -> list[object]:
+    """All experiments, of which some are for benchmarks."""
+    return [pytest.param(name, marks=[pytest.mark.benchmarks] * (name in slow)) for name in EXPERIMENTS]
+
+
+@pytest.mark.parametrize("name", experiments("training"))
 def test_quick_variant_has_runs_whose_instances_exist(name: str) -> None:
     path = REPORTS / name / "experiment.toml"
     assert expand(read_experiment(path), path, quick=True)
@@ -38,7 +43,7 @@ def test_quick_variant_ends_in_a_report(name: str, tmp_path: Path) -> None:
     assert (folder / "report.html").exists()
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", experiments("iterations", "paper_reproduction"))
 def test_report_in_the_tree_is_that_of_its_rows(name: str, tmp_path: Path) -> None:
     command("report", REPORTS / name, "-o", tmp_path, "--no-html")
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == (REPORTS / name / "README.md").read_text(

@@ -74,33 +74,21 @@ def test_commands_serve_a_problem_of_each_family(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.solution/schedule.json"))) == len(FAMILIES)
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site; warnings, such as links to nothing, are errors."""
-    if find_spec("mkdocs") is None:
-        pytest.skip("mkdocs is not installed (extra docs)")
-    folder = tmp_path_factory.mktemp("site")
-    done = run(f"{sys.executable} -m mkdocs build --strict --quiet -d {folder}", ROOT)
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="needs mkdocs (extra docs)")
+def test_the_site_is_built_without_a_warning_and_stands_alone(tmp_path: Path) -> None:
+    """Links to nothing are errors; references come from the code, and nothing from other hosts."""
+    site = tmp_path / "site"
+    done = run(f"{sys.executable} -m mkdocs build --strict --quiet -d {site}", ROOT)
     assert done.returncode == 0, done.stderr
-    return folder
-
-
-def test_the_site_holds_what_comes_from_the_code(site: Path) -> None:
     commands = (site / "reference" / "commands" / "index.html").read_text(encoding="utf-8")
     mathematics = (site / "reference" / "mathematics" / "index.html").read_text(encoding="utf-8")
     python = (site / "reference" / "python" / "index.html").read_text(encoding="utf-8")
     assert "<code>--launch-overhead</code>" in commands
     assert "<math" in mathematics
     assert "loss_distributions" in python
-
-
-def test_the_site_needs_no_other_host(site: Path) -> None:
     for page in ("index.html", "tutorials/policy/index.html"):
         text = (site / page).read_text(encoding="utf-8")
         assert re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="https?://', text) == []
-
-
-def test_no_markup_of_docstrings_is_left(site: Path) -> None:
     for page in site.glob("reference/*/index.html"):
         assert re.findall(r":(?:class|func|mod|data|math):", page.read_text(encoding="utf-8")) == []
 

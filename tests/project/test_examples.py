@@ -9,36 +9,21 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-import pytest
-
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory):
-    """The folder of the example and what it printed."""
-    folder, path = tmp_path_factory.mktemp("example") / "results", str(EXAMPLES / "tune_batch_report.py")
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
-        patch.setattr(sys, "argv", [path, str(folder)])
-        runpy.run_path(path, run_name="__main__")
-    return folder, printed.getvalue()
-
-
-def test_it_prints_three_lines(ended):
-    assert [line.partition(":")[0] for line in ended[1].splitlines()] == ["tuned", "batch", "report"]
-
-
-def test_the_batch_ran_the_tuned_policy_with_the_time_that_was_found(ended):
-    folder, _ = ended
+def test_a_batch_runs_the_tuned_policy_with_the_time_that_was_found(tmp_path, monkeypatch, capsys):
+    folder, path = tmp_path / "results", EXAMPLES / "tune_batch_report.py"
+    monkeypatch.setattr(sys, "argv", [str(path), str(folder)])
+    runpy.run_path(str(path), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert [line.partition(":")[0] for line in printed.splitlines()] == ["tuned", "batch", "report"]
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 60
     best = json.loads((folder / "best.json").read_text(encoding="utf-8"))
     rows = list(csv.DictReader((folder / "rows.csv").read_text(encoding="utf-8").splitlines()))
     assert {row["status"] for row in rows} == {"ok"}
     times = [float(row["makespan_ns"]) for row in rows if row["policy"] == best["policy"]]
     assert times == [best["results"][1]["makespan_ns"]]
-
-
-def test_it_is_short():
-    assert len((EXAMPLES / "tune_batch_report.py").read_text(encoding="utf-8").splitlines()) <= 60
 
 
 def test_the_notebook_runs_from_top_to_bottom():
