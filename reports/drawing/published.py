@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
-from themis_opt.problem.fields import Model, located
+from themis_opt.problem.fields import Model, ModelError
 from themis_opt.reports.experiment import PUBLISHED, ExperimentHead
 from themis_opt.reports.rendering.document import Column, Section, Table
 
@@ -113,9 +113,8 @@ def published(experiment: ExperimentHead) -> Published:
     """
     try:
         return Published.model_validate(experiment.published or read_json(PAPER))
-    except ValidationError as error:
-        problem = located(error)
-        raise InputError(problem.rule, field=f"{PUBLISHED}: {problem.field}", value=problem.value) from None
+    except ModelError as error:
+        raise InputError(error.rule, field=f"{PUBLISHED}: {error.field}", value=error.value) from None
 
 
 def looked_up(numbers: Mapping[Any, float], *keys: Iterable[Any]) -> list[float | None]:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from graph_samples import instance_of, network_of, random_graph, shipped
 from library import check
-from pydantic import ValidationError
 
 from formulations.edge_splitting import balanced, merged, split_switches
 from formulations.flow_network import CapacityGraph
@@ -32,6 +31,7 @@ from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_g
 from themis_opt.graphs.trees import gather_capacities, tree_plan
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.catalog import shipped_graphs
+from themis_opt.problem.fields import ModelError
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce")
 
@@ -336,7 +336,7 @@ def test_plans_of_collectives_at_once_are_legal(kinds: tuple[str, ...]) -> None:
 def test_collectives_at_once_have_elements_of_one_size() -> None:
     document = at_once("all_gather", "reduce").model_dump(mode="json")
     document["collectives"][1]["element_bytes"] = 4
-    with pytest.raises(ValidationError, match="must be that of the first collective"):
+    with pytest.raises(ModelError, match="must be that of the first collective"):
         GraphInstance.model_validate(document)
 
 

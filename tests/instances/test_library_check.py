@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from library import check, generate
 from library_schedules import FAMILIES, judged, random_schedule
-from pydantic import ValidationError
 
 from themis_opt.formats.order_table import order_table
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, load
+from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
@@ -118,7 +118,7 @@ def test_checker_and_package_agree_on_every_kind_of_dimension(seed: int) -> None
     }
     try:
         instance = Instance.model_validate({"format": "themis-opt/instance/1"} | document)
-    except ValidationError:
+    except ModelError:
         with pytest.raises(check.Refused):
             check.read_problem(document)
         return

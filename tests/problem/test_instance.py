@@ -1,14 +1,16 @@
 """Instances: every field is checked at the border."""
 
 import math
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
 from pydantic import PlainSerializer, ValidationError
 
 from formulations.interruption import TimeUp
+from themis_opt.base.errors import InputError
 from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_DIMENSIONS, MAX_NPUS, Model, located
+from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_DIMENSIONS, MAX_NPUS, Model, ModelError
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension, Network, Packet
 
@@ -20,9 +22,9 @@ INSTANCE: dict[str, Any] = {"network": TWO, "collectives": [COLLECTIVE]}
 
 def refusal(model: type[Dimension | Collective | Packet | Network | Instance], document: dict[str, Any]) -> str:
     """The message for a document that has to be refused."""
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ModelError) as caught:
         model.model_validate(document)
-    return str(located(caught.value))
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +124,17 @@ def test_a_bad_value_of_an_instance_is_refused(field: str, value: object) -> Non
 
 
 def test_a_model_is_frozen() -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match="frozen"):
         Dimension.model_validate(DIMENSION).size = 8
+
+
+@pytest.mark.parametrize(
+    "make", [Dimension.model_validate(DIMENSION).replace, Dimension.model_validate(DIMENSION).varied]
+)
+def test_a_bad_change_is_an_input_error(make: Callable[..., Dimension]) -> None:
+    with pytest.raises(InputError, match="Dimension: size = 0: ") as caught:
+        make(size=0)
+    assert (caught.value.field, caught.value.value) == ("size", 0)
 
 
 def test_unnamed_dimensions_are_numbered_from_one() -> None:

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.description import tables
+from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.simulator import makespans, simulate
 from themis_opt.schedules.validation import validate
@@ -75,5 +75,5 @@ def test_it_is_said() -> None:
 
 @pytest.mark.parametrize("name", ["rail", "spine"])
 def test_only_another_dimension_can_be_named(name: str) -> None:
-    with pytest.raises(ValidationError, match=f"dimensions.1..shares names '{name}', the others are leaf"):
+    with pytest.raises(ModelError, match=f"dimensions.1..shares names '{name}', the others are leaf"):
         cluster(LEAF, SPINE | {"shares": name})

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import steps
 from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Collective
+from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import Phase
@@ -111,5 +111,5 @@ def test_numbers_of_npus_that_are_no_power_of_two_are_refused(size: int) -> None
 
 
 def test_switch_that_reduces_is_refused() -> None:
-    with pytest.raises(ValidationError, match="does not compute 'adasum'"):
+    with pytest.raises(ModelError, match="does not compute 'adasum'"):
         dimension("adasum").replace(in_network=True)

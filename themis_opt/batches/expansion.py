@@ -11,8 +11,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from themis_opt.base.documents import digest
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import nanoseconds
@@ -25,7 +23,6 @@ from themis_opt.families.family import Problem
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.cost_terms import COST_TERMS, CostTerm
 from themis_opt.problem.description import cost_in_words
-from themis_opt.problem.fields import located
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
 
@@ -206,8 +203,6 @@ def _override(instance: Problem, name: str, overrides: Overrides, block: Block) 
         size_and_chunks = overrides.get("size"), overrides.get("chunks")
         if changed is not instance and size_and_chunks == block.largest:
             check_clock(changed)
-    except ValidationError as error:
-        raise InputError(located(error).rule, field=f"instance {name}") from None
     except InputError as error:
         raise InputError(error.rule, field=f"instance {name}") from None
     return changed

@@ -18,7 +18,6 @@ from pydantic import (
     PlainValidator,
     StrictBool,
     StrictStr,
-    ValidationError,
     WithJsonSchema,
     create_model,
     model_validator,
@@ -27,7 +26,7 @@ from pydantic import (
 from themis_opt.base.documents import read_toml, schema_text
 from themis_opt.base.units import Bytes, parse_time
 from themis_opt.problem.cost_terms import COST_TERMS
-from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_NPUS, Count, Model, located
+from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_NPUS, Count, Model, ModelError
 from themis_opt.problem.iteration import MAX_TASKS
 from themis_opt.problem.network import cost_type
 from themis_opt.problem.random_networks import MAX_SEED
@@ -118,7 +117,7 @@ def expand_table(table: object) -> tuple[Workload, ...]:
     """All workloads of a table, in the order of its fields, the last one varied first.
 
     Raises ValueError if it is no table, a list is empty or repeats itself, or there are more than
-    :data:`MAX_WORKLOADS`; a ``pydantic.ValidationError`` that names the field if a value breaks a rule.
+    :data:`MAX_WORKLOADS`; ModelError if a value breaks a rule.
     """
     if not isinstance(table, dict):
         raise ValueError("must be a table of options")
@@ -249,8 +248,8 @@ class Experiment(Model):
         fields = {name: value if name == "chunk_sizes" else [value] for name, value in given.items()}
         try:
             block = Block.model_validate({"instances": ["any"], "policies": ["any"], **fields})
-        except ValidationError as error:
-            raise located(error).within("command line") from None
+        except ModelError as error:
+            raise error.within("command line") from None
         changed = {name: getattr(block, name) for name in block.model_fields_set - {"instances", "policies"}}
         return self.model_copy(update={"runs": tuple(block.model_copy(update=changed) for block in self.runs)})
 
@@ -269,8 +268,8 @@ def read_experiment(path: Path) -> Experiment:
     """
     try:
         return Experiment.model_validate(read_toml(path))
-    except ValidationError as error:
-        raise located(error).within(str(path)) from None
+    except ModelError as error:
+        raise error.within(str(path)) from None
 
 
 def experiment_schema() -> str:

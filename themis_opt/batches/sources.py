@@ -12,15 +12,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from themis_opt.base.errors import InputError
 from themis_opt.batches.experiment import Workload
 from themis_opt.families.door import load_problem as read_problem
 from themis_opt.families.family import Problem
 from themis_opt.problem.catalog import INSTANCES, shipped, shipped_clusters, shipped_graphs, shipped_pipelines
 from themis_opt.problem.cost import check_clock
-from themis_opt.problem.fields import located
+from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
 from themis_opt.problem.random_networks import MAX_SEED, PREFIX, seed_of
@@ -161,9 +159,8 @@ def _placed(place: str, field: str = "", value: object = None) -> Iterator[None]
     """Name the field of the table in errors, unless they are in another file that is there."""
     try:
         yield
-    except ValidationError as error:
-        inner = located(error)
-        raise InputError(": ".join(part for part in (inner.field, inner.rule) if part), field=place) from None
+    except ModelError as error:
+        raise InputError(": ".join(part for part in (error.field, error.rule) if part), field=place) from None
     except InputError as error:
         if field and not error.field:
             raise InputError(error.rule, field=f"{place}.{field}", value=value) from None

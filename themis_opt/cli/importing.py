@@ -36,13 +36,11 @@ def import_command(
     as_json: options.Json = False,
 ) -> None:
     """Read files of simulators, profilers and libraries, and put them together as one instance."""
-    from pydantic import ValidationError
-
     from themis_opt.cli.printing import tell
     from themis_opt.families.door import family_of, save
     from themis_opt.formats.readers.parts import Request
     from themis_opt.formats.readers.registry import import_files
-    from themis_opt.problem.fields import located
+    from themis_opt.problem.fields import ModelError
 
     try:
         request = None
@@ -50,8 +48,8 @@ def import_command(
             rates = dict(_rates(bandwidths))
             request = Request(kind=collective or Request.kind, size=size or Request.size, bandwidths=rates)
         imported = import_files(files, request=request, time_unit=time_unit)
-    except ValidationError as error:
-        raise located(error).within("command line") from None
+    except ModelError as error:
+        raise error.within("command line") from None
     family = family_of(imported.instance)
     problem = family.changed(imported.instance, {} if chunks is None else {"chunks": chunks})
     options.warn(family.doubts(problem), files[0])

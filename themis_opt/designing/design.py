@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from pydantic import ValidationError
 
 from formulations.allocation import (
     Allocation,
@@ -58,7 +57,7 @@ from themis_opt.designing.problem import (
     load_problem,
 )
 from themis_opt.policies.registry import make_policy, specify
-from themis_opt.problem.fields import MAX_BANDWIDTH, located
+from themis_opt.problem.fields import MAX_BANDWIDTH, ModelError
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import Split
 from themis_opt.problem.network import Dimension, Network
@@ -224,8 +223,8 @@ def _parts(problem: DesignProblem, number: int, workload: DesignWorkload) -> Ite
 def _instance(name: str, fabric: Network, collective: Mapping[str, object], field: str) -> Instance:
     try:
         return checked(Instance(name=name, network=fabric, collectives=(collective,)), name)
-    except ValidationError as error:
-        raise InputError(located(error).rule, field=field) from None
+    except ModelError as error:
+        raise InputError(error.rule, field=field) from None
 
 
 def _fabric(network: DesignNetwork, bandwidths: Sequence[float]) -> Iterator[Dimension]:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import BytesPerSecond, parse_bandwidth
@@ -20,7 +20,7 @@ from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, locate
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.documents import read_model
 from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_DIMENSIONS, Count, FieldError, Model, located
+from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_DIMENSIONS, Count, FieldError, Model, ModelError
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import Split
 from themis_opt.problem.network import Dimension, Kind, Network
@@ -159,9 +159,8 @@ class DesignNetwork(Model):
     def _check(self) -> Self:
         try:
             self.at(1.0 for _ in self.dimensions)
-        except ValidationError as error:
-            broken = located(error)
-            raise FieldError(broken.rule, broken.field) from None
+        except ModelError as error:
+            raise FieldError(error.rule, error.field) from None
         for number, split in enumerate(self.splits):
             if split.dimension not in self.dimension_names:
                 raise FieldError(f"the network has {', '.join(self.dimension_names)}", f"splits[{number}].dimension")

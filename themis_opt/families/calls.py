@@ -175,12 +175,9 @@ def make_workload(
     **choices: Any,
 ) -> MadeWorkload:
     """The workload of :func:`workload`, with what else is known of it."""
-    from pydantic import ValidationError
-
     from themis_opt.pipelines.cuts import cut_and_order
     from themis_opt.pipelines.models import pipeline_of
     from themis_opt.problem.cost import check_clock
-    from themis_opt.problem.fields import located
     from themis_opt.workloads import parallelisms
     from themis_opt.workloads.devices import device_in
     from themis_opt.workloads.models import find_model
@@ -193,19 +190,16 @@ def make_workload(
     device = named or device_in(source.network.name)
     rule = latency or ("occupy" if device else source.latency)  # kernels of NCCL and the like queue up
     asked = parallelism or _asked(choices)
-    try:
-        is_searched = choices.get("layers_per_stage") == "best"
-        choices |= {"layers_per_stage": None} if is_searched else {}
-        setup = read_setup(source.network, timing, batch=batch, dtype=dtype, device=device, **choices)
-        cut = cut_and_order(layers, setup) if is_searched else None
-        setup = setup if cut is None else replace(setup, layers_per_stage=cut.counts)
-        if family == "pipeline":
-            return MadeWorkload(pipeline_of(model, layers, setup), layers)
-        number = chunks if chunks is not None else USUAL_CHUNKS.get(rule, 4)
-        instance = parallelisms.make_workload(trained, layers, setup, parallelism=asked, chunks=number, latency=rule)
-        check_clock(instance)
-    except ValidationError as error:
-        raise located(error) from None
+    is_searched = choices.get("layers_per_stage") == "best"
+    choices |= {"layers_per_stage": None} if is_searched else {}
+    setup = read_setup(source.network, timing, batch=batch, dtype=dtype, device=device, **choices)
+    cut = cut_and_order(layers, setup) if is_searched else None
+    setup = setup if cut is None else replace(setup, layers_per_stage=cut.counts)
+    if family == "pipeline":
+        return MadeWorkload(pipeline_of(model, layers, setup), layers)
+    number = chunks if chunks is not None else USUAL_CHUNKS.get(rule, 4)
+    instance = parallelisms.make_workload(trained, layers, setup, parallelism=asked, chunks=number, latency=rule)
+    check_clock(instance)
     rate = f"Compute runs at {timing}; --flops, --efficiency and --layer-times state another."
     held = parallelisms.memory_of(layers, setup, asked).rows(setup)
     notes = (*trained.assumptions, *([rate] if named else []), *([] if cut is None else [str(cut)]))

@@ -56,18 +56,13 @@ def read_solution(path: Path, problem: Instance | None = None) -> "tuple[Schedul
 
 def changed(problem: Instance, changes: Mapping[str, Any]) -> Instance:
     """The instance with other sizes, chunks, orders or costs."""
-    from pydantic import ValidationError
-
     from themis_opt.problem.cost import check_clock
     from themis_opt.problem.cost_overrides import with_costs
     from themis_opt.problem.cost_terms import COST_TERMS
-    from themis_opt.problem.fields import located
 
     costs = {name: value for name, value in changes.items() if name in COST_TERMS}
     try:
         changed = problem.overridden(**{name: value for name, value in changes.items() if name not in costs})
-    except ValidationError as error:
-        raise located(error).within("command line") from None
     except InputError as error:
         raise error.within("command line") from None
     check_clock(changed)

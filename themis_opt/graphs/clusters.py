@@ -18,13 +18,10 @@ from itertools import product
 from math import gcd, isqrt, prod
 from typing import Any
 
-from pydantic import ValidationError
-
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.graphs.groups import MAX_GROUP_NPUS
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.problem.documents import INSTANCE_FORMAT
-from themis_opt.problem.fields import located
 
 NIC_RATE, CORES_FOR_A_SPINE, MOST_SPINES = 50, 4, 16
 """GB/s of a cable of 400 Gb/s, cores that join spines of the same number, and spines."""
@@ -154,10 +151,7 @@ def cluster_named(name: str) -> GraphInstance:
 
 def made(document: ClusterDocument) -> GraphInstance:
     """The instance of a document. Raises InputError if it breaks a rule."""
-    try:
-        return GraphInstance.model_validate(document)
-    except ValidationError as error:
-        raise located(error) from None
+    return GraphInstance.model_validate(document)
 
 
 def _checked(wanted: Cluster) -> Cluster:

@@ -8,7 +8,7 @@ from math import gcd, lcm
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from formulations.flow_network import CapacityGraph
 from themis_opt.base.documents import digest, laid_out, schema_text
@@ -18,7 +18,7 @@ from themis_opt.graphs.groups import GroupedNetwork
 from themis_opt.graphs.links import MAX_GRAPH_LINKS, MAX_GRAPH_NODES, GraphLink, GraphNode
 from themis_opt.problem.documents import INSTANCE_FORMAT, read_model
 from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.fields import FieldError, Model, located
+from themis_opt.problem.fields import FieldError, Model, ModelError
 from themis_opt.problem.network import SLOWEST_LINK
 from themis_opt.problem.phases import COLLECTIVE_RULES, CollectiveKind, Demand, Ends
 
@@ -171,8 +171,8 @@ class GraphNetwork(Model):
     def _changed(self, nodes: tuple[GraphNode, ...], links: tuple[GraphLink, ...], what: str) -> "GraphNetwork":
         try:
             return GraphNetwork(name=self.name, nodes=nodes, links=links, source=self.source)
-        except ValidationError as error:
-            raise InputError(f"the network {what} {located(error).rule}") from None
+        except ModelError as error:
+            raise InputError(f"the network {what} {error.rule}") from None
 
     @model_validator(mode="before")
     @classmethod
@@ -182,11 +182,9 @@ class GraphNetwork(Model):
             return document
         try:
             return GroupedNetwork.model_validate(document).expanded()
-        except ValidationError as error:
-            first = located(error)
-            raise FieldError(
-                first.rule if first.value is None else f"{first.rule}, not {first.value!r}", first.field
-            ) from None
+        except ModelError as error:
+            rule = error.rule if error.value is None else f"{error.rule}, not {error.value!r}"
+            raise FieldError(rule, error.field) from None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -326,8 +324,8 @@ class GraphInstance(Model):
         """The same with another size. Raises InputError if it is none."""
         try:
             return self.model_copy(update={"collectives": (self.collective.replace(size=size),)})
-        except ValidationError as error:
-            raise located(error).within("command line") from None
+        except ModelError as error:
+            raise error.within("command line") from None
 
     @model_validator(mode="after")
     def _check(self) -> Self:

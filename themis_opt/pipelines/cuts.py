@@ -12,8 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from pydantic import ValidationError
-
 from formulations.limits import Limits
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.units import format_percent, format_short_time
@@ -22,6 +20,7 @@ from themis_opt.pipelines.models import pipeline_of
 from themis_opt.pipelines.problem import Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule
 from themis_opt.pipelines.steps import PipelineContest, best_policy, searched
+from themis_opt.problem.fields import ModelError
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.microbatch_orders import stage_of_parts
 from themis_opt.workloads.pipeline import ends_of_blocks, layer_times
@@ -66,7 +65,7 @@ def cut_and_order(layers: tuple[Layer, ...], setup: Setup, seconds: float = 20.0
     counts: tuple[int, ...] = ()
     cuts, pipelines = list(islice(_cuts(layers, setup, balanced.value), MOST_CUTS)), dict[int, Pipeline]()
     for number, cut in enumerate(cuts):
-        with suppress(ValidationError):  # a cut that memory rules out
+        with suppress(ModelError):  # a cut that memory rules out
             pipelines[number] = pipeline_of("", layers, replace(setup, layers_per_stage=cut))
     ranked = sorted((next(bounds(pipeline)), number) for number, pipeline in pipelines.items())
     tried: dict[int, int] = {}

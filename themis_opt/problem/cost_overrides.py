@@ -1,6 +1,5 @@
 """Costs of every chunk, whatever its size, in place of those of an instance."""
 
-from collections.abc import Callable
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -8,7 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 from themis_opt.base.errors import InputError
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.cost_terms import COST_TERMS
-from themis_opt.problem.fields import located
+from themis_opt.problem.fields import ModelError, located
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import cost_type
 
@@ -22,7 +21,10 @@ def with_costs(instance: Instance, *, latency: str | None = None, **costs: str |
     `**costs`: values of :data:`~themis_opt.problem.cost_terms.COST_TERMS`; a number is in SI units.
     """
     given = {name: _read(name, value) for name, value in costs.items() if value is not None}
-    result: Instance = _checked("--latency", latency, lambda: instance.overridden(latency=latency))
+    try:
+        result = instance.overridden(latency=latency)
+    except ModelError as error:
+        raise InputError(error.rule, field="--latency", value=latency) from None
     if given:
         result = result.replace(network=instance.network.with_costs(given))
     check_clock(result)
@@ -33,8 +35,10 @@ def _read(name: str, value: str | float) -> Any:
     """The value of a cost term, checked."""
     if name not in COST_TERMS:
         raise InputError(f"must be one of {', '.join(COST_TERMS)}", field="cost", value=name)
-    option = f"--{name.replace('_', '-')}"
-    return _checked(option, value, lambda: TypeAdapter(cost_type(name)).validate_python(value))
+    try:
+        return TypeAdapter(cost_type(name)).validate_python(value)
+    except ValidationError as error:
+        raise InputError(located(error).rule, field=f"--{name.replace('_', '-')}", value=value) from None
 
 
 def is_free_to_cut(instance: Instance) -> bool:
@@ -42,11 +46,3 @@ def is_free_to_cut(instance: Instance) -> bool:
     dimensions = instance.fabric.dimensions
     headers = any(d.packet is not None and d.packet.header for d in dimensions)
     return instance.latency == "lag" and not headers and not any(d.launch_overhead or d.rails for d in dimensions)
-
-
-def _checked(option: str, value: object, make: Callable[[], Any]) -> Any:
-    """What `make` makes; an error names the option."""
-    try:
-        return make()
-    except ValidationError as error:
-        raise InputError(located(error).rule, field=option, value=value) from None

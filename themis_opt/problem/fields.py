@@ -2,14 +2,12 @@
 
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
-from pydantic._internal._model_construction import ModelMetaclass
 from pydantic_core import PydanticSerializationError
 
 from formulations.interruption import TimeUp
@@ -38,26 +36,23 @@ def _whole_number(value: object) -> object:
 Count = Annotated[int, BeforeValidator(_whole_number)]
 
 
-class _Constructed(ModelMetaclass):
-    """Has constructors raise InputError to callers outside of the package, which adds its own context to errors."""
-
-    def __call__(self, *arguments: Any, **fields: Any) -> Any:
-        try:
-            return super().__call__(*arguments, **fields)
-        except ValidationError as error:
-            caller = str(sys._getframe(1).f_globals.get("__name__"))
-            if caller.partition(".")[0] in ("themis_opt", "pydantic"):
-                raise
-            raise located(error).within(self.__name__) from None
-
-
-class Model(BaseModel, metaclass=_Constructed):
-    """Frozen, and strict about unknown fields; a broken rule raises :class:`pydantic.ValidationError`.
-
-    Constructors raise InputError instead, to callers outside of this package.
-    """
+class Model(BaseModel):
+    """Frozen, and strict about unknown fields; values that break a rule raise :class:`ModelError`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, ignored_types=(cached_property,))
+
+    def __init__(self, /, **fields: Any) -> None:
+        with _located_in(type(self).__name__):
+            super().__init__(**fields)
+
+    # As of the base class: pydantic checks models inside of others itself, and so finds all of their errors.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """As of pydantic, but with errors of this package."""
+        with _located_in():
+            return super().model_validate(obj, **options)
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, checked like a new object."""
@@ -79,6 +74,15 @@ class Model(BaseModel, metaclass=_Constructed):
 
 
 @contextmanager
+def _located_in(source: str = "") -> Iterator[None]:
+    """Raise ModelError in the place of errors of pydantic."""
+    try:
+        yield
+    except ValidationError as error:
+        raise located(error).within(source) from None
+
+
+@contextmanager
 def _interruptible() -> Iterator[None]:
     """Raise an interruption again, which pydantic takes for an error of the function that it interrupts."""
     try:
@@ -90,6 +94,10 @@ def _interruptible() -> Iterator[None]:
         raise
 
 
+class ModelError(InputError, ValueError):
+    """Fields of a model that break rules."""
+
+
 class FieldError(ValueError):
     """A broken rule of a field that the whole model knows of, for :func:`located`."""
 
@@ -98,27 +106,34 @@ class FieldError(ValueError):
         self.field = field
 
 
-def located(error: ValidationError) -> InputError:
+def located(error: ValidationError) -> ModelError:
     """All failed checks of a pydantic model, unknown fields first, each with field, value and rule."""
     errors = error.errors(include_url=False)
     details = [d for d in errors if d["type"] != "too_short" or not d["input"]]  # else it lost its wrong items
     details = sorted(details or errors, key=lambda detail: detail["type"] != "extra_forbidden")
-    first, *others = (_located(detail, error.title) for detail in details[:MOST_ERRORS])
+    first, *others = (one for detail in details[:MOST_ERRORS] for one in _located(detail, error.title))
     if len(details) > MOST_ERRORS:
         others.append(InputError(f"and {len(details) - MOST_ERRORS} more errors"))
-    return InputError(first.rule, field=first.field, value=first.value, others=others)
+    return ModelError(first.rule, field=first.field, value=first.value, others=others)
 
 
 MOST_ERRORS = 20  # errors of one document that are shown
 
 
-def _located(detail: Any, title: str) -> InputError:
-    """One failed check of the model with a title."""
-    inner = getattr(detail.get("ctx", {}).get("error"), "field", None)
+def _located(detail: Any, title: str) -> list[InputError]:
+    """One failed check of the model with a title, which may have made another model."""
+    inner = detail.get("ctx", {}).get("error")
+    if isinstance(inner, ModelError):
+        return [InputError(e.rule, field=_path(detail, e.field), value=e.value) for e in (inner, *inner.others)]
+    field = getattr(inner, "field", "")
+    value = None if isinstance(detail["input"], dict | list | BaseModel) or field else detail["input"]
+    return [InputError(_rule(detail, title), field=_path(detail, field), value=value)]
+
+
+def _path(detail: Any, inner: str) -> str:
+    """The place of a field within the document that was checked."""
     place = (*detail["loc"], inner) if inner else detail["loc"]
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
-    value = None if isinstance(detail["input"], dict | list | BaseModel) or inner else detail["input"]
-    return InputError(_rule(detail, title), field=field, value=value)
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
 
 
 def _rule(detail: Any, title: str) -> str:

@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import ValidationError
-
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import parse_bandwidth
-from themis_opt.problem.fields import located
+from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
 
 MAX_LOCAL_RANKS = 64  # processes that are started at most
@@ -45,8 +43,8 @@ def on_network(instance: Instance, sizes: str | None, rates: str | None) -> Inst
     try:
         dimensions = tuple(d.replace(**change) for d, change in zip(instance.network.dimensions, changes, strict=True))
         changed = instance.replace(network=instance.network.replace(dimensions=dimensions))
-    except ValidationError as error:
-        raise located(error).within("command line") from None
+    except ModelError as error:
+        raise error.within("command line") from None
     if changed.fabric.num_npus > MAX_LOCAL_RANKS:
         rule = f"would start {changed.fabric.num_npus} processes, at most {MAX_LOCAL_RANKS} are allowed; use --local"
         raise InputError(rule, field="--local", value=sizes)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 from platformdirs import user_cache_path
-from pydantic import ValidationError
 
 from themis_opt.base.documents import write_to_cache
 from themis_opt.base.errors import InputError, ThemisError
@@ -88,7 +87,7 @@ class PlanCache:
             validate(repeatable)
             document = schedule_document(repeatable, Summary(settings={"sizes": sizes, "seconds": seconds}))
             write_to_cache(self._path(schedule.instance, sizes), json.dumps(document))
-        except (ThemisError, ValidationError) as error:
+        except ThemisError as error:
             log.debug("not kept: %s", error)
 
     def _path(self, instance: Instance, sizes: CachedSizes) -> Path:

@@ -11,8 +11,6 @@ from decimal import Decimal
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import (
     BANDWIDTH_UNITS,
@@ -30,7 +28,7 @@ from themis_opt.base.units import (
 )
 from themis_opt.policies.registry import make_policy, usual_policies
 from themis_opt.problem.cost import check_clock
-from themis_opt.problem.fields import located
+from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.simulator import simulate
@@ -273,9 +271,9 @@ def varied(instance: Instance, point: Mapping[str, Any]) -> Instance:
         for name, value in point.items():
             instance = _changed(instance, name, value)
         check_clock(instance)
-    except ValidationError as error:
+    except ModelError as error:
         where = ", ".join(f"{name}={value}" for name, value in point.items())
-        raise located(error).within(where) from None
+        raise error.within(where) from None
     return instance
 
 
@@ -354,8 +352,8 @@ def _changed(instance: Instance, name: str, value: Any) -> Instance:
     dimensions = list(instance.network.dimensions)
     try:
         dimensions[number] = _dimension(dimensions[number], field, rail, value)
-    except ValidationError as error:
-        raise InputError(located(error).rule, field=name, value=value) from None
+    except ModelError as error:
+        raise InputError(error.rule, field=name, value=value) from None
     return instance.replace(network=instance.network.replace(dimensions=tuple(dimensions)))
 
 

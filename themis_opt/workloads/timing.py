@@ -8,12 +8,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from themis_opt.base.documents import read_json, schema_text
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, Picoseconds, parse_quantity
-from themis_opt.problem.fields import MOST_ERRORS, Model, located
+from themis_opt.problem.fields import MOST_ERRORS, Model, ModelError
 from themis_opt.workloads.layers import Layer
 
 RATE_UNITS: Mapping[str, Decimal] = {
@@ -95,8 +95,8 @@ def read_times(path: Path, layers: Iterable[Layer]) -> MeasuredTimes:
     """
     try:
         times = _TimesFile.model_validate(read_json(path)).layers
-    except ValidationError as error:
-        raise located(error).within(str(path)) from None
+    except ModelError as error:
+        raise error.within(str(path)) from None
     names = [layer.name for layer in layers]
     missing, unknown = [n for n in names if n not in times], [n for n in times if n not in set(names)]
     if missing or unknown:

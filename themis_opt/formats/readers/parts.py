@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from pydantic import ValidationError
-
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_short_size
@@ -14,7 +12,7 @@ from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Collective
-from themis_opt.problem.fields import located
+from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
 
@@ -141,8 +139,8 @@ def assemble(
                 instance, more = part.finish(instance)
                 notes.extend(more)
         check_clock(instance)
-    except ValidationError as error:
-        raise located(error).within(_names(parts)) from None
+    except ModelError as error:
+        raise error.within(_names(parts)) from None
     if notes:
         instance = instance.replace(description=" ".join([instance.description, *notes]).strip())
     return instance, tuple(notes)
@@ -169,8 +167,8 @@ def assemble_graph(parts: Sequence[Part], request: Request) -> GraphInstance | N
         return GraphInstance.model_validate(
             {"name": name, "description": notes, "network": network, "collectives": what}
         )
-    except ValidationError as error:
-        raise located(error).within(part.source) from None
+    except ModelError as error:
+        raise error.within(part.source) from None
 
 
 def _names(parts: Sequence[Part]) -> str:

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from themis_opt.base.errors import InputError
 from themis_opt.base.registries import Registry
 from themis_opt.base.sources import HEAD_BYTES, Source
@@ -15,7 +13,7 @@ from themis_opt.base.units import TIME_UNITS
 from themis_opt.formats.readers.parts import Machine, Part, Reader, Request, assemble, assemble_graph
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.problem import catalog
-from themis_opt.problem.fields import located
+from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
 
 OWN_FORMAT = "json"
@@ -220,8 +218,8 @@ def _part(reader: Reader, sources: Sequence[Source]) -> Part:
     names = ", ".join(str(source) for source in sources)
     try:
         return replace(reader.read(sources), source=names)
-    except ValidationError as error:  # a number of the file that the reader takes and the model does not
-        raise located(error).within(names) from None
+    except ModelError as error:  # a number of the file that the reader takes and the model does not
+        raise error.within(names) from None
 
 
 def _parts(reader: _Entry, paths: Sequence[Path], *, alone: bool) -> list[Part]:
