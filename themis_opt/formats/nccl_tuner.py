@@ -44,16 +44,10 @@ SIZE_TOLERANCE = 0.02
 
 
 class SizeRange(NamedTuple):
-    """Sizes that one choice serves."""
+    """Sizes that one choice serves, up to the next range: the number of the smallest, and that of the choice."""
 
-    first: int  # number of the smallest of the sizes that were looked at
-    last: int  # number of the largest of them
-    choice: int  # what serves them
-
-    def bytes(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """The smallest and the largest message, in bytes: up to the next range, or to the largest of the `sizes`."""
-        end = sizes[self.last + 1] - 1 if self.last + 1 < len(sizes) else sizes[self.last]
-        return sizes[self.first], end
+    first: int
+    choice: int
 
 
 def fewest_ranges(times: FloatArray, tolerance: float = SIZE_TOLERANCE) -> list[SizeRange]:
@@ -68,13 +62,13 @@ def fewest_ranges(times: FloatArray, tolerance: float = SIZE_TOLERANCE) -> list[
     """
     relative = times / times.min(axis=1, keepdims=True)
     slow = relative > 1 + tolerance
-    ranges, first = [], 0
+    ranges, first = list[SizeRange](), 0
     while first < len(times):
         runs = np.where(slow[first:].any(axis=0), slow[first:].argmax(axis=0), len(times) - first)
         longest = int(runs.max())
         excess = relative[first : first + longest].mean(axis=0)
         choice = min(np.flatnonzero(runs == longest).tolist(), key=lambda k: float(excess[k]))
-        ranges.append(SizeRange(first, first + longest - 1, choice))
+        ranges.append(SizeRange(first, choice))
         first += longest
     return ranges
 
@@ -133,32 +127,12 @@ class NcclChoice(NamedTuple):
     protocol: str
 
 
-class Advice(NamedTuple):
-    """The choice for some messages of a collective."""
-
-    low: int  # bytes of the smallest message
-    high: int  # bytes of the largest one
-    choice: NcclChoice
-    excess: float  # of its time over the fastest measured one, at the worst measured size
-
-
 class TimeTable(NamedTuple):
     """Measured times of a collective."""
 
     sizes: tuple[int, ...]  # bytes, rising
     choices: tuple[NcclChoice, ...]
     times: FloatArray  # shape (sizes, choices): picoseconds, the median of what was measured; else infinite
-
-    def advice(self, tolerance: float) -> list[Advice]:
-        """The fewest ranges of sizes, each with a choice near the fastest."""
-        return [
-            Advice(*size_range.bytes(self.sizes), self.choices[size_range.choice], self._excess(size_range))
-            for size_range in fewest_ranges(self.times, tolerance)
-        ]
-
-    def _excess(self, size_range: SizeRange) -> float:
-        rows = self.times[size_range.first : size_range.last + 1]
-        return float((rows[:, size_range.choice] / rows.min(axis=1)).max()) - 1
 
 
 @dataclass(frozen=True)
@@ -181,10 +155,10 @@ class NcclTuner:
         dialect = TUNER_DIALECTS[self.dialect]
         lines = [f"# {dialect.columns}"]
         for kind, table in self._tables(schedule).items():
-            ranges = table.advice(self.tolerance)
-            for advice, following in zip(ranges, [*ranges[1:], None], strict=True):
-                low = 0 if advice is ranges[0] else advice.low
-                line = self._line(schedule, low, following and following.low, advice.choice)
+            ranges = fewest_ranges(table.times, self.tolerance)
+            ends = [table.sizes[following.first] for following in ranges[1:]]
+            for one, low, end in zip(ranges, [0, *ends], [*ends, None], strict=True):
+                line = self._line(schedule, low, end, table.choices[one.choice])
                 lines.append(f"{TUNER_COLLECTIVES[kind]},{line}")
         if dialect.one_channel:
             every = f"0,{LARGEST_CALL},{','.join(CATCH_ALL)},{self.channels},-1,-1,-1,-1"
@@ -241,7 +215,8 @@ class NcclTuner:
                 if took[size] > float(times.min()) * (1 + self.tolerance):
                     words = f"must choose what was measured fastest, within {format_percent(self.tolerance)}"
                     raise InputError(words, field=f"{name} of {size} bytes", source=str(path))
-            yield f"{name}: {len(table.sizes)} measured sizes in {len(table.advice(self.tolerance))} ranges"
+            ranges = fewest_ranges(table.times, self.tolerance)
+            yield f"{name}: {len(table.sizes)} measured sizes in {len(ranges)} ranges"
             exchange = _only_collective(schedule)
             if exchange and exchange.kind is kind and exchange.size in took:
                 yield Replay(f"{dialect.reader}, as measured,", took[exchange.size], schedule.makespan)
