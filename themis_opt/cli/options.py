@@ -306,12 +306,12 @@ def load_problem(
 
 def _read(source: str) -> "Problem":
     """The problem of a file or a name; a schedule is refused with the commands that take one."""
-    from themis_opt.families.door import load_problem
+    from themis_opt.families.door import format_in, load_problem
 
     try:
         return load_problem(source)
     except InputError:
-        if "schedule" in format_of(Path(source)):
+        if "schedule" in format_in(Path(source)):
             rule = "is a schedule: give its instance; 'validate', 'explain', 'plot', 'export' and 'run' take schedules"
             raise InputError(rule, field="instance", value=source) from None
         raise
@@ -322,16 +322,6 @@ def load_instance(source: str, changes: Changes = Changes()) -> "Instance":
     from themis_opt.families.calls import instance_for
 
     return instance_for(load_problem(source, changes))
-
-
-def format_of(path: Path) -> str:
-    """The field `format` of a JSON file; nothing if it cannot be read."""
-    from themis_opt.base.documents import read_json
-
-    try:
-        return str(read_json(path).get("format"))
-    except InputError:
-        return ""
 
 
 def warn(doubts: Iterable[str], source: str) -> None:
@@ -347,14 +337,14 @@ def load_solution(path: Path, instance: str | None = None) -> "tuple[AnySchedule
 
     It must belong to `instance`, if there is one.
     """
-    from themis_opt.families.door import read_solution
+    from themis_opt.families.door import format_in, read_solution
     from themis_opt.problem.catalog import all_shipped, shipped_pipelines
 
     try:
         return read_solution(path, None if instance is None else load_problem(instance))
     except InputError:
         shipped = all_shipped() | shipped_pipelines()
-        if (not path.exists() and path.name in shipped) or "instance" in format_of(path):
+        if (not path.exists() and path.name in shipped) or "instance" in format_in(path):
             rule = "is an instance: solve it, then give the schedule.json that 'themis-opt solve' writes"
             raise InputError(rule, field="schedule", value=path.name) from None
         raise

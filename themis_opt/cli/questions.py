@@ -7,7 +7,7 @@ from typer import Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import ask
+from themis_opt.cli.answers.answer import Reply, ask
 
 
 @options.grouped
@@ -100,9 +100,14 @@ def export(
 
     The command "themis-opt list exports" names the formats.
     """
+    from themis_opt.cli.progress import export_progress
+    from themis_opt.families.door import family_of
+
     if (to is None) == (not model):
         raise InputError("name one format, with --to or --model", field="--to", value=to)
     to = to or "model"
     schedule, _ = options.load_solution(path)
     folder = output or Path(f"{to.partition(':')[0]}.export")
-    ask("export", schedule.problem, schedule, to, folder, check=check).tell(as_json=False)
+    with export_progress():
+        written = family_of(schedule.problem).export(schedule, to, folder, check=check)
+    Reply(None, [f"checked: {fact}" for fact in written.facts], (), written.notes, written.files).tell(as_json=False)

@@ -52,8 +52,10 @@ def run(
     Ranks wait in the place of a slow network where --pace says how fast it is; compute is run as sleeps. On graphs,
     --pace is the bandwidth of the fastest link, to which all others are in proportion.
     """
+    from themis_opt.families.door import format_in
+
     path = Path(source)
-    is_schedule = path.suffix == ".json" and "schedule" in options.format_of(path)
+    is_schedule = path.suffix == ".json" and "schedule" in format_in(path)
     values = {"sizes": sizes, "dtype": dtype, "reduction": reduction, "in_flight": in_flight, "iterations": iterations}
     values |= {"transport": transport}
     given: dict[str, Any] = {name: value for name, value in values.items() if value != USUAL_RUN[name]}

@@ -296,5 +296,4 @@ def export(schedule: AnySchedule, to: str, folder: str | Path, *, check: bool = 
     ...     [path.name for path in themis_opt.export(schedule, "trace", folder, check=True)]
     ['trace.json']
     """
-    files, _ = family_of(schedule.problem).export(schedule, to, Path(folder), check=check)
-    return files
+    return list(family_of(schedule.problem).export(schedule, to, Path(folder), check=check).files)

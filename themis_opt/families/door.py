@@ -88,13 +88,14 @@ def load(source: str | Path) -> Any:
     ('product', 'graph')
     """
     if Path(source).suffix == ".json" and Path(source).is_file():
-        written = _format_in(Path(source))
+        written = format_in(Path(source))
         if "schedule/" in written or written == TABLE_FORMAT:
             return read_solution(Path(source))[0]
     return load_problem(source)
 
 
-def _format_in(path: Path) -> str:
+def format_in(path: Path) -> str:
+    """The field `format` of a JSON file; nothing if it cannot be read."""
     try:
         return str(read_json(path).get("format", ""))
     except InputError:
@@ -144,7 +145,7 @@ def read_solution(path: Path, problem: Problem | None = None) -> tuple[AnySchedu
     InputError, InvalidSchedule
         If the file holds no schedule, one of another problem, or one that breaks a rule.
     """
-    written = _format_in(path)
+    written = format_in(path)
     names = (name for name in FAMILIES if written.startswith(f"themis-opt/{name}-schedule/"))
     return family_named(next(names, "product")).read_solution(path, problem)
 

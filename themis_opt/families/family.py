@@ -12,6 +12,7 @@ from themis_opt.base.registries import imported
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from themis_opt.formats.exports import Exported
     from themis_opt.schedules.timed import Explanation
 
 
@@ -164,7 +165,7 @@ class Family:
     validate: Callable[[Any], None]  # checks a schedule from the rules alone
     explain: Callable[[Any], "Explanation"]  # the critical path of a schedule, and what each resource does
     plot: Callable[..., "Axes"]  # draws a schedule on axes
-    export: Callable[..., tuple[list[Path], list[str]]]  # the files of a format, and checked facts of them
+    export: Callable[..., "Exported"]  # the files of a format, with checked facts of them
     sweep: Callable[..., list[dict[str, Any]]]  # policies over varied values
     read_solution: Callable[..., tuple[Any, Any]]  # a schedule file, perhaps of a problem, and the summary in it
     text: Callable[[Any], str]  # the JSON document of a problem

@@ -10,16 +10,17 @@ from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.html import page
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
 from themis_opt.families.family import AnyComparison
+from themis_opt.formats.exports import Exported
 from themis_opt.formats.tables import to_csv
 from themis_opt.formats.trace import MAX_TRACED_STAGES
 from themis_opt.schedules.timed import TimedOperations
 
 
-def export_trace(timed: TimedOperations, name: str, folder: Path) -> list[Path]:
+def export_trace(timed: TimedOperations, name: str, folder: Path) -> Exported:
     """Write trace.json, which Perfetto shows."""
     make_folder(folder)
     write_atomically(folder / "trace.json", json.dumps(operations_trace(timed, name)) + "\n")
-    return [folder / "trace.json"]
+    return Exported([folder / "trace.json"])
 
 
 def operations_trace(timed: TimedOperations, name: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
@@ -17,6 +17,9 @@ from themis_opt.graphs.problem import GraphInstance, graph_doubts, graph_text
 from themis_opt.graphs.registry import GRAPH_POLICIES, has_policy, is_search
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.validation import validate_graph
+
+if TYPE_CHECKING:
+    from themis_opt.formats.exports import Exported
 
 
 def compare(
@@ -61,13 +64,13 @@ def changed(problem: GraphInstance, changes: Mapping[str, Any]) -> GraphInstance
     return problem.resized(size) if size else problem
 
 
-def export(schedule: GraphSchedule, to: str, folder: Path, *, check: bool = False) -> tuple[list[Path], list[str]]:
+def export(schedule: GraphSchedule, to: str, folder: Path, *, check: bool = False) -> "Exported":
     """As :func:`themis_opt.formats.graph_exports.export_graph`, or a trace for Perfetto."""
     from themis_opt.families.files import export_trace
     from themis_opt.formats.graph_exports import export_graph
 
     if to == "trace":
-        return export_trace(schedule.timed, schedule.problem.name, folder), []
+        return export_trace(schedule.timed, schedule.problem.name, folder)
     return export_graph(schedule, to, folder, check=check)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError, suggestion
@@ -17,6 +17,9 @@ from themis_opt.pipelines.problem import Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule, simulate
 from themis_opt.pipelines.validation import validate
 from themis_opt.policies.registry import REFERENCE
+
+if TYPE_CHECKING:
+    from themis_opt.formats.exports import Exported
 
 
 def compare(
@@ -63,21 +66,21 @@ def in_short(problem: Pipeline) -> str:
     return f"{parts}, {problem.microbatches} microbatches; the objective is the {problem.objective}"
 
 
-def export(schedule: PipelineSchedule, to: str, folder: Path, *, check: bool = False) -> tuple[list[Path], list[str]]:
+def export(schedule: PipelineSchedule, to: str, folder: Path, *, check: bool = False) -> "Exported":
     """The CSV that PyTorch runs, or a trace for Perfetto."""
     from themis_opt.base.documents import make_folder
     from themis_opt.families.files import export_trace
-    from themis_opt.formats.exports import Replay
+    from themis_opt.formats.exports import Exported, Replay
     from themis_opt.pipelines.torch_csv import TORCH, replay, torch_rows, write_torch_csv
 
     if to == "trace":
-        return export_trace(schedule.timed, schedule.pipeline.name, folder), []
+        return export_trace(schedule.timed, schedule.pipeline.name, folder)
     if to != TORCH:
         raise InputError(f"must be {TORCH} or trace for the schedule of a pipeline", field="--to", value=to)
     make_folder(folder)
     write_torch_csv(folder / f"{TORCH}.csv", schedule)
     time = Replay("PyTorch", replay(schedule.pipeline, torch_rows(schedule)), schedule.makespan)
-    return [folder / f"{TORCH}.csv"], [str(time)] if check else []
+    return Exported([folder / f"{TORCH}.csv"], [str(time)] if check else [])
 
 
 def _varied(problem: Pipeline, figure: str, value: Any) -> Pipeline:

@@ -20,6 +20,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 
 if TYPE_CHECKING:
+    from themis_opt.formats.exports import Exported
     from themis_opt.schedules.schedule_file import Summary
     from themis_opt.study.robustness import LossDistribution
 
@@ -30,13 +31,14 @@ def has_policy(specification: str) -> bool:
     return head in POLICIES or head in LAUNCHING or (bool(others) and ":" in specification)
 
 
-def export(schedule: Schedule, to: str, folder: Path, *, check: bool = False) -> tuple[list[Path], list[str]]:
+def export(schedule: Schedule, to: str, folder: Path, *, check: bool = False) -> "Exported":
     """As :func:`themis_opt.formats.exports.export`."""
-    from themis_opt.formats.exports import export, in_sentences, make_exporter
+    from themis_opt.formats.exports import Exported, export, in_sentences, make_exporter
 
     exporter = make_exporter(to)
     files = export(schedule, exporter, folder)
-    return files, in_sentences(exporter.check(schedule, folder)) if check else []
+    facts = in_sentences(exporter.check(schedule, folder)) if check else []
+    return Exported(files, facts, tuple(dict.fromkeys(exporter.notes(schedule))))
 
 
 def read_solution(path: Path, problem: Instance | None = None) -> "tuple[Schedule, Summary]":

@@ -1,6 +1,6 @@
 """Schedules for tools that run or show them: exporters by name, and what one writes in a folder."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -60,6 +60,14 @@ class Replay(NamedTuple):
 
 Fact = str | Replay
 """A sentence about checked files, or their time."""
+
+
+class Exported(NamedTuple):
+    """What was written: files, checked facts of them, and notes for their users."""
+
+    files: Sequence[Path]
+    facts: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 def in_sentences(facts: Iterable[Fact]) -> list[str]:

@@ -22,7 +22,7 @@ from themis_opt.formats.astra_sim.exporter import (
 )
 from themis_opt.formats.astra_sim.interpreter import replay
 from themis_opt.formats.chakra import Attributes, Node, NodeType, read_trace, write_trace
-from themis_opt.formats.exports import Replay, in_sentences, make_exporter
+from themis_opt.formats.exports import Exported, Replay, in_sentences, make_exporter
 from themis_opt.formats.graph_transfers import Leg, graph_program, legs_of, to_export
 from themis_opt.formats.msccl.algorithm import DIALECTS
 from themis_opt.formats.msccl.exporter import Msccl
@@ -37,10 +37,8 @@ TOPOLOGY_FILE, LOGICAL_FILE = "topology.txt", "logical_topology.json"
 GRAPH_FORMATS = ("msccl", "mscclpp", "astra-sim")
 
 
-def export_graph(
-    schedule: GraphSchedule, specification: str, folder: Path, *, check: bool
-) -> tuple[list[Path], list[str]]:
-    """Write a schedule in a format; returns the files, and checked facts of them.
+def export_graph(schedule: GraphSchedule, specification: str, folder: Path, *, check: bool) -> Exported:
+    """Write a schedule in a format.
 
     Raises InputError if the format is not for graphs, or cannot express the schedule.
     """
@@ -69,7 +67,9 @@ def export_graph(
     for file, content in texts.items():
         write_atomically(folder / file, content)
     time = Replay(f"a reader of {coarser.chunks} chunks a piece", coarser.makespan, schedule.makespan)
-    return [folder / file for file in texts], in_sentences([*facts, time]) if check else []
+    words = f"pieces are cut in {coarser.chunks} chunks instead of {schedule.chunks}: runtimes cut messages themselves"
+    notes = [words] if coarser.chunks < schedule.chunks else []
+    return Exported([folder / file for file in texts], in_sentences([*facts, time]) if check else (), notes)
 
 
 class MovedData(NamedTuple):

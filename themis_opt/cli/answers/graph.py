@@ -257,17 +257,6 @@ def plot(schedule: "GraphSchedule", path: Path) -> Reply:
     return Reply(None, files=[path])
 
 
-def export(schedule: "GraphSchedule", to: str, folder: Path, *, check: bool = False) -> Reply:
-    """Files for a runtime or a simulator."""
-    from themis_opt.formats.graph_exports import export_graph
-    from themis_opt.formats.graph_transfers import to_export
-
-    files, facts = export_graph(schedule, to, folder, check=check)
-    chunks, words = to_export(schedule).chunks, "runtimes cut messages themselves"
-    notes = [f"pieces are cut in {chunks} chunks instead of {schedule.chunks}: {words}"]
-    return Reply(None, [f"checked: {one}" for one in facts], (), notes if chunks < schedule.chunks else (), files)
-
-
 def sweep(
     healthy: "GraphInstance",
     over: Sequence[str] | None,

@@ -140,14 +140,6 @@ def plot(schedule: "PipelineSchedule", path: Path) -> Reply:
     return Reply(None, files=[path])
 
 
-def export(schedule: "PipelineSchedule", to: str, folder: Path, *, check: bool = False) -> Reply:
-    """A schedule for PyTorch."""
-    from themis_opt.families.door import family_of
-
-    files, facts = family_of(schedule.problem).export(schedule, to, folder, check=check)
-    return Reply(None, [f"checked: {fact}" for fact in facts], files=files)
-
-
 def sweep(pipeline: "Pipeline", over: Sequence[str] | None) -> Reply:
     """What memory buys: the best iteration for every limit."""
     from themis_opt.base.units import parse_size

@@ -202,20 +202,6 @@ def _bound(schedule: "Schedule") -> float | None:
     return max(bounds(schedule.instance, equal_sizes=schedule.has_equal_sizes).values())
 
 
-def export(schedule: "Schedule", to: str, folder: Path, *, check: bool = False) -> Reply:
-    """Files of another tool."""
-    from themis_opt.cli.progress import export_progress
-    from themis_opt.formats.exports import export as write
-    from themis_opt.formats.exports import in_sentences, make_exporter
-
-    exporter = make_exporter(to)
-    with export_progress():
-        files = write(schedule, exporter, folder)
-        facts = exporter.check(schedule, folder) if check else ()
-        told = [f"checked: {line}" for line in in_sentences(facts)]
-    return Reply(None, told, [], tuple(dict.fromkeys(exporter.notes(schedule))), files)
-
-
 def simulate(instance: "Instance", policies: str | None, *, sizes: str = "equal", output: Path | None = None) -> Reply:
     """Exact times of policies, without bounds; perhaps with a folder of files for each."""
     from themis_opt.base.documents import file_name

@@ -10,9 +10,10 @@ that it waits for, and needed before the first that waits for it; it comes after
 collectives merely follow each other, as in a stream, is left to the policy.
 """
 
-import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import networkx as nx
 
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_SECOND
@@ -178,24 +179,15 @@ def _group(source: Source, node: Node, machine: Machine, rank: int, name: str) -
 
 def _order(source: Source, nodes: Mapping[int, Node]) -> list[Node]:
     """All nodes in an order that obeys dependencies, smaller ids first."""
-    waiting = {number: len({*node.data_deps, *node.ctrl_deps}) for number, node in nodes.items()}
-    followers: dict[int, list[int]] = {}
-    for number, node in nodes.items():
-        for dep in {*node.data_deps, *node.ctrl_deps}:
-            followers.setdefault(dep, []).append(number)
-    free = [number for number, count in waiting.items() if not count]
-    heapq.heapify(free)
-    order = []
-    while free:
-        number = heapq.heappop(free)
-        order.append(nodes[number])
-        for follower in followers.get(number, ()):
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                heapq.heappush(free, follower)
-    if len(order) < len(nodes):
-        circle = min(number for number, count in waiting.items() if count)
-        raise source.error("waits for itself in a circle", f"nodes[{circle}]")
+    waits: nx.DiGraph[int] = nx.DiGraph()
+    waits.add_nodes_from(nodes)
+    waits.add_edges_from((dep, number) for number, node in nodes.items() for dep in {*node.data_deps, *node.ctrl_deps})
+    order: list[Node] = []
+    try:
+        order.extend(nodes[number] for number in nx.lexicographical_topological_sort(waits))
+    except nx.NetworkXUnfeasible:
+        circle = min(waits.subgraph(nodes.keys() - {node.id for node in order}))
+        raise source.error("waits for itself in a circle", f"nodes[{circle}]") from None
     return order
 
 
