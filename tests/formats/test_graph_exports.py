@@ -39,13 +39,15 @@ def test_messages_of_a_schedule_compute_its_collective(name: str, policy: str, k
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", ["msccl", "mscclpp", "astra-sim"])
 def test_files_are_run_by_the_rules_of_their_format(tmp_path: Path, form: str, kind: str) -> None:
-    files, facts = export_graph(planned("boxes_5_3", kind, "trees=1", 1), form, tmp_path, check=True)
+    files, facts, _ = export_graph(planned("boxes_5_3", kind, "trees=1", 1), form, tmp_path, check=True)
     assert all(path.exists() for path in files)
     assert facts
 
 
 def test_messages_through_switches_go_from_gpu_to_gpu(tmp_path: Path) -> None:
-    _, facts = export_graph(planned("a100_x2", "all_gather", "trees=1", 1), "msccl:dialect=azure", tmp_path, check=True)
+    _, facts, _ = export_graph(
+        planned("a100_x2", "all_gather", "trees=1", 1), "msccl:dialect=azure", tmp_path, check=True
+    )
     assert "16 GPUs" in facts[0]
 
 
@@ -88,7 +90,7 @@ def doubled(levels: int, elements: Sequence[int] = (2000,)) -> GraphSchedule:
 @pytest.mark.parametrize("form", ["msccl", "mscclpp"])
 def test_sums_that_cross_are_sent_as_they_were(tmp_path: Path, form: str) -> None:
     assert move_data(doubled(3)).messages == 24
-    _, facts = export_graph(doubled(3), form, tmp_path, check=True)
+    _, facts, _ = export_graph(doubled(3), form, tmp_path, check=True)
     assert "every GPU ends with its result" in facts[-2]
     assert facts[-1].endswith("as the schedule")
 

@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
@@ -12,13 +12,16 @@ from themis_opt.base.errors import InputError, suggestion
 from themis_opt.cli import completion, options
 from themis_opt.cli.answers.answer import Listing, Reply
 
+if TYPE_CHECKING:
+    from themis_opt.base.registries import Registry
+
 LISTED: Mapping[str, str] = {
     "policies": "themis_opt.policies.registry:POLICIES",
     "launching": "themis_opt.policies.registry:LAUNCHING",
     "readers": "themis_opt.formats.readers.registry:READERS",
     "writers": "themis_opt.formats.bundle:WRITERS",
     "exports": "themis_opt.formats.exports:EXPORTS",
-    "formats": "themis_opt.formats.catalogue:formats",
+    "formats": "themis_opt.cli.listing:formats",
     "transports": "themis_opt.runtime.links:TRANSPORTS",
     "reports": "themis_opt.reports.making:REPORTS",
     "models": "themis_opt.workloads.models:MODELS",
@@ -83,3 +86,27 @@ def _what(names: Mapping[str, Any], name: str) -> str:
     first = (inspect.getdoc(entry) or "").partition("\n")[0]
     is_made_up = first.startswith(f"{getattr(entry, '__name__', '')}(")  # that of a dataclass without one
     return "-" if is_made_up or not first else re.sub(r":\w+:`", "`", first).replace("`", "")
+
+
+def formats() -> list[dict[str, str]]:
+    """One row for each format: name, whether it is read or written, files, description, origin."""
+    from themis_opt.formats.bundle import WRITERS
+    from themis_opt.formats.exports import EXPORTS
+    from themis_opt.formats.readers.registry import READERS
+
+    ways = (("in", READERS), ("out", WRITERS), ("out", EXPORTS))
+    return [_format(name, way, registry) for way, registry in ways for name in registry]
+
+
+def _format(name: str, way: str, registry: "Registry") -> dict[str, str]:
+    entry = registry.load(name)
+    meaning = getattr(entry, "meaning", "") or (inspect.getdoc(entry) or "").partition("\n")[0].rstrip(".")
+    usual = [f"*.{name}" if way == "in" else name]
+    files = [f"*.{ending}" for ending in entry.endings] if hasattr(entry, "endings") else usual
+    return {
+        "name": name,
+        "way": way,
+        "files": " ".join(files) or "*",
+        "meaning": meaning,
+        "origin": registry.origin(name),
+    }

@@ -24,6 +24,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import MAX_CLOCK, format_percent, format_short_time
 from themis_opt.formats.exports import Fact, Replay
+from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
@@ -227,3 +228,21 @@ class FlexibleJobShop:
         if self.starts:
             validate(read_schedule(folder / SOLVED, schedule.instance))
             yield f"{SOLVED}: obeys every rule of the model"
+
+
+def _recognizes(source: Source) -> bool:
+    first = source.head.split("\n", 1)[0].split()
+    return len(first) in (2, 3) and all(word.replace(".", "", 1).isdecimal() for word in first)
+
+
+def _refuse(sources: Sequence[Source]) -> Part:
+    """Check a file and refuse it: its times are free numbers, those of a collective follow from bytes and order."""
+    source = only(sources, "job shop")
+    shop = read_job_shop(source.path)
+    raise source.error(
+        f"a job shop of {len(shop.jobs)} jobs on {shop.num_machines} machines is no collective, since its times do not "
+        "follow from bytes; a solver's answer to an exported one is read by 'export SCHEDULE --to fjsp:starts=FILE'"
+    )
+
+
+READER = Reader("flexible job shop problem: checked, and told that it is no collective", ("fjs",), _recognizes, _refuse)

@@ -19,7 +19,7 @@ from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_SECOND
 from themis_opt.formats.chakra import Node, NodeType, read_trace
 from themis_opt.formats.readers.draft import LAUNCHED_SO, Draft, needs_network
-from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_of
+from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_of, only
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 
@@ -322,3 +322,23 @@ class _TraceBuild:
 
 
 READER = Reader("execution traces of Chakra, one per NPU", ("et",), _recognizes, _read)
+
+
+def _recognizes_groups(source: Source) -> bool:
+    return bool(source.keys()) and all(key.isdigit() for key in source.keys())  # noqa: SIM118 (a method of Source)
+
+
+def _read_groups(sources: Sequence[Source]) -> Part:
+    """NPUs of communicators, by the number of the group."""
+    source = only(sources, "file of groups")
+    groups: dict[str, tuple[int, ...]] = {}
+    for name, members in source.json_object().items():
+        if not isinstance(members, list) or not members:
+            raise source.error("must be a list of NPUs", name, members)
+        groups[name] = tuple(source.whole(npu, f"{name}[{k}]") for k, npu in enumerate(members))
+        if len(set(groups[name])) < len(members):
+            raise source.error("names an NPU twice", name)
+    return Part(change=lambda machine: replace(machine, groups=groups))
+
+
+GROUPS = Reader("communicator groups of ASTRA-sim 2", ("json",), _recognizes_groups, _read_groups)

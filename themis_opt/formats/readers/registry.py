@@ -47,7 +47,7 @@ READERS = Registry(
         "infragraph": "themis_opt.formats.readers.infragraph:READER",
         "astra-sim-network": "themis_opt.formats.readers.astra_sim_network:READER",
         "astra-sim-system": "themis_opt.formats.readers.astra_sim_system:READER",
-        "astra-sim-groups": "themis_opt.formats.readers.astra_sim_groups:READER",
+        "astra-sim-groups": "themis_opt.formats.readers.chakra_trace:GROUPS",
         "astra-sim-1-network": "themis_opt.formats.readers.astra_sim_1_network:READER",
         "astra-sim-1-system": "themis_opt.formats.readers.astra_sim_1_system:READER",
         "astra-sim-1-workload": "themis_opt.formats.readers.astra_sim_1_workload:READER",
@@ -64,7 +64,7 @@ READERS = Registry(
         "pytorch-trace": "themis_opt.formats.readers.traced_step:READER",
         "chakra": "themis_opt.formats.readers.chakra_trace:READER",
         "aicb": "themis_opt.formats.readers.aicb:READER",
-        "fjsp": "themis_opt.formats.readers.job_shop:READER",
+        "fjsp": "themis_opt.formats.job_shop:READER",
     },
 )
 """Formats by name: a :class:`~themis_opt.formats.readers.parts.Reader`, or a function from a path to an instance, for
