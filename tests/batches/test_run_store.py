@@ -1,12 +1,9 @@
 import random
 import sqlite3
-from types import SimpleNamespace
 
 import pytest
 
 from themis_opt.base.errors import InputError
-from themis_opt.batches.experiment_run import finished_rows
-from themis_opt.batches.measured_run import code_version
 from themis_opt.batches.store import RunStore
 
 
@@ -65,17 +62,6 @@ def test_a_full_disk_keeps_the_rows_before(path):
 def test_a_store_in_use_is_refused(path):
     with RunStore(path), pytest.raises(InputError, match=r"runs\.sqlite: is in use by another process"):
         RunStore(path)
-
-
-@pytest.mark.parametrize(
-    ("column", "value"), [("makespan_ns", "12.5"), ("chunks", 2.5), ("policy", 7), ("gap_asked", True), ("extra", {})]
-)
-def test_rows_of_wrong_types_are_not_exported(path, column, value):
-    run = SimpleNamespace(key="a", row=dict)
-    with RunStore(path) as store:
-        store.add([row("a", version=code_version(), **{column: value})])
-        with pytest.raises(InputError, match=rf"runs\.sqlite: row a: {column} = .*: must be a"):
-            finished_rows([run], store)
 
 
 def test_damaged_bytes_are_told_in_one_line(path):

@@ -27,43 +27,13 @@ from themis_opt.batches.runner import BatchListener, BatchState, Outcome, RunEst
 from themis_opt.batches.store import RunStore
 from themis_opt.problem.cost_terms import COST_TERMS
 
-CellType = type[str] | type[int] | type[float]
-
-_CELL_TYPES: Mapping[str, CellType] = {"text": str, "count": int}
-
-ROW_COLUMNS: Mapping[str, CellType] = {
-    "experiment": str,
-    "block": str,
-    "instance": str,
-    "fingerprint": str,
-    "network": str,
-    "dimensions": int,
-    "npus": int,
-    "kind": str,
-    "size_bytes": int,
-    "chunks": int,
-    "latency": str,
-    "ag_order": str,
-    **{term.column: float if term.column.endswith("_ns") else str for term in COST_TERMS.values()},
-    "policy": str,
-    "seed": int,
-    "time_limit": float,
-    "workers": int,
-    "gap_asked": float,
-    "sizes": str,
-    "status": str,
-    "error": str,
-    **{name: _CELL_TYPES.get(column.form, float) for name, column in RECORDED.items()},
-    "bound_ns": float,
-    "bound_equal_ns": float,
-    "seconds": float,
-    "simulate_seconds": float,
-    "extra": str,
-    "code_version": str,
-    "started": str,
-    "host": str,
-}
-"""Columns of the rows, in order, and what they hold; any of them may be empty."""
+ROW_COLUMNS = (
+    *("experiment", "block", "instance", "fingerprint", "network", "dimensions", "npus", "kind", "size_bytes"),
+    *("chunks", "latency", "ag_order", *(term.column for term in COST_TERMS.values())),
+    *("policy", "seed", "time_limit", "workers", "gap_asked", "sizes", "status", "error", *RECORDED),
+    *("bound_ns", "bound_equal_ns", "seconds", "simulate_seconds", "extra", "code_version", "started", "host"),
+)
+"""Columns of the rows, in order; any of them may be empty."""
 
 PACKAGES = ("numpy", "numba", "ortools", "pydantic", "distributed")  # packages whose versions are told
 
@@ -72,22 +42,7 @@ def finished_rows(runs: Sequence[Run], store: RunStore) -> list[dict[str, Any]]:
     """The rows of an experiment that the store has, in the order of its runs."""
     keys = {run.key for run in runs}
     rows = {row["key"]: row for row in store.rows(code_version()) if row["key"] in keys}
-    for key, row in rows.items():
-        _check_types(row, f"{store.path}: row {key}")
     return [run.row(rows[run.key]) for run in runs if run.key in rows]
-
-
-def _check_types(row: Mapping[str, Any], source: str) -> None:
-    """Refuse a row of which a cell is not what its column holds."""
-    for name, kind in ROW_COLUMNS.items():
-        value = row.get(name)
-        kinds = (int, float) if kind is float else (kind,)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
-            rule = f"must be {_WORDS[kind]}: the row is damaged; restore a copy, or run without it"
-            raise InputError(rule, field=name, value=value, source=source)
-
-
-_WORDS: Mapping[CellType, str] = {str: "a text", int: "a whole number", float: "a number"}
 
 
 def provenance(rows: Sequence[Mapping[str, Any]], num_runs: int, command: str, seconds: float) -> dict[str, Any]:
@@ -279,7 +234,7 @@ def _export(
     known = provenance(rows, len(runs), command, monotonic() - began)
     if num_rows(path) > len(rows):
         return (), known
-    write_csv(path, list(ROW_COLUMNS), rows)
+    write_csv(path, ROW_COLUMNS, rows)
     files = [path]
     if path.is_file() and (is_changed or not _describes(origin, known)):
         write_atomically(origin, json.dumps(known, indent=2) + "\n")
