@@ -6,11 +6,11 @@ S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, *Optimization by Simulated Annealing
 import numpy as np
 
 from themis_opt.base.allowance import Allowance
-from themis_opt.base.arrays import IntArray
 from themis_opt.base.compiled import FirstUse
-from themis_opt.pipelines.order_loop import ORDER_LOOP, OrderSpace, PassTable
+from themis_opt.pipelines.order_arrays import order_space, orders_of, pass_table
+from themis_opt.pipelines.order_loop import ORDER_LOOP
 from themis_opt.pipelines.policies import one_forward_one_backward
-from themis_opt.pipelines.problem import Action, Pipeline, StageOrders
+from themis_opt.pipelines.problem import Action, Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
 
 HOT_PASSES, COLD_PASSES = 0.4, 0.04
@@ -53,7 +53,7 @@ class _OrderSearch:
 
     def __init__(self, start: PipelineSchedule) -> None:
         pipeline = self._pipeline = start.pipeline
-        self._start, self._table = start, _table(pipeline)
+        self._start, self._table = start, pass_table(pipeline)
         kinds = {kind: number for number, kind in enumerate(pipeline.kinds)}
         parts = pipeline.num_parts
         orders = [
@@ -61,7 +61,7 @@ class _OrderSearch:
             for order in start.orders
         ]
         self._order = np.array(orders, dtype=np.int64)
-        self._best, self._space = self._order.copy(), _space(pipeline, self._order, start.value)
+        self._best, self._space = self._order.copy(), order_space(pipeline, self._order, start.value)
 
     @property
     def value(self) -> int:
@@ -81,60 +81,12 @@ class _OrderSearch:
 
     def best(self) -> PipelineSchedule:
         """The best schedule, the first one if none is better."""
-        better = simulate(self._pipeline, _orders(self._pipeline, self._best))
+        better = simulate(self._pipeline, orders_of(self._pipeline, self._best))
         return min(self._start, better, key=lambda schedule: schedule.value)
 
 
 def _steps(pipeline: Pipeline, action: Action) -> tuple[Action, ...]:
     return (halves(action) if pipeline.split else ()) or (action,)
-
-
-def _table(pipeline: Pipeline) -> PassTable:
-    parts = range(pipeline.num_parts)
-    memory = pipeline.parts * pipeline.microbatches * pipeline.activation
-    return PassTable(
-        duration=np.array([[pipeline.duration(kind, part) for part in parts] for kind in pipeline.kinds]),
-        change=np.array([[pipeline.change_of_memory(kind)] * len(parts) for kind in pipeline.kinds]),
-        stage_of=np.array(pipeline.stage_of),
-        message=pipeline.message,
-        memory=memory if pipeline.memory is None else pipeline.memory,
-        from_first=pipeline.objective == "period",
-    )
-
-
-def _space(pipeline: Pipeline, order: IntArray, value: int) -> OrderSpace:
-    stages, places = order.shape
-    steps = (len(pipeline.kinds), pipeline.num_parts, pipeline.microbatches)
-    return OrderSpace(
-        start=np.zeros(steps, dtype=np.int64),
-        arrival=np.zeros(steps, dtype=np.int64),
-        place=np.zeros(steps, dtype=np.int64),
-        microbatch_at=np.zeros_like(order),
-        num_run=np.zeros(steps[:2], dtype=np.int64),
-        next_place=np.zeros(stages, dtype=np.int64),
-        free=np.zeros(stages, dtype=np.int64),
-        link_free=np.zeros((stages, stages), dtype=np.int64),
-        queue=np.zeros(stages + 1, dtype=np.int64),
-        is_queued=np.zeros(stages, dtype=np.bool_),
-        row=np.zeros(places, dtype=np.int64),
-        critical=np.zeros((2, order.size), dtype=np.int64),
-        longest=np.array([0, value, value]),
-        value=np.array([float(value)]),
-    )
-
-
-def _orders(pipeline: Pipeline, order: IntArray) -> StageOrders:
-    """Actions of the rows of steps, the i-th of equal ones being that of microbatch i."""
-    rows = []
-    for row in order.tolist():
-        counts = dict.fromkeys(row, 0)
-        actions = []
-        for step in row:
-            kind, part = divmod(step, pipeline.num_parts)
-            actions.append(Action(pipeline.kinds[kind], part, counts[step]))
-            counts[step] += 1
-        rows.append(tuple(actions))
-    return tuple(rows)
 
 
 def _compile() -> None:

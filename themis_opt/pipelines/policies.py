@@ -10,10 +10,10 @@ also tries that with the microbatch first that has the longest way to go, less s
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from heapq import heappop, heappush
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.registries import Functions
+from themis_opt.pipelines.priorities import greedy
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 from themis_opt.workloads.microbatch_orders import in_turn, passes_by_stage
 
@@ -141,115 +141,6 @@ def _numbered(pipeline: Pipeline, stage: int, steps: Iterable[tuple[ActionKind, 
         if numbers[kind, turn] < pipeline.microbatches:
             yield Action(kind, pipeline.parts_of[stage][turn], numbers[kind, turn])
         numbers[kind, turn] += 1
-
-
-Urgency = Callable[[Action], tuple[float, ...]]
-"""Of actions that are ready the least one runs first."""
-
-
-def by_kind(pipeline: Pipeline) -> Urgency:
-    """Gradients of inputs first, then forward passes of later parts, then gradients of weights."""
-    forward, back = pipeline.kinds[:2]
-
-    def urgency(action: Action) -> tuple[float, ...]:
-        if action.kind is forward:
-            return 1, -action.part, action.microbatch
-        return 0 if action.kind is back else 2, action.microbatch, action.part
-
-    return urgency
-
-
-def by_way_to_go(pipeline: Pipeline, patience: float) -> Urgency:
-    """The longest way to the end of the microbatch first, gradients of weights last.
-
-    Each microbatch before lets an action wait for `patience` passes of average length.
-    """
-    kinds, parts = pipeline.kinds[:2], range(pipeline.num_parts)
-    begin = {(kind, part): pipeline.begin_alone(kind, part) for kind in kinds for part in parts}
-    wait = patience * sum(pipeline.duration(kind, part) for kind, part in begin) / len(begin)
-
-    def urgency(action: Action) -> tuple[float, ...]:
-        if action.kind not in kinds:
-            return 1, action.microbatch, action.part
-        return 0, wait * action.microbatch + begin[action.kind, action.part], action.microbatch
-
-    return urgency
-
-
-def greedy(pipeline: Pipeline, microbatches: int, urgency: Urgency | None = None) -> StageOrders:
-    """Let every stage that is free run the most urgent action that is ready, with so many microbatches at most.
-
-    Forward passes of earlier parts leave memory for those of later ones, so that the microbatch that is farthest can
-    always go on.
-    """
-    urgency = urgency or by_kind(pipeline)
-    stages = [_GreedyStage(pipeline, parts, microbatches, urgency) for parts in pipeline.parts_of]
-    events: list[tuple[int, int, tuple[Action, ...]]] = []
-    events += [(0, 0, (Action(ActionKind.FORWARD, 0, i),)) for i in range(pipeline.microbatches)]
-    while events:
-        now, number, arrived = heappop(events)
-        stage = stages[number]
-        for ready in arrived:
-            stage.add(ready)
-        if (events and events[0][:2] == (now, number)) or stage.free > now:
-            continue
-        if (action := stage.take()) is None:
-            continue
-        stage.free = now + pipeline.duration(action.kind, action.part)
-        heappush(events, (stage.free, number, ()))
-        for later in pipeline.after(action):
-            to = pipeline.stage_of[later.part]
-            heappush(events, (stage.free + (pipeline.message if to != number else 0), to, (later,)))
-    return tuple(tuple(stage.order) for stage in stages)
-
-
-class _GreedyStage:
-    """What is ready on a stage, and what ran."""
-
-    def __init__(self, pipeline: Pipeline, parts: tuple[int, ...], microbatches: int, urgency: Urgency) -> None:
-        self.free = 0
-        self.order: list[Action] = []
-        self._kinds, self._urgency = pipeline.kinds, urgency
-        self._later = {part: len(parts) - 1 - turn for turn, part in enumerate(parts)}
-        everything = len(parts) * pipeline.microbatches
-        self._room = everything if pipeline.memory is None else pipeline.memory // pipeline.activation
-        self._entries, self._left = microbatches, [len(parts)] * pipeline.microbatches
-        steps = ((kind, part) for kind in self._kinds for part in parts)
-        self._ready: dict[tuple[ActionKind, int], list[tuple[tuple[float, ...], Action]]] = {s: [] for s in steps}
-
-    def add(self, action: Action) -> None:
-        """An action may run from now on."""
-        heappush(self._ready[action.kind, action.part], (self._urgency(action), action))
-
-    def take(self) -> Action | None:
-        """The most urgent action that fits, if there is one."""
-        fitting = (
-            queue
-            for (kind, part), queue in self._ready.items()
-            if queue and (kind is not ActionKind.FORWARD or self._fits(part))
-        )
-        queue = min(fitting, key=lambda waiting: waiting[0], default=None)
-        if queue is None:
-            return None
-        action = heappop(queue)[1]
-        self.order.append(action)
-        self._count(action)
-        return action
-
-    def _fits(self, part: int) -> bool:
-        """Whether another microbatch may begin a part."""
-        is_first = self._later[part] == len(self._later) - 1
-        return self._room > self._later[part] and (self._entries > 0 or not is_first)
-
-    def _count(self, action: Action) -> None:
-        """Take the room of a part that begins, or give that back of one that is done with."""
-        if action.kind is self._kinds[0]:
-            self._room -= 1
-            self._entries -= self._later[action.part] == len(self._later) - 1
-        elif action.kind is self._kinds[-1]:
-            self._room += 1
-            self._left[action.microbatch] -= 1
-            self._entries += not self._left[action.microbatch]
 
 
 PIPELINE_POLICIES: Mapping[str, PipelinePolicy] = Functions(

@@ -12,7 +12,8 @@ from themis_opt.base.allowance import SLACK, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.pipelines.bounds import bounds
 from themis_opt.pipelines.order_search import anneal
-from themis_opt.pipelines.policies import PIPELINE_POLICIES, by_kind, by_way_to_go, greedy, put_off
+from themis_opt.pipelines.policies import PIPELINE_POLICIES, put_off
+from themis_opt.pipelines.priorities import PriorityOrders, tunable
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
 from themis_opt.pipelines.validation import validate
@@ -22,14 +23,8 @@ from themis_opt.schedules.incumbent import Progress, Step, ignore, take_turns
 if TYPE_CHECKING:
     from formulations.microbatch_order import MicrobatchProblem
 
-QUARTERS = (2, 3, 4, 5, 6, 7, 8, 12)
-"""Microbatches on a stage that are tried, in quarters of its number of stages."""
-
 WARM_UPS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 """Forward passes before the first backward one, as multiples of those of 1F1B."""
-
-WAITS = (1.0, 3.0)
-"""Passes that an action waits for each microbatch before it, where the longest way to go is first."""
 
 VARIANTS = "variants"
 """The name under which rules with other numbers are tried."""
@@ -108,6 +103,25 @@ class Rules:
 
 
 @dataclass
+class TunePriorities:
+    """Numbers by which stages choose their passes are changed (:mod:`themis_opt.pipelines.priorities`)."""
+
+    engine: str = "annealing"
+
+    def applies(self, contest: PipelineContest) -> bool:
+        """Whether there is a schedule to beat."""
+        return contest.best is not None
+
+    def run(self, contest: PipelineContest) -> None:
+        """Tune from the best rule and from the way to go, each in its part of the turn."""
+        by_priority, (seed, number) = PriorityOrders(contest.pipeline), contest.next_seed()
+        for start in (by_priority.best_rule(), tunable(contest.pipeline)):
+            with contest.turn():
+                rule = by_priority.tune(start, contest.allowance, contest.enough, seed + number)
+            contest.offer(simulate(contest.pipeline, by_priority.orders(rule)))
+
+
+@dataclass
 class AnnealOrders:
     """Passes are moved within the orders of stages (:mod:`themis_opt.pipelines.order_search`)."""
 
@@ -153,7 +167,7 @@ class ExactOrders:
         contest.raise_bound(outcome.bound * tick)
 
 
-PIPELINE_STEPS: tuple[Step, ...] = (Rules(), AnnealOrders(), ExactOrders())
+PIPELINE_STEPS: tuple[Step, ...] = (Rules(), TunePriorities(), AnnealOrders(), ExactOrders())
 """The steps of the reference."""
 
 
@@ -172,13 +186,11 @@ def known(schedule: PipelineSchedule | None) -> PipelineSchedule:
 
 def _variants(pipeline: Pipeline) -> Iterator[StageOrders]:
     """The rules of zero-bubble schedules with other numbers of microbatches."""
-    fit = pipeline.microbatches if pipeline.memory is None else pipeline.memory // pipeline.activation
-    rules = [by_kind(pipeline), *(by_way_to_go(pipeline, patience) for patience in WAITS)]
-    for number in sorted({min(pipeline.stages * quarters // 4, fit, pipeline.microbatches) for quarters in QUARTERS}):
-        for urgency in rules if pipeline.parts > 1 else rules[:1]:
-            yield greedy(pipeline, max(number, 1), urgency)
-        for ahead in WARM_UPS if pipeline.parts == 1 else ():
-            yield put_off(pipeline, ahead, max(number, 1))
+    by_priority = PriorityOrders(pipeline)
+    yield by_priority.orders(by_priority.best_rule())
+    for most in sorted({rule.most for rule in by_priority.rules()}) if pipeline.parts == 1 else ():
+        for ahead in WARM_UPS:
+            yield put_off(pipeline, ahead, most)
 
 
 def microbatch_problem(pipeline: Pipeline, tick: int) -> "MicrobatchProblem":

@@ -1,0 +1,101 @@
+"""Orders of stages by priorities, in functions that are compiled; see :mod:`themis_opt.pipelines.priorities`."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.base.compiled import Compilable
+from themis_opt.pipelines import order_loop
+from themis_opt.pipelines.order_loop import FORWARD_STEP, NOT_RUN, OrderSpace, PassTable, clear, measure, run_next
+
+
+class Priorities(NamedTuple):
+    """Which of the passes that are ready a stage runs: that with the least ``base + slope * microbatch``.
+
+    `base`, `slope`, shape (kinds, parts).
+    `most`: microbatches on a stage at once.
+    `patience`: picoseconds for which a stage lets a pass that is ready wait for one with a lesser number.
+    """
+
+    base: FloatArray
+    slope: FloatArray
+    most: int
+    patience: int
+
+
+class StageState(NamedTuple):
+    """By stage its parts in the order of the model, the bytes that it keeps, and the next pass with its begin."""
+
+    parts: IntArray
+    held: IntArray
+    begin: IntArray
+    chosen: IntArray
+
+
+def order_by_priority(
+    table: PassTable, rule: Priorities, order: IntArray, space: OrderSpace, state: StageState
+) -> float:
+    """Write the orders of all stages into `order`; what they take, infinite where no pass fits into the memory."""
+    clear(table, space)
+    state.held[:] = 0
+    for stage in range(len(order)):
+        choose(table, rule, stage, space, state)
+    num_parts = table.duration.shape[1]
+    for _ in range(order.size):
+        stage = 0
+        for other in range(len(order)):
+            if state.begin[other] < state.begin[stage]:
+                stage = other
+        if state.begin[stage] == NOT_RUN:
+            return float(np.inf)
+        step = state.chosen[stage]
+        order[stage, space.next_place[stage]] = step
+        state.held[stage] += table.change[step // num_parts, step % num_parts]
+        to = run_next(table, order[stage], stage, space)
+        choose(table, rule, stage, space, state)
+        if to != stage:
+            choose(table, rule, to, space, state)
+    return measure(table, order, space)
+
+
+def choose(table: PassTable, rule: Priorities, stage: int, space: OrderSpace, state: StageState) -> None:
+    """Note the next pass of a stage, and when the first one can begin."""
+    num_kinds, num_parts = table.duration.shape
+    earliest, least = NOT_RUN, float(np.inf)
+    for kind in range(num_kinds):
+        for turn in range(state.parts.shape[1]):
+            earliest = min(earliest, ready_at(table, rule, stage, kind, turn, space, state))
+    for kind in range(num_kinds):
+        for turn in range(state.parts.shape[1]):
+            ready, part = ready_at(table, rule, stage, kind, turn, space, state), state.parts[stage, turn]
+            number = rule.base[kind, part] + rule.slope[kind, part] * space.num_run[kind, part]
+            if ready < NOT_RUN and ready <= earliest + rule.patience and number < least:
+                least, state.chosen[stage] = number, kind * num_parts + part
+    state.begin[stage] = earliest
+
+
+def ready_at(
+    table: PassTable, rule: Priorities, stage: int, kind: int, turn: int, space: OrderSpace, state: StageState
+) -> int:
+    """When the next pass of a kind on a part of a stage can begin, as far as that is known.
+
+    Forward passes leave memory for those of later parts, so that the microbatch that is farthest can always go on.
+    """
+    part, num_parts = state.parts[stage, turn], state.parts.shape[1]
+    i = space.num_run[kind, part]
+    if i == space.arrival.shape[2]:
+        return NOT_RUN
+    if kind == FORWARD_STEP:
+        if state.held[stage] + (num_parts - turn) * table.change[kind, part] > table.memory:
+            return NOT_RUN
+        gone = i
+        for other in range(num_parts):
+            gone = min(gone, space.num_run[-1, state.parts[stage, other]])
+        if turn == 0 and i - gone >= rule.most:
+            return NOT_RUN
+    ready: int = max(space.free[stage], space.arrival[kind, part, i])
+    return ready
+
+
+PRIORITY_LOOP = Compilable(order_by_priority, order_loop, patience=2_000)
