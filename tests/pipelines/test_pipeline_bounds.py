@@ -180,3 +180,10 @@ def test_messages_that_queue_leave_as_they_are_ready():
     result = solve(problem)
     validate(result.schedule)
     assert result.bound <= result.schedule.value <= steps.best_policy(problem).value
+
+
+@pytest.mark.parametrize(("stages", "microbatches", "units"), [(2, 4, 52), (4, 8, 112), (8, 16, 232)])
+def test_passes_of_other_stages_prove_a_v_with_messages_and_the_memory_of_1f1b(stages, microbatches, units):
+    """One stage alone says 50, 102 and 206."""
+    problem = pipeline(stages, microbatches, 2, 2, 2, message=1, parts=2, placement="v", memory=2 * stages)
+    assert bound(problem) == units == steps.best_policy(problem).value

@@ -25,6 +25,8 @@ Bound
     work (J. Carlier, 1982, https://doi.org/10.1016/S0377-2217(82)80007-6): it always runs the pass of the longest
     tail which is ready.  It is computed for passes as they are, and for the n-th pass of each kind, of whatever part,
     with the heads and tails of (3) and the shortest duration; what longer ones take beyond it may run at any time.
+    Between the first and the last pass of a stage lie passes of other stages, too: those with a head and a tail.  The
+    same machine of any of these stages bounds the period: one stage may fill late, and another one drain last.
 
 Where parts of a stage take unequally long, that beyond is much, and a sum says more:
 
@@ -78,7 +80,9 @@ def bounds(pipeline: Pipeline) -> Iterator[int]:
     yield max(_filling_and_draining(pipeline, stage) for stage in stages)
     if pipeline.objective == "period":
         for stage in stages[:MOST_STAGES]:
-            yield _one_machine(pipeline, stage, _heads(pipeline, stage), _tails(pipeline, stage))
+            heads, tails = _heads(pipeline, stage), _tails(pipeline, stage)
+            others = (_inside(pipeline, other, heads, tails) for other in stages if other != stage)
+            yield max(_one_machine(pipeline, stage, heads, tails), *others)
         return
     heads, tails = _heads(pipeline), _tails(pipeline)
     yield from (_one_machine(pipeline, stage, heads, tails) for stage in stages)
@@ -230,6 +234,23 @@ def _one_machine(pipeline: Pipeline, stage: int, heads: _Times, tails: _Times) -
         pooled += _jobs(heads.pooled[kind, stage], tails.pooled[kind, stage], _shortest(pipeline, kind, stage))
     rest -= sum(work for _, _, work in pooled)
     return max(_interrupted(passes), _interrupted([*pooled, (0, 0, rest)]))
+
+
+def _inside(pipeline: Pipeline, stage: int, heads: _Times, tails: _Times) -> int:
+    """What passes of a stage take between the first and the last pass of another one, of those that lie between."""
+    passes, pooled = list[tuple[int, int, int]](), list[tuple[int, int, int]]()
+    for kind in pipeline.kinds:
+        for step in ((kind, part) for part in pipeline.parts_of[stage]):
+            if step in heads.by_step and step in tails.by_step:
+                passes += _between(heads.by_step[step], tails.by_step[step], pipeline.duration(*step))
+        pooled += _between(heads.pooled[kind, stage], tails.pooled[kind, stage], _shortest(pipeline, kind, stage))
+    return max(_interrupted(passes), _interrupted(pooled))
+
+
+def _between(heads: IntArray, tails: IntArray, work: int) -> list[tuple[int, int, int]]:
+    """Head, tail and work of the passes in a row that have both."""
+    pairs = zip(heads.tolist(), tails[::-1].tolist(), strict=True)
+    return [(head, tail, work) for head, tail in pairs if head >= 0 and tail >= 0]
 
 
 def _jobs(heads: IntArray, tails: IntArray, work: int) -> list[tuple[int, int, int]]:
