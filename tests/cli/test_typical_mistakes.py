@@ -27,7 +27,7 @@ LINES = [
     (("sweep", NAME, "--over", "dim1.bandwith=1GB/s"), "did you mean 'dim1.bandwidth'?"),
     (("sweep", NAME, "--over", "size"), "must be a name, = and values"),
     (("sweep", NAME, "--over", "size=1GB..1MB"), "must rise from more than 0"),
-    (("export", NAME, "--to", "msccl"), "schedule"),
+    (("export", "equal-01", "--to", "model"), "is an instance: solve it"),
     (("explain", NAME), "schedule"),
     (("workload", "llama3", "--network", NAME), "llama3"),
     (("workload", "resnet-50", "--network", "nowhere"), "nowhere"),

@@ -3,7 +3,7 @@
 import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -337,14 +337,15 @@ def load_solution(path: Path, instance: str | None = None) -> "tuple[AnySchedule
 
     It must belong to `instance`, if there is one.
     """
-    from themis_opt.families.door import format_in, read_solution
-    from themis_opt.problem.catalog import all_shipped, shipped_pipelines
+    from themis_opt.families.door import read_solution
 
     try:
         return read_solution(path, None if instance is None else load_problem(instance))
     except InputError:
-        shipped = all_shipped() | shipped_pipelines()
-        if (not path.exists() and path.name in shipped) or "instance" in format_in(path):
+        is_problem = False
+        with suppress(InputError):
+            is_problem = bool(_read(str(path)))
+        if is_problem:
             rule = "is an instance: solve it, then give the schedule.json that 'themis-opt solve' writes"
             raise InputError(rule, field="schedule", value=path.name) from None
         raise

@@ -272,7 +272,7 @@ def make_policy(specification: str, family: str = "product", **knobs: Any) -> An
     return family_named(family).make_policy(specification, **knobs)
 
 
-def simulate(problem: Problem, plan: Any, **options: Any) -> Any:
+def simulate(problem: AnyProblem, plan: Any, **options: Any) -> Any:
     """The schedule of a plan, on a clock of integer picoseconds.
 
     Examples
@@ -281,7 +281,8 @@ def simulate(problem: Problem, plan: Any, **options: Any) -> Any:
     >>> simulate(instance, make_policy("themis+scf")(instance))
     <Schedule of 16 stages on fig5 all_reduce 256 MB: 7 ms>
     """
-    return family_of(problem).simulate(problem, plan, **options)
+    given = problem_for(problem)
+    return family_of(given).simulate(given, plan, **options)
 
 
 def validate(schedule: AnySchedule) -> None:
@@ -319,29 +320,31 @@ def plot(schedule: AnySchedule, ax: "Axes | None" = None, **options: Any) -> "Ax
 
 
 def sweep(
-    problem: Problem, over: Mapping[str, Sequence[Any]], policies: Sequence[str] | None = None, **limits: Any
+    problem: AnyProblem, over: Mapping[str, Sequence[Any]], policies: Sequence[str] | None = None, **limits: Any
 ) -> list[dict[str, Any]]:
     """Run policies over every combination of varied values; a row for each combination and policy.
 
     Examples
     --------
-    >>> rows = sweep(load("fig5.all_reduce.256MB"), {"size": ["1MB", "2MB"]}, ["themis+scf"])
+    >>> rows = sweep("fig5.all_reduce.256MB", {"size": ["1MB", "2MB"]}, ["themis+scf"])
     >>> len(rows)
     2
     """
-    return family_of(problem).sweep(problem, over, policies, **limits)
+    given = problem_for(problem)
+    return family_of(given).sweep(given, over, policies, **limits)
 
 
-def robustness(problem: Problem, policies: Sequence[str], **options: Any) -> Any:
+def robustness(problem: AnyProblem, policies: Sequence[str], **options: Any) -> Any:
     """Run the plans of policies in many disturbed copies of a problem; a distribution of losses for each plan.
 
     Examples
     --------
-    >>> losses = robustness(load("fig5.all_reduce.256MB"), ["themis+scf"], samples=5)
+    >>> losses = robustness("fig5.all_reduce.256MB", ["themis+scf"], samples=5)
     >>> [len(one.losses) for one in losses]
     [5, 5]
     """
-    family = family_of(problem)
+    given = problem_for(problem)
+    family = family_of(given)
     if family.robustness is None:
         family.refuse("robustness")
-    return family.robustness(problem, policies, **options)
+    return family.robustness(given, policies, **options)

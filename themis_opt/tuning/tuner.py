@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from formulations.interruption import INTERRUPTION, TimeUp
 from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.errors import InputError, ThemisError
-from themis_opt.families.door import family_of
+from themis_opt.families.door import AnyProblem, family_of, problem_for
 from themis_opt.problem.instance import Instance
 from themis_opt.tuning.launching import ParameterValue, TunedParameter, every_choice, nearest_choice
 from themis_opt.tuning.options import make_space
@@ -51,7 +51,7 @@ class StorageLost(StorageError):
 
 
 def tune(
-    problem: Instance | Space,
+    problem: AnyProblem | Space,
     *,
     trials: int = 100,
     seed: int = 0,
@@ -69,8 +69,9 @@ def tune(
 
     Parameters
     ----------
-    problem : Instance or Space
-        What to tune, or the choices that :func:`themis_opt.tuning.options.make_space` made for it.
+    problem : Instance, str, path or Space
+        What to tune, its file or the name of a shipped one, or the choices that
+        :func:`themis_opt.tuning.options.make_space` made for it.
     trials : int
         Choices to run in all, those of a resumed study included; remembered ones do not count.
     seed : int
@@ -97,15 +98,16 @@ def tune(
     Examples
     --------
     >>> import themis_opt
-    >>> themis_opt.tune(themis_opt.load("fig5.all_reduce.256MB"), trials=2).best.state
+    >>> themis_opt.tune("fig5.all_reduce.256MB", trials=2).best.state
     'complete'
     """
     allowance = Allowance(time_limit)
-    if not isinstance(problem, Instance | Space):
-        family_of(problem).refuse("tune")
+    given: Any = problem if isinstance(problem, Space) else problem_for(problem)
+    if not isinstance(given, Instance | Space):
+        family_of(given).refuse("tune")
     if trials < 1:
         raise InputError("must be at least 1", field="trials", value=trials)
-    space = problem if isinstance(problem, Space) else make_space(problem, **options)
+    space = given if isinstance(given, Space) else make_space(given, **options)
     search = Search(open_study(storage, study, space.name, space.identity), space, seed, storage)
     interrupted, lost = False, None
     try:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from themis_opt.base.sources import Source
-from themis_opt.formats.readers.draft import needs_network
 from themis_opt.formats.readers.parts import Machine, Part, Reader, only
 from themis_opt.problem.instance import Instance
 from themis_opt.workloads.hugging_face import model_of_config
@@ -38,12 +37,14 @@ def _reading(model_of: Callable[[Path], TrainingModel]) -> Callable[[Sequence[So
         model = model_of(source.path)
         note = f"{model.title}: data parallel, 32 samples on each NPU, FP16; 'themis-opt workload' has more options."
         notes = (note, *model.assumptions)
-        return Part(workload=lambda machine: _trained(model, needs_network(source, machine)), notes=notes)
+        return Part(workload=lambda machine: _trained(model, source, machine), notes=notes)
 
     return read
 
 
-def _trained(model: TrainingModel, machine: Machine) -> Instance:
+def _trained(model: TrainingModel, source: Source, machine: Machine | None) -> Instance:
+    if machine is None:
+        raise source.error("is a model: name a file of the network too, or use 'themis-opt workload FILE --network'")
     timing = Rate(int(machine.flops or USUAL_RATE))
     return make_workload(model, model.layers(), Setup(network=machine.network, timing=timing), chunks=machine.chunks)
 
