@@ -9,9 +9,12 @@ import pytest
 from graph_samples import instance_of, shipped
 
 import themis_opt
+from formulations.limits import Limits
 from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.formats.graph_pictures import draw_schedule
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.clusters import cluster_named
+from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.policies import exchange_plan, hierarchical_plan, scatter_plan, with_transfers
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.rails import Rails
@@ -130,6 +133,13 @@ def test_files_hold_the_policy_in_place_of_messages(tmp_path: Path) -> None:
     again = read_graph_schedule(path)
     assert (again.makespan, again.chunks) == (schedule.makespan, schedule.chunks)
     validate_graph(simulate_graph(with_transfers(again.plan), 2))
+    draw_schedule(again, tmp_path / "schedule.svg")
+    assert "NICs out" in (tmp_path / "schedule.svg").read_text()
+
+
+def test_slots_stand_for_all_policies_where_there_is_no_time() -> None:
+    compared = compare_graph(instance_of(boxes_on_rails(20, 4), "all_reduce"), limits=Limits(seconds=0.001))
+    assert [result.policy for result in compared.results] == ["hierarchical"]
 
 
 def test_networks_without_rails_have_no_slots() -> None:

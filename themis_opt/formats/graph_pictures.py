@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from themis_opt.formats.palette import INK, LINE, QUIET
 from themis_opt.graphs.bounds import alike_nodes
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.schedule import GraphSchedule
+from themis_opt.graphs.slots import SlotPlan
 
 MOST_DRAWN, MOST_NAMED_NODES, MOST_BANDWIDTH_LABELS = 400, 48, 24
 """Nodes of a picture, nodes whose names are written, and links whose bandwidth is."""
@@ -195,9 +196,12 @@ def _roles(schedule: GraphSchedule, busy: "np.ndarray[Any, Any]") -> dict[int, i
     """The busiest direction of links that are alike, and how many others are, by name; of many roles the busiest."""
     network, alike = schedule.problem.network, defaultdict[Any, list[int]](list)
     classes = alike_nodes(network, None)
-    for number, ((tail, head), rate) in enumerate(network.arcs.items()):
+    looks: Iterable[Any] = ((classes[tail], classes[head], rate) for (tail, head), rate in network.arcs.items())
+    if isinstance(schedule.plan, SlotPlan):  # whose links stand for all that are alike
+        looks = range(len(busy))
+    for number, look in enumerate(looks):
         if busy[number]:
-            alike[classes[tail], classes[head], rate].append(number)
+            alike[look].append(number)
     roles = {max(members, key=lambda link: busy[link]): len(members) - 1 for members in alike.values()}
     kept = sorted(roles, key=lambda link: -busy[link])[:MOST_LINK_LINES]
     return {link: roles[link] for link in sorted(kept, key=lambda link: schedule.timed.resources[link])}

@@ -13,6 +13,7 @@ from themis_opt.base.units import format_percent, format_short_time, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, each_bound, load_bound
 from themis_opt.graphs.plan import merged_plan
 from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.rails import Rails, boxes_of
 from themis_opt.graphs.registry import GRAPH_POLICIES, GRAPH_SEARCHES, is_search
 from themis_opt.graphs.schedule import GraphSchedule, chunked_schedules
 from themis_opt.graphs.steps import GraphContest
@@ -144,7 +145,8 @@ def compare_graph(
     contest.raise_bound(float(proof.picoseconds))
     plans, soonest = [name for name in names if not is_search(name)], _soonest(instance) if policies is None else None
     contest.attempt_each(plans, partial(_planned, instance), soonest, ENOUGH * contest.bound, NEXT_TIMES)
-    take_turns(contest, [GRAPH_SEARCHES[name] for name in searches])
+    if not contest.done:  # searches take a second to be loaded
+        take_turns(contest, [GRAPH_SEARCHES[name] for name in searches])
     contest.expect_schedules("searches take fewer nodes and chunks than this graph has")
     ranked = sorted(contest.schedules.items(), key=lambda row: row[1].makespan)
     results = (
@@ -172,10 +174,13 @@ def _prove(contest: GraphContest) -> dict[str, GraphBound]:
     return proofs
 
 
-def _soonest(instance: GraphInstance) -> str:
-    """The policy whose plan is made soonest."""
-    is_small = instance.network.num_npus <= MOST_DIRECT or any(one.demand.personal for one in instance.singles)
-    return "direct" if is_small else "shortest"
+def _soonest(instance: GraphInstance) -> str | None:
+    """The policy whose plan is made soonest; None if it is the first one, of slots on rails."""
+    count, demands_of = instance.network.num_npus, [one.demand for one in instance.singles]
+    if count <= MOST_DIRECT or any(demand.personal for demand in demands_of):
+        return "direct"
+    is_on_rails = 1 < len(boxes_of(instance.network)) < count and Rails(instance.network).is_joined.any()
+    return None if is_on_rails and not any(demand.rooted for demand in demands_of) else "shortest"
 
 
 def _check_names(names: Sequence[str]) -> None:
