@@ -38,7 +38,7 @@ GREETINGS = {
     "a length of 2^32 - 1": b"\xff" * 2**16,
     "a browser": b"GET / HTTP/1.0\r\n\r\n",
     "another token": framed(json.dumps({"token": "guess", "rank": 0}).encode()),
-    "another token of a rank": framed(json.dumps(["guess", 1, 0, 0]).encode()),
+    "another token of a rank": framed(json.dumps({"token": "guess", "rank": 1, "dimension": 0, "lane": 0}).encode()),
     "a token that is no text": framed(json.dumps({"token": [[]] * 4000}).encode()),
 }
 

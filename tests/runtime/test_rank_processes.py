@@ -292,7 +292,7 @@ def test_neighbours_may_take_as_long_as_a_link_of_high_latency():
     endpoint = TcpEndpoint(0, "token", "127.0.0.1")
 
     def call():
-        words = json.dumps(["token", 1, 0, 0]).encode()
+        words = json.dumps({"token": "token", "rank": 1, "dimension": 0, "lane": 0}).encode()
         with socket.create_connection(endpoint.address) as connection:
             time.sleep(1.2)
             connection.sendall(struct.pack("<I", len(words)) + words)

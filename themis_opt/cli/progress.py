@@ -112,22 +112,6 @@ def comparison_progress(measured: str, time_limit: float) -> Iterator["Compariso
 
 
 @contextmanager
-def best_so_far(measured: str, time_limit: float) -> Iterator[Callable[[float, float], None]]:
-    """Show the best value of a search, in picoseconds, and its bound."""
-    best, bound, began = math.inf, 0.0, monotonic()
-    with live(quiet=1.0) as show:
-
-        def report(value: float, proven: float) -> None:
-            nonlocal best, bound
-            best, bound = min(best, value), max(bound, proven)
-            if best < math.inf:
-                line = f"{measured} {format_duration(best)}  bound {format_duration(bound)}"
-                show(line, monotonic() - began, time_limit)
-
-        yield report
-
-
-@contextmanager
 def export_progress() -> Iterator[None]:
     """Show how far exporters are, by what they log."""
     log = logging.getLogger("themis_opt.formats")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from themis_opt.runtime.links import Address
-from themis_opt.runtime.transports.tcp import LENGTH, receive_exactly
+from themis_opt.runtime.transports.tcp import LENGTH, Caller, receive_exactly
 
 Spoken = TypeVar("Spoken")
 RunNumber = Annotated[int, Field(ge=0, lt=2**31)]
@@ -29,13 +29,6 @@ class RunMessage(BaseModel):
     """A message of which every field is checked when it arrives."""
 
     model_config = ConfigDict(frozen=True, strict=True)
-
-
-class Caller(RunMessage):
-    """Who calls; all that is read of a message of strangers."""
-
-    token: str
-    rank: RunNumber
 
 
 class Hello(Caller):
@@ -95,7 +88,11 @@ class RunOrder(RunMessage):
 
 
 RunReport = Annotated[Alive | Failed | Reached | Done, Field(discriminator="type")]
-ORDER, REPORT = TypeAdapter(RunOrder), TypeAdapter[Alive | Failed | Reached | Done](RunReport)
+CALLER, ORDER, REPORT = (
+    TypeAdapter(Caller),
+    TypeAdapter(RunOrder),
+    TypeAdapter[Alive | Failed | Reached | Done](RunReport),
+)
 
 
 class ControlLine:
@@ -112,23 +109,17 @@ class ControlLine:
             self._connection.sendall(LENGTH.pack(len(data)) + data)
 
     def hear(self, kind: TypeAdapter[Spoken]) -> Spoken:
-        """The next message, as :meth:`receive` has it; raises Garbage if it is of another kind."""
-        data = self.receive()
+        """The next message.
+
+        Raises EOFError or OSError if the other end is gone, and Garbage if it is too long or of another kind.
+        """
+        (size,) = LENGTH.unpack(receive_exactly(self._connection, LENGTH.size))
+        if size > LONGEST_MESSAGE:
+            raise Garbage
         try:
-            return kind.validate_json(data)
+            return kind.validate_json(receive_exactly(self._connection, size))
         except ValidationError:
             raise Garbage from None
-
-    def receive(self, most: int = LONGEST_MESSAGE, deadline: float | None = None) -> bytes:
-        """The next message, which has at most `most` bytes.
-
-        Raises EOFError or OSError if the other end is gone, or the deadline on the monotonic clock is over; Garbage if
-        it is longer.
-        """
-        (size,) = LENGTH.unpack(receive_exactly(self._connection, LENGTH.size, deadline))
-        if size > most:
-            raise Garbage
-        return receive_exactly(self._connection, size, deadline)
 
     def close(self) -> None:
         """Close the connection, also for a thread that listens."""

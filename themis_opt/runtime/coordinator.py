@@ -1,6 +1,5 @@
 """Starts the ranks of a run, watches them, and ends them all."""
 
-import hmac
 import math
 import os
 import queue
@@ -32,7 +31,6 @@ from themis_opt.runtime.control import (
     SILENT_FOR,
     TOKEN_VARIABLE,
     Alive,
-    Caller,
     ControlLine,
     Done,
     Failed,
@@ -43,7 +41,7 @@ from themis_opt.runtime.control import (
 from themis_opt.runtime.layout import coordinates
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import Program
-from themis_opt.runtime.transports.tcp import ACCEPT_SECONDS, GREETING_SECONDS, LONGEST_GREETING
+from themis_opt.runtime.transports.tcp import ACCEPT_SECONDS, GREETING_SECONDS, Caller, greeting
 from themis_opt.runtime.worker import boot_id, end_with_parent
 
 REPORT_SECONDS = 30.0  # in which all ranks must have reported
@@ -153,18 +151,11 @@ class Coordinator:
 
     def _greet(self, connection: socket.socket) -> None:
         """Hear who calls; in a separate thread, so that silent strangers hold nobody up."""
-        line = ControlLine(connection)
-        try:
-            words = line.receive(LONGEST_GREETING, monotonic() + GREETING_SECONDS)
-            caller = Caller.model_validate_json(words)
-        except (OSError, EOFError, Garbage, ValidationError):
-            line.close()
-            return
-        if hmac.compare_digest(caller.token.encode(), self.token.encode()):
-            connection.settimeout(None)
-            self._callers.put((line, caller.rank, words))
+        caller, words = greeting(connection, self.token, Caller, monotonic() + GREETING_SECONDS)
+        if caller is None:
+            connection.close()
         else:
-            line.close()
+            self._callers.put((ControlLine(connection), caller.rank, words))
 
     def _admit(self, line: ControlLine, rank: int, words: bytes) -> None:
         """Take a caller who knows the token for a rank, unless it is no rank or there already."""

@@ -1,5 +1,6 @@
 """What commands answer about pipelines of microbatches."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,14 +55,20 @@ def compare(
 ) -> "PipelineComparison":
     """Policies and the reference within the limits of the command."""
     from formulations.limits import MIN_SECONDS, Limits
-    from themis_opt.cli.progress import best_so_far
+    from themis_opt.cli.progress import comparison_progress
     from themis_opt.pipelines import comparison
+    from themis_opt.policies.registry import REFERENCE
 
     names, settings = _chosen(policies), search.settings()
     seconds = max(remaining(settings.pop("time_limit")), MIN_SECONDS)
     limits = Limits(seconds, **{name: value for name, value in settings.items() if name != "sizes"})
-    with best_so_far("iteration", seconds) as report:
-        return comparison.compare(pipeline, names, limits, report)
+    with comparison_progress("iteration", seconds) as report:
+
+        def tell_value(value: float, proven: float) -> None:
+            if value < math.inf:  # nothing is said before there is a schedule
+                report(REFERENCE, value, proven)
+
+        return comparison.compare(pipeline, names, limits, tell_value)
 
 
 def _chosen(policies: str | None) -> tuple[str, ...]:

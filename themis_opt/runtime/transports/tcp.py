@@ -1,7 +1,6 @@
 """Links over TCP: one connection for each pair of neighbours and lane, and one thread that sends and receives."""
 
 import hmac
-import json
 import select
 import socket
 import struct
@@ -10,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import Thread
 from time import monotonic
-from typing import NamedTuple, TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from themis_opt.runtime.links import Address, ChannelKey, Frame, Incoming, Outgoing, RankFailure
 
@@ -142,16 +141,23 @@ class _Receiver:
             self._open()
 
 
-class _Greeting(NamedTuple):
-    """The first words on a connection."""
+class Caller(BaseModel):
+    """Who calls; all that is read of a message of strangers."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
 
     token: str
-    rank: int
+    rank: Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class _Greeting(Caller):
+    """The first words on a connection."""
+
     dimension: int
     lane: int
 
 
-_GREETING = TypeAdapter(_Greeting, config=ConfigDict(strict=True))
+C = TypeVar("C", bound=Caller)
 
 
 class TcpEndpoint:
@@ -200,7 +206,7 @@ class TcpEndpoint:
         except OSError as error:
             raise RankFailure(peer, f"cannot be reached at {address[0]}: {error.strerror or error}") from None
         _prepare(connection)
-        words = json.dumps(_Greeting(self._token, self._rank, dimension, lane)).encode()
+        words = _Greeting(token=self._token, rank=self._rank, dimension=dimension, lane=lane).model_dump_json().encode()
         connection.sendall(LENGTH.pack(len(words)) + words)
         return connection
 
@@ -214,25 +220,26 @@ class TcpEndpoint:
 
     def _welcome(self, connection: socket.socket, wanted: set[tuple[int, int, int]], deadline: float) -> None:
         """Keep the connection of a neighbour; in a separate thread, so that silent strangers hold nobody up."""
-        greeting = _greeting(connection, self._token, deadline)
-        if greeting is None or greeting not in wanted or greeting in self._accepted:
+        caller, _ = greeting(connection, self._token, _Greeting, deadline)
+        place = caller and (caller.rank, caller.dimension, caller.lane)
+        if place is None or place not in wanted or place in self._accepted:
             connection.close()
             return
         _prepare(connection)
-        self._accepted[greeting] = connection
+        self._accepted[place] = connection
 
 
-def _greeting(connection: socket.socket, token: str, deadline: float) -> tuple[int, int, int] | None:
-    """The rank, dimension and lane of a caller, or None for strangers."""
+def greeting(
+    connection: socket.socket, token: str, kind: type[C], deadline: float
+) -> tuple[C, bytes] | tuple[None, bytes]:
+    """Who calls, and the bytes that say so; None for strangers, who do not know the token in time."""
     try:
         (size,) = LENGTH.unpack(receive_exactly(connection, LENGTH.size, deadline))
-        if size > LONGEST_GREETING:
-            return None
-        greeting = _GREETING.validate_json(receive_exactly(connection, size, deadline))
+        words = receive_exactly(connection, size, deadline) if size <= LONGEST_GREETING else b""
+        caller = kind.model_validate_json(words)
     except (OSError, EOFError, ValidationError):
-        return None
-    is_known = hmac.compare_digest(greeting.token.encode(), token.encode())
-    return (greeting.rank, greeting.dimension, greeting.lane) if is_known else None
+        return None, b""
+    return (caller, words) if hmac.compare_digest(caller.token.encode(), token.encode()) else (None, b"")
 
 
 def receive_exactly(connection: socket.socket, count: int, deadline: float | None = None) -> bytes:
