@@ -116,7 +116,7 @@ class ScheduledAllReduce:
         (launch,) = program.launches
         path = launch.paths[chunk]
         first, last = launch.columns[chunk : chunk + 2]
-        kind, k = CollectiveKind(launch.kind), path[position]
+        kind, k = launch.kind, path[position]
         view = stage_view(kind, launch.span, self._places, path, position, first, last)
         blocks = torch.movedim(tensor[view.index], len(path) // 2 - 1 - view.axis, 0)
         if first == last:

@@ -18,7 +18,7 @@ from typing import Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.runtime.control import TOKEN_VARIABLE
-from themis_opt.runtime.layout import coordinates, neighbours
+from themis_opt.runtime.layout import neighbours
 
 MAX_EMULATED_NPUS = 64
 
@@ -111,7 +111,7 @@ def _npus(sizes: Sequence[int]) -> list[dict[str, Any]]:
                     "group": min(neighbours(rank, sizes, k)),
                     "peers": [addresses[peer] for peer in neighbours(rank, sizes, k) if peer != rank],
                 }
-                for k in range(len(coordinates(rank, sizes)))
+                for k in range(len(sizes))
             ],
         }
         for rank in range(count)

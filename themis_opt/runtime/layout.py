@@ -25,40 +25,22 @@ Array = NDArray[Any]
 
 def coordinates(rank: int, sizes: Sequence[int]) -> tuple[int, ...]:
     """Coordinates of a rank along all dimensions."""
-    places = []
-    for size in sizes:
-        rank, place = divmod(rank, size)
-        places.append(place)
-    return tuple(places)
-
-
-def rank_at(places: Sequence[int], sizes: Sequence[int]) -> int:
-    """The rank with these coordinates."""
-    rank = 0
-    for place, size in zip(reversed(places), reversed(sizes), strict=True):
-        rank = rank * size + place
-    return rank
+    return tuple(map(int, np.unravel_index(rank, tuple(sizes), order="F")))
 
 
 def neighbours(rank: int, sizes: Sequence[int], dimension: int) -> tuple[int, ...]:
     """Ranks that differ at most in their coordinate along a dimension, by that coordinate; the rank itself included."""
-    places = list(coordinates(rank, sizes))
-    ranks = []
-    for place in range(sizes[dimension]):
-        places[dimension] = place
-        ranks.append(rank_at(places, sizes))
-    return tuple(ranks)
+    return group_of(rank, sizes, (dimension,))
 
 
 def group_of(rank: int, sizes: Sequence[int], span: Sequence[int]) -> tuple[int, ...]:
     """Ranks of the group that a collective on `span` runs in, in the order of their numbers there."""
-    places = list(coordinates(rank, sizes))
-    own_sizes = [sizes[k] for k in span]
+    places, sizes_of_span = list(coordinates(rank, sizes)), tuple(sizes[k] for k in span)
     ranks = []
-    for member in range(math.prod(own_sizes)):
-        for k, place in zip(span, coordinates(member, own_sizes), strict=True):
+    for member in range(math.prod(sizes_of_span)):
+        for k, place in zip(span, coordinates(member, sizes_of_span), strict=True):
             places[k] = place
-        ranks.append(rank_at(places, sizes))
+        ranks.append(int(np.ravel_multi_index(places, tuple(sizes), order="F")))
     return tuple(ranks)
 
 

@@ -26,7 +26,7 @@ from themis_opt.runtime.layout import (
     stage_view,
 )
 from themis_opt.runtime.links import Frame, Incoming, Link, Outgoing, RankFailure
-from themis_opt.runtime.program import LARGEST_SEGMENT, Program, algorithm_of, kind_of
+from themis_opt.runtime.program import LARGEST_SEGMENT, Program
 from themis_opt.schedules.messages import Messages, algorithm_messages
 
 FILL_SLICE = 2**16  # elements looked at at once: a rank holds little more than its buffer
@@ -325,7 +325,7 @@ class Mover:
             if (iteration, number) in incomplete:
                 continue
             launch = program.launches[number]
-            kind, group = kind_of(launch), group_of(rank, program.sizes, launch.span)
+            kind, group = launch.kind, group_of(rank, program.sizes, launch.span)
             place, data = group.index(rank), _data_seed(seed, iteration, number)
             difference = first_difference(buffer, kind, data, place, group, program.dtype, program.reduction)
             if difference:
@@ -358,7 +358,7 @@ class Mover:
         iteration, number = divmod(operation, program.num_operations)
         launch, chunk, position = program.stage_places[number - program.num_tasks]
         launched = program.launches[launch]
-        path, kind = launched.paths[chunk], kind_of(launched)
+        path, kind = launched.paths[chunk], launched.kind
         view = stage_view(kind, launched.span, self._places, path, position, *launched.columns[chunk : chunk + 2])
         return _RankStage(iteration, launch, chunk, phase_at(kind, len(path), position), path[position], view)
 
@@ -370,7 +370,8 @@ class Mover:
         view = stage.view.of(tensor)
         source = view.copy() if stage.phase.rule.data is Data.STAY else view
         size, place = self._program.sizes[stage.dimension], self._places[stage.dimension]
-        steps = steps_of(stage.phase, algorithm_of(self._program, stage.dimension), size, place)
+        algorithm = Algorithm(self._program.algorithms[stage.dimension])
+        steps = steps_of(stage.phase, algorithm, size, place)
         exchanges = (self._exchange(stage, number, step, source, view) for number, step in enumerate(steps))
         average = view[place : place + 1] if self._ends_sums(stage, len(span)) else None
         return _StageMoves(stage.dimension, tuple(exchanges), average)

@@ -18,7 +18,7 @@ from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_size
 from themis_opt.problem.cost import variable_occupancy
 from themis_opt.problem.exchanges import refuse_sends
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Algorithm, Dimension
+from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind, Phase
 from themis_opt.problem.rails import refuse_rails
 from themis_opt.problem.wiring import Kind
@@ -39,7 +39,7 @@ class ProgramLaunch:
     """A collective operation of the program."""
 
     name: str
-    kind: str
+    kind: CollectiveKind
     span: tuple[int, ...]
     columns: tuple[int, ...]  # first column of each chunk, and the number of columns
     paths: tuple[tuple[int, ...], ...]  # dimension of each stage of each chunk
@@ -232,7 +232,7 @@ def _program_launches(schedule: Schedule, element_bytes: int) -> list[ProgramLau
         parts.append(
             ProgramLaunch(
                 name=exchange.name,
-                kind=exchange.kind.value,
+                kind=exchange.kind,
                 span=exchange.span,
                 columns=cut_columns(chunks.sizes.tolist(), columns),
                 paths=tuple(map(tuple, chunks.paths.tolist())),
@@ -261,13 +261,3 @@ def _check_memory(program: Program, element_bytes: int) -> None:
     if needed > MAX_RANK_BYTES:
         rule = f"needs {format_size(needed)} on every rank, at most {format_size(MAX_RANK_BYTES)} are allowed"
         raise InputError(rule, field="size")
-
-
-def kind_of(launch: ProgramLaunch) -> CollectiveKind:
-    """The kind of a launch."""
-    return CollectiveKind(launch.kind)
-
-
-def algorithm_of(program: Program, dimension: int) -> Algorithm:
-    """The algorithm of a dimension."""
-    return Algorithm(program.algorithms[dimension])
