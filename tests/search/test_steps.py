@@ -102,7 +102,6 @@ ANNEALED = {
 }
 FIGURES: dict[str, dict[str, Any]] = {
     "Anneal": ANNEALED,
-    "Coarse": {"100 equal": 634969367, "80 equal on two dimensions": 820427476},
     "Launches": {
         "iteration": (1841457280, 0.0868),
         "iteration of short tasks": (677602880, 0.08995),

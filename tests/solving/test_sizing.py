@@ -13,10 +13,8 @@ from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.plan import Plan
-from themis_opt.schedules.refinement import even_counts, refined
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.schedules.verification import verify
 from themis_opt.search.exact import Exact
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.sizing import granule, resized, rounded
@@ -57,29 +55,6 @@ def test_rounding_keeps_the_total_and_the_unit() -> None:
     assert sizes.tolist() == [40, 20, 10]
 
 
-def test_refining_evenly_never_grows_the_makespan(paper_instance: Instance) -> None:
-    coarse = scheduled(paper_instance.overridden(chunks=8))
-    plan = refined(coarse.enforced_plan(), paper_instance, [np.full(8, 8)])
-    fine = simulate(paper_instance, plan)
-    validate(fine)
-    assert fine.makespan <= coarse.makespan * (1 + 1e-6)
-
-
-def test_refining_handles_several_collectives(mixed: Instance) -> None:
-    coarse = scheduled(mixed.overridden(chunks=2))
-    fine = simulate(
-        mixed, refined(coarse.enforced_plan(), mixed, [np.array([c.chunks - 1, 1]) for c in mixed.collectives])
-    )
-    validate(fine)
-    verify(fine)
-
-
-def test_a_plan_without_sequences_cannot_be_refined(hetero: Instance) -> None:
-    plan = make_policy("baseline")(hetero)
-    with pytest.raises(ValueError, match="enforced"):
-        refined(Plan(plan.chunks, "fifo", (None, None, None)), hetero, [np.ones(64, dtype=np.int64)])
-
-
 def test_free_sizes_reach_the_fluid_bound_of_figure_5(figure_5: Instance) -> None:
     """Themis (ISCA 2022), figure 5: 7 units are optimal for equal chunks, 20/3 for free ones."""
     reference = Exact(seconds=5, workers=1, sizes="free", deterministic=True).solve(
@@ -99,9 +74,6 @@ def test_a_solver_that_gives_up_leaves_the_sizes_alone(figure_5: Instance, monke
     assert resized(schedule) is schedule
 
 
-ROUNDING = 1_000  # picoseconds that parts of chunks may take longer together, because each is rounded up
-
-
 @pytest.mark.parametrize("launching", LAUNCHING)
 @pytest.mark.parametrize("latency", ["lag", "occupy"])
 def test_better_sizes_are_legal_and_never_slower(launching: str, latency: str) -> None:
@@ -114,17 +86,6 @@ def test_better_sizes_are_legal_and_never_slower(launching: str, latency: str) -
 def test_sizes_shorten_a_collective_that_nothing_hides() -> None:
     schedule = scheduled(layers(1, chunks=3), "fused/hourglass")
     assert resized(schedule).makespan < schedule.makespan
-
-
-@pytest.mark.parametrize("launching", LAUNCHING)
-@pytest.mark.parametrize("ag_order", ["free", "reverse"])
-def test_chunks_cut_in_parts_are_legal_and_no_slower(launching: str, ag_order: str) -> None:
-    coarse = scheduled(layers(3, ag_order=ag_order), f"{launching}/hourglass")
-    instance = coarse.instance.replace(chunks=8)
-    fine = simulate(instance, refined(coarse.enforced_plan(), instance, even_counts(coarse, instance)))
-    validate(fine)
-    assert [len(launch.sizes) for launch in fine.plan.chunks] == [8] * len(coarse.plan.launches)
-    assert fine.makespan <= coarse.makespan + ROUNDING
 
 
 @pytest.mark.parametrize(

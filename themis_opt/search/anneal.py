@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 
 from formulations.interruption import POLL_SECONDS, TimeUp
-from themis_opt.schedules.refinement import even_counts, refined
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.search.annealing import Annealing, can_anneal, is_ready
 from themis_opt.search.incumbent import MIN_GAIN, Incumbent
@@ -32,7 +31,7 @@ HOT, COOLING = 1e-2, 300
 COSTLY = 0.01  # share of the makespan that the fixed costs of all chunks take, from which their number is searched
 START_SIXTHS = (4, 6, 9, 12)  # numbers of chunks from which annealings start, in sixths of the best one
 SLICES_PER_SECOND = 10  # after which an annealing may be told to stop
-COARSE_CHUNKS = 64  # chunks per collective that stand for more: their schedules are within a per mille of the bounds
+FREE_CHUNKS = 64  # most chunks from which annealings of free sizes start: so many are within a per mille of the bounds
 Stop = Callable[[float], bool]  # told the best makespan of a thread, in picoseconds, says whether to stop
 Task = Callable[[float, Stop], tuple[Schedule, float]]
 """An annealing that may simulate so many stages; its best schedule, and how many it simulated."""
@@ -83,26 +82,6 @@ class Anneal:
             work *= GROWTH
 
 
-@dataclass(frozen=True)
-class Coarse:
-    """Few chunks in the place of very many equal ones, refined (:mod:`themis_opt.schedules.refinement`)."""
-
-    engine: ClassVar[str] = "annealing"
-
-    def applies(self, incumbent: Incumbent) -> bool:
-        """Whether chunks are equal and very many."""
-        most = max(exchange.chunks for exchange in incumbent.instance.exchanges)
-        return not incumbent.free_sizes and most > COARSE_CHUNKS
-
-    def run(self, incumbent: Incumbent) -> None:
-        """Anneal a schedule of few chunks, and offer it with each of them cut."""
-        few = incumbent.beside(starting_schedule(incumbent.instance.at_most(COARSE_CHUNKS)), incumbent.bound)
-        if Anneal().applies(few):
-            Anneal().run(few)
-        counts = even_counts(few.best, incumbent.instance)
-        incumbent.offer_plan(refined(few.best.enforced_plan(), incumbent.instance, counts))
-
-
 def run_wave(incumbent: Incumbent, tasks: list[Task], most_work: float) -> float:
     """Run a task on each thread and offer what they find; the stages that the busiest one simulated.
 
@@ -136,7 +115,7 @@ def free_counts(best: Schedule) -> list[int]:
     """Chunks per collective from which annealings of free sizes start: some around the best where they are costly."""
     limit, overhead = max(exchange.chunks for exchange in best.instance.exchanges), chunk_overhead(best.instance)
     if overhead < COSTLY * best.makespan:
-        return [min(limit, COARSE_CHUNKS)]
+        return [min(limit, FREE_CHUNKS)]
     chunks = max(len(launch.sizes) for launch in best.plan.chunks)
     return sorted({min(-(-chunks * share // 6), limit) for share in START_SIXTHS})
 

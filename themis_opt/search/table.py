@@ -1,7 +1,7 @@
 """The steps of the reference, in the order in which they take turns."""
 
 from themis_opt.schedules.incumbent import Step
-from themis_opt.search.anneal import Anneal, Coarse
+from themis_opt.search.anneal import Anneal
 from themis_opt.search.launches import Launches, LaunchSizes
 from themis_opt.search.orders import MoveElements, Orders
 from themis_opt.search.refuter import RefuteCounts, RefuteEnds
@@ -9,7 +9,6 @@ from themis_opt.search.sequences import Sequences
 
 # The search for the schedule of collectives
 STEPS: tuple[Step, ...] = (
-    Coarse(),
     Anneal(),
     RefuteCounts(),
     Orders(),
