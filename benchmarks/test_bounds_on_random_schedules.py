@@ -7,7 +7,7 @@ where they begin and end.
 some minutes, and prints how near the best of them comes to each bound.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -26,8 +26,6 @@ from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.search.incumbent import Incumbent
-from themis_opt.search.refuter import RefuteEnds
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.makespan_bounds import chunk_counts
 from themis_opt.solving.sizing import resized
@@ -41,7 +39,6 @@ TOLERANCE = 1e-9
 LOADS, LOADS_BUDGET = {"intervals": 20, "ticks": 8, "units": 96}, Limits(seconds=0.3, deterministic=True)
 """How horizons are looked at."""
 
-ENDS_LIMITS = Limits(seconds=0.3, workers=1, deterministic=True)
 """What the proof by begin and end counts may spend on an instance."""
 
 
@@ -132,28 +129,16 @@ def check(seed: int, plans: int) -> dict[str, float]:
     """How near the best schedules of an instance come to each bound: bound over makespan."""
     instance = random_instance(seed)
     free, equal = bounds(instance, equal_sizes=False), bounds(instance)
-    nearest, by_count, of_equal = dict.fromkeys(equal, 0.0), dict[int, int](), list[Schedule]()
+    nearest, by_count = dict.fromkeys(equal, 0.0), dict[int, int]()
     for schedule in random_schedules(instance, seed, plans):
         for name, bound in (equal if schedule.has_equal_sizes else free).items():
             assert bound <= schedule.makespan * (1 + TOLERANCE), (seed, name)
             nearest[name] = max(nearest[name], bound / schedule.makespan)
         count = len(schedule.plan.chunks[0].sizes)
         by_count[count] = min(by_count.get(count, schedule.makespan), schedule.makespan)
-        of_equal += [schedule] if schedule.has_equal_sizes else []
-    if len(instance.exchanges) == 1:
-        if instance.ports.is_plain:  # they see each dimension as one resource
-            check_interval_loads(seed, instance, by_count)
-        check_end_counts(seed, of_equal, max(equal.values()))
+    if len(instance.exchanges) == 1 and instance.ports.is_plain:  # they see each dimension as one resource
+        check_interval_loads(seed, instance, by_count)
     return nearest
-
-
-def check_end_counts(seed: int, schedules: Sequence[Schedule], known: float) -> None:
-    """From the worst schedule on, no horizon is refuted that the best one reaches."""
-    by_makespan = sorted(schedules, key=lambda schedule: schedule.makespan)
-    incumbent = Incumbent(ENDS_LIMITS, by_makespan[-1], known)
-    if RefuteEnds().applies(incumbent):
-        RefuteEnds().run(incumbent)
-    assert incumbent.bound <= by_makespan[0].makespan * (1 + TOLERANCE), seed
 
 
 def check_interval_loads(seed: int, instance: Instance, by_count: Mapping[int, int]) -> None:

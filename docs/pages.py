@@ -34,7 +34,7 @@ MATHEMATICS = "reference/mathematics.md"
 
 FORMULATIONS = (
     "lattice", "fluid", "order_count", "head_tail", "order_tree", "chunk_count", "interval_loads", "chunk_sizes",
-    "end_counts", "chunk_order", "sequencing", "allocation", "offloading", "microbatch_order",
+    "chunk_order", "sequencing", "allocation", "offloading", "microbatch_order",
     "worst_cut", "edge_splitting", "tree_packing", "shared_roots", "tree_lengths", "concurrent_flow",
 )  # fmt: skip
 

@@ -25,11 +25,7 @@ Constraints
     7. *makespan*: :math:`T \ge f_{iqk} + l_{iqk}` in the last phase;
     8. *loads*: constraints (2) and (3) of :mod:`formulations.order_count` on the sums of :math:`x` per class;
     9. *symmetry*: jobs of one class are numbered by their start on their first machine in the first phase;
-    10. *bounds*: :math:`L \le T \le H`;
-    11. *begins*, where those of a single class are given (:mod:`formulations.end_counts`): :math:`b_k` jobs begin on k.
-        Then jobs are numbered by the machine on which they begin, and by their first start, instead of (9); where the
-        class is reversible, (3) of :mod:`formulations.end_counts`; and there is no objective, since CP-SAT refutes a
-        horizon that it cannot reach as the bound of a minimisation.
+    10. *bounds*: :math:`L \le T \le H`.
 
 A mirrored second phase has no variables :math:`x` and :math:`b`: those of the first phase, reversed, stand for them.
 (8) and (10) are redundant; they give the solver the bounds it would otherwise take long to find.  The optimum is exact
@@ -38,13 +34,11 @@ for the integer data; with durations and lags rounded down it bounds the true ma
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, islice, pairwise
-from threading import Event
+from itertools import combinations, pairwise
 
 from ortools.sat.python import cp_model
 
 from formulations.cp_sat import SolverProgress, search
-from formulations.end_counts import BeginCounts, add_direction, is_reversible
 from formulations.job_plans import JobPlans, JobTimes, PlanOutcome, start_on
 from formulations.lattice import Arc, JobClass, arcs
 from formulations.limits import SECONDS_PER_WORK, Limits
@@ -130,12 +124,6 @@ def arc_counts(jobs: Sequence[JobVariables]) -> list[Mapping[Arc, cp_model.Linea
     ]
 
 
-def begin_in_turn(model: cp_model.CpModel, jobs: Sequence[JobVariables], machine: int) -> None:
-    """Number jobs by their start on a machine in the first phase."""
-    for one, following in pairwise(jobs):
-        model.add(one.phases[0].start[machine] <= following.phases[0].start[machine])
-
-
 def add_job(model: cp_model.CpModel, job: JobClass, latest: int, name: str) -> JobVariables:
     """Add one job to a model, of which no stage ends later than `latest`; its variables have names that begin alike."""
     phases: list[PhaseVariables] = []
@@ -216,13 +204,9 @@ class ChunkOrder:
     `jobs`: with integer durations, lags and releases.
     `horizon`: an upper bound on the makespan of some feasible schedule.
     `lower_bound`: a proven lower bound.
-    `begin`: how many jobs of a single class begin on each of its machines; then any schedule that ends by the horizon
-      is a solution.
     """
 
-    def __init__(
-        self, jobs: Sequence[JobClass], horizon: int, lower_bound: int = 0, begin: BeginCounts | None = None
-    ) -> None:
+    def __init__(self, jobs: Sequence[JobClass], horizon: int, lower_bound: int = 0) -> None:
         self.jobs = jobs
         self.model = cp_model.CpModel()
         self.model.name = "chunk order"
@@ -231,19 +215,14 @@ class ChunkOrder:
         self.variables = [[self._job(job, f"job{j}_{i}") for i in range(job.count)] for j, job in enumerate(jobs)]
         self._no_overlap()
         self._end_rows = self._loads()
-        if begin is None:
-            self._symmetry()
-            self.model.minimize(self.makespan)
-        else:
-            self._fix_begin(begin)
+        self._symmetry()
+        self.model.minimize(self.makespan)
 
-    def solve(self, limits: Limits, report: SolverProgress, stop: Event | None = None) -> PlanOutcome:
-        """Search within limits, or until `stop` is set; `report` hears of every better solution and bound."""
+    def solve(self, limits: Limits, report: SolverProgress) -> PlanOutcome:
+        """Search within limits; `report` hears of every better solution and bound."""
         held = [v for jobs in self.variables for job in jobs for v in decisions(job)]
         # A relaxation of these rules says less than the loads of (8), and takes most of the time.
-        outcome = search(
-            self.model, held, limits, report, relaxation="none", pace=SECONDS_PER_WORK["chunk_order"], stop=stop
-        )
+        outcome = search(self.model, held, limits, report, relaxation="none", pace=SECONDS_PER_WORK["chunk_order"])
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.value is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)
@@ -296,17 +275,6 @@ class ChunkOrder:
     def _symmetry(self) -> None:
         """(9)."""
         for job, jobs in zip(self.jobs, self.variables, strict=True):
-            begin_in_turn(self.model, jobs, job.machines[0])
-
-    def _fix_begin(self, begin: BeginCounts) -> None:
-        """(11)."""
-        (job,), (jobs,) = self.jobs, self.variables
-        numbered = iter(jobs)
-        for k, count in zip(job.machines, begin, strict=True):
-            alike = list(islice(numbered, count))
-            for variables in alike:
-                self.model.add(variables.phases[0].taken[0, k] == 1)
-            begin_in_turn(self.model, alike, k)
-        if is_reversible(job):
-            end = [sum(variables.phases[-1].taken[job.last_arc(k)] for variables in jobs) for k in job.machines]
-            add_direction(self.model, job.count, begin, end)
+            for one, following in pairwise(jobs):
+                first = job.machines[0]
+                self.model.add(one.phases[0].start[first] <= following.phases[0].start[first])

@@ -61,21 +61,19 @@ def search(
     *,
     relaxation: Relaxation = "usual",
     pace: float = 1.0,
-    stop: Event | None = None,
 ) -> SearchOutcome:
     """Minimise `model` within `limits`; `relaxation` and `pace` as of :meth:`formulations.limits.Limits.solver`.
 
     The solver runs in a separate thread, so that Ctrl-C reaches this one; KeyboardInterrupt stops the solver
     and the best solution so far is returned with status ``interrupted``.  It is also stopped when it overruns its
-    time, when the process holds more memory than it may, or when another thread sets `stop`.
+    time, or when the process holds more memory than it may.
     """
     solver, interrupted, late = limits.solver(relaxation, pace), Event(), Event()
     tracker = _Tracker({v.index: v for v in variables}.values(), report)
-    stops = [interrupted, late, *([stop] if stop else [])]
     solver.best_bound_callback = lambda bound: report(float("inf"), bound)
     with ThreadPoolExecutor(max_workers=1) as executor:
         try:
-            solving = executor.submit(_solve, model, tracker, solver, limits, stops)
+            solving = executor.submit(_solve, model, tracker, solver, limits, (interrupted, late))
             _wait(solving, interrupted, late)
         except (KeyboardInterrupt, TimeUp):  # between two statements
             late.set()

@@ -46,7 +46,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from threading import Event
 from time import monotonic
 
 import numpy as np
@@ -141,17 +140,17 @@ class IntervalLoads:
         """The least number of ticks, at most all of them, that last until a time."""
         return min(ceil((horizon - self._release) / self._tick), self.num_ticks)
 
-    def solve(self, count: int, ticks: int, limits: Limits, stop: Event | None = None) -> IntervalOutcome:
+    def solve(self, count: int, ticks: int, limits: Limits) -> IntervalOutcome:
         """Raise the bound on the greatest load of `count` jobs in so many ticks until it exceeds 1, or cannot.
 
-        What is learnt is kept where limits, or another thread by `stop`, ends it, and serves other questions.
+        What is learnt is kept where limits end it, and serves other questions.
         """
         load, work, start = 0.0, 0.0, monotonic()
         parts = self._parts(ticks)
         self._programme.aim(count, ticks, parts)
         while self.refuted[count] < ticks:
             spent = work if limits.deterministic else monotonic() - start
-            if spent >= limits.seconds or (stop is not None and stop.is_set()):
+            if spent >= limits.seconds:
                 return IntervalOutcome("unknown", load, work)
             duals, objective, cost = self._programme.solve()
             work += cost + self._ways.work

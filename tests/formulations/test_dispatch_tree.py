@@ -3,7 +3,6 @@
 import random
 from collections.abc import Iterator
 from itertools import pairwise
-from threading import Event
 
 import pytest
 from brute_force import brute_force
@@ -30,7 +29,7 @@ def _short_memo(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def outcome(whole: JobClass, fixed: JobClass, count: int, horizon: float, limits: Limits = LONG) -> SizedOutcome:
     weights = [1 / (1 + k) for k in range(len(whole.machines))]
-    return search_tree(JobStates(whole, fixed, weights), count, horizon, limits, Event())
+    return search_tree(JobStates(whole, fixed, weights), count, horizon, limits)
 
 
 def is_refuted(whole: JobClass, fixed: JobClass, count: int, horizon: float) -> bool:
@@ -84,7 +83,7 @@ def test_horizons_are_refuted_by_as_few_nodes_as_ever(seed: int, nodes: tuple[in
     whole, least = random_class(random.Random(seed), phases)
     best = min(brute_force([part(whole, least, units) for units in sizes]) for sizes in partitions(6, count))
     for horizon, number in zip((0.95 * best, 0.9 * best, 0.85 * best), nodes, strict=True):
-        answer = search_tree(JobStates(whole, least, [1, 0.5]), count, horizon, LONG, Event())
+        answer = search_tree(JobStates(whole, least, [1, 0.5]), count, horizon, LONG)
         assert answer.status == ("infeasible" if number else "feasible")
         assert not number or round(answer.work / refuter.WORK_PER_NODE / count) == number
 
@@ -111,7 +110,7 @@ def test_horizons_of_three_machines_take_as_few_nodes_as_ever(seed: int, refuted
     count, (whole, least) = 2 + seed % 2, random_pair(seed, 1 + seed // 2 % 2)
     bound = ChunkCount([whole], [least], [count]).bound_of((count,))
     states = JobStates(whole, least, [1, 0.5, 0.25])
-    answers = [search_tree(states, count, share * bound, LONG, Event()) for share in (1.0, 1.05, 1.1, 1.15)]
+    answers = [search_tree(states, count, share * bound, LONG) for share in (1.0, 1.05, 1.1, 1.15)]
     assert [answer.status == "infeasible" for answer in answers] == [number < refuted for number in range(4)]
     assert [round(answer.work / refuter.WORK_PER_NODE / count) for answer in answers] == nodes
 

@@ -10,7 +10,6 @@ from sized_jobs import part, random_pair
 from test_pieces import random_class as random_pieces
 
 from formulations.chunk_count import ChunkCount
-from formulations.end_counts import EndCells
 from formulations.fluid import fluid_bound
 from formulations.head_tail import head_tail_bound
 from formulations.interval_loads import IntervalLoads
@@ -88,11 +87,6 @@ def test_order_trees_are_as_small_as_ever(seed: int, leaves: int) -> None:
     jobs = [replace(job, mirrored=False) for job in equal_jobs(seed)][:2]
     target = order_count_bound(jobs, LONG) - 0.5
     assert num_leaves(OrderTreeProof(jobs, fluid_bound(jobs), target, 60).tree()) <= leaves
-
-
-def test_few_end_cells_are_left_above_a_bound() -> None:
-    jobs = [equal_jobs(seed)[0] for seed in SEEDS]
-    assert [len([*EndCells(job, order_count_bound([job], LONG) + 5)]) for job in jobs] == [1, 2, 1, 2, 2, 1]
 
 
 def test_pieces() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from threading import Event
 
 import pytest
 
@@ -45,16 +44,15 @@ class Knowing:
     work: float = 0.01
     asked: list[tuple[str, float]] = field(default_factory=list)
 
-    def __call__(self, cell: str, horizon: float, limits: Limits, stop: Event) -> Answer[str]:
+    def __call__(self, cell: str, horizon: float, limits: Limits) -> Answer[str]:
         self.asked.append((cell, horizon))
         return Answer({cell: horizon} if horizon < self.best.get(cell, 0.0) else {}, None, self.work)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_the_least_of_all_cells_is_proven(start: Schedule, workers: int) -> None:
-    known = incumbent(start, workers=workers)
+def test_the_least_of_all_cells_is_proven(start: Schedule) -> None:
+    known = incumbent(start)
     best = {name: start.makespan * share for name, share in (("a", 0.9), ("b", 0.8), ("c", 0.95))}
-    Refuter(known, named(*best), [Knowing(best)], precision=1.0, at_once=workers).run()
+    Refuter(known, named(*best), [Knowing(best)], precision=1.0).run()
     assert 0.75 * start.makespan < known.bound < best["b"]
 
 
@@ -68,7 +66,7 @@ def test_a_slow_oracle_raises_what_a_fast_one_leaves(start: Schedule) -> None:
 def test_what_an_oracle_learns_beside_the_question_counts(start: Schedule) -> None:
     """It answers about one cell, and refutes a longer horizon of both than was asked about."""
 
-    def learns(cell: str, horizon: float, limits: Limits, stop: Event) -> Answer[str]:
+    def learns(cell: str, horizon: float, limits: Limits) -> Answer[str]:
         return Answer(dict.fromkeys("ab", 0.9 * start.makespan))
 
     known = incumbent(start)
@@ -80,7 +78,7 @@ def test_cells_that_took_long_come_first(start: Schedule) -> None:
     """The work of a cell is the most that an answer about it took."""
     known, cells, work = incumbent(start, seconds=1000.0), list[str](), {"a": 0.1, "b": 0.3, "c": 0.2}
 
-    def tells(cell: str, horizon: float, limits: Limits, stop: Event) -> Answer[str]:
+    def tells(cell: str, horizon: float, limits: Limits) -> Answer[str]:
         cells.append(cell)
         took = work[cell] / (1 if len(cells) <= 3 else 100)
         return Answer({cell: horizon}, None, took)
@@ -110,7 +108,7 @@ def test_it_stops_when_the_time_is_over(start: Schedule) -> None:
 
 
 def test_ctrl_c_ends_it_and_what_is_proven_stays(start: Schedule) -> None:
-    def interrupted(cell: str, horizon: float, limits: Limits, stop: Event) -> Answer[str]:
+    def interrupted(cell: str, horizon: float, limits: Limits) -> Answer[str]:
         if horizon > 0.8 * start.makespan:
             raise KeyboardInterrupt
         return Answer({cell: horizon})
@@ -127,11 +125,11 @@ def test_an_oracle_that_needs_more_time_gets_more_and_one_that_gave_up_early_is_
     """One spends all that it may, and knows with a tenth of the time; the other has no use for more."""
     known, horizons = incumbent(start, seconds=1000.0), list[float]()
 
-    def needs_time(cell: str, horizon: float, limits: Limits, stop: Event) -> Answer[str]:
+    def needs_time(cell: str, horizon: float, limits: Limits) -> Answer[str]:
         enough = limits.seconds >= 150 and horizon < 0.9 * start.makespan
         return Answer({cell: horizon} if enough else {}, None, limits.seconds)
 
-    def gives_up(cell: str, horizon: float, limits: Limits, stop: Event) -> Answer[str]:
+    def gives_up(cell: str, horizon: float, limits: Limits) -> Answer[str]:
         horizons.append(horizon)
         return Answer({}, None, limits.seconds / 4)
 
