@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, product
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -231,13 +231,6 @@ _PlusStep = tuple[Transfer, ...] | tuple[Copy, ...]
 """Transfers of a GPU to or from a peer at once, or its copies in the end."""
 
 
-class _BlockEnds(NamedTuple):
-    """Connections of a threadblock: channels and remote buffers by peer, each with its type."""
-
-    chunk: int
-    peers: Mapping[int, ChannelWay]
-
-
 def _gpus(program: MscclProgram, span: tuple[int, ...], node_dimensions: int) -> list[PlanGpu]:
     layout, buffers = program.layout, program.layout.buffers
     messages: dict[tuple[int, int], list[tuple[Transfer, ...]]] = defaultdict(list)
@@ -253,15 +246,18 @@ def _gpus(program: MscclProgram, span: tuple[int, ...], node_dimensions: int) ->
     slots, used = _slots(program)
     gpus = []
     for gpu in range(layout.num_gpus):
-        ends = [
-            _BlockEnds(chunk, _peers(gpu, steps[gpu][chunk], span, node_dimensions))
+        chunks = [
+            _ChunkWork(gpu, chunk, steps[gpu][chunk], _peers(gpu, steps[gpu][chunk], span, node_dimensions), slots)
             for chunk in range(len(layout.units))
         ]
-        connected = {
-            way: [peer for end in ends for peer, kind in end.peers.items() if kind == way] for way in CHANNEL_WAYS
-        }
-        remote = sorted({(peer, way) for end in ends for peer, way in end.peers.items()})
-        blocks = [_block(gpu, end, steps[gpu][end.chunk], connected, ends, remote, slots) for end in ends]
+        remote = sorted({(peer, way) for work in chunks for peer, way in work.peers.items()})
+        channels: dict[ChannelWay, list[int]] = {"memory": [], "port": []}
+        blocks = []
+        for work in chunks:
+            firsts = {way: len(peers) for way, peers in channels.items()}
+            blocks.append(work.threadblock(firsts, remote))
+            for peer, way in work.peers.items():
+                channels[way].append(peer)
         gpus.append(
             PlanGpu(
                 id=gpu,
@@ -269,7 +265,7 @@ def _gpus(program: MscclProgram, span: tuple[int, ...], node_dimensions: int) ->
                 output_chunks=buffers.output,
                 scratch_chunks=buffers.scratch + used[gpu],
                 channels=[
-                    Connections(channel_type=way, connected_to=connected[way]) for way in CHANNEL_WAYS if connected[way]
+                    Connections(channel_type=way, connected_to=peers) for way, peers in channels.items() if peers
                 ],
                 remote_buffers=[Remote(rank=peer, type="s", access_channel_types=[way]) for peer, way in remote],
                 semaphores=[],
@@ -305,9 +301,6 @@ def _needs(gpu: int, sent: tuple[Transfer, ...], received: tuple[Transfer, ...],
     return False
 
 
-CHANNEL_WAYS: tuple[ChannelWay, ...] = ("memory", "port")
-
-
 def _peers(gpu: int, steps: list[_PlusStep], span: tuple[int, ...], inside: int) -> dict[int, ChannelWay]:
     """The peers of a chunk at a GPU, and how it reaches them; sorted, so that both ends number channels alike."""
     ways: dict[int, ChannelWay] = {}
@@ -328,78 +321,73 @@ def _slots(program: MscclProgram) -> tuple[dict[int, int], dict[int, int]]:
     return slots, used
 
 
-def _block(
-    gpu: int,
-    end: _BlockEnds,
-    steps: list[_PlusStep],
-    connected: Mapping[ChannelWay, list[int]],
-    ends: list[_BlockEnds],
-    remote: list[tuple[int, ChannelWay]],
-    slots: Mapping[int, int],
-) -> PlusBlock:
-    ids: dict[ChannelWay, list[int]] = {
-        way: [p for p, kind in end.peers.items() if kind == way] for way in CHANNEL_WAYS
-    }
-    before = {way: sum(list(e.peers.values()).count(way) for e in ends if e.chunk < end.chunk) for way in CHANNEL_WAYS}
-    ops = [_channel_op(name, end, ids, peer) for name in ("signal", "wait") for peer in end.peers]
-    for step in steps:
-        ops += _operations(gpu, step, end, ids, slots)
-    if len(ops) > MAX_PLUS_OPERATIONS or max(map(len, ids.values())) > MAX_CHANNELS:
-        rule = f"chunk {end.chunk} has {len(ops)} operations and {len(end.peers)} peers on GPU {gpu}"
-        allowed = f"a threadblock has at most {MAX_PLUS_OPERATIONS} and {MAX_CHANNELS}; use smaller dimensions"
-        raise InputError(f"{rule}, {allowed}", field="mscclpp")
-    return PlusBlock(
-        id=end.chunk,
-        ops=ops,
-        channels=[
-            Channels(channel_type=way, channel_ids=[before[way] + n for n in range(len(ids[way]))])
-            for way in CHANNEL_WAYS
-            if ids[way]
-        ],
-        remote_buffer_refs=[
-            References(access_channel_type=way, remote_buffer_ids=[remote.index((peer, way)) for peer in ids[way]])
-            for way in CHANNEL_WAYS
-            if ids[way]
-        ],
-    )
+@dataclass(frozen=True)
+class _ChunkWork:
+    """What a GPU does for a chunk, in a separate threadblock; `slots`: scratch of messages by their identity."""
 
+    gpu: int
+    chunk: int
+    steps: list[_PlusStep]
+    peers: Mapping[int, ChannelWay]  # and how each is reached
+    slots: Mapping[int, int]
 
-def _channel_op(name: Any, end: _BlockEnds, ids: Mapping[ChannelWay, list[int]], peer: int, **more: Any) -> Operation:
-    way = end.peers[peer]
-    return Operation(name=name, channel_type=way, channel_ids=[ids[way].index(peer)], **more)
+    def threadblock(self, firsts: Mapping[ChannelWay, int], remote: list[tuple[int, ChannelWay]]) -> PlusBlock:
+        """The threadblock, from the channels that come before its own, and the remote buffers of the GPU."""
+        ops = [self._on_channel(name, peer) for name in ("signal", "wait") for peer in self.peers]
+        for step in self.steps:
+            ops += self._operations(step)
+        reached = {way: peers for way in firsts if (peers := self._by(way))}
+        if len(ops) > MAX_PLUS_OPERATIONS or max(map(len, reached.values()), default=0) > MAX_CHANNELS:
+            rule = f"chunk {self.chunk} has {len(ops)} operations and {len(self.peers)} peers on GPU {self.gpu}"
+            allowed = f"a threadblock has at most {MAX_PLUS_OPERATIONS} and {MAX_CHANNELS}; use smaller dimensions"
+            raise InputError(f"{rule}, {allowed}", field="mscclpp")
+        return PlusBlock(
+            id=self.chunk,
+            ops=ops,
+            channels=[
+                Channels(channel_type=way, channel_ids=[firsts[way] + number for number in range(len(peers))])
+                for way, peers in reached.items()
+            ],
+            remote_buffer_refs=[
+                References(access_channel_type=way, remote_buffer_ids=[remote.index((peer, way)) for peer in peers])
+                for way, peers in reached.items()
+            ],
+        )
 
+    def _by(self, way: ChannelWay) -> list[int]:
+        return [peer for peer, kind in self.peers.items() if kind == way]
 
-def _operations(
-    gpu: int, step: _PlusStep, end: _BlockEnds, ids: Mapping[ChannelWay, list[int]], slots: Mapping[int, int]
-) -> Iterator[Operation]:
-    """Operations of a GPU for a message or for copies; ``nop`` makes the threads of a block wait for each other."""
-    transfers = [part for part in step if isinstance(part, Transfer)]
-    if transfers and transfers[0].source == gpu:
-        yield Operation(name="nop")
-        yield from _sent(transfers, end, ids, slots)
-    elif transfers:
-        yield from (_channel_op("wait", end, ids, transfers[0].source), Operation(name="nop"))
-        yield from (_received(part, Buffer(type="s", index=slots[id(part)], size=part.units)) for part in transfers)
-    else:
-        yield Operation(name="nop")
-        for part in step:
-            taken, kept = _local(part.taken, part.units), _local(part.kept, part.units)
-            yield Operation(name="copy", src_buff=[taken], dst_buff=[kept])
+    def _on_channel(self, name: Any, peer: int, **more: Any) -> Operation:
+        way = self.peers[peer]
+        return Operation(name=name, channel_type=way, channel_ids=[self._by(way).index(peer)], **more)
 
+    def _operations(self, step: _PlusStep) -> Iterator[Operation]:
+        """Operations for a message or for copies; ``nop`` makes the threads of a block wait for each other."""
+        transfers = [part for part in step if isinstance(part, Transfer)]
+        if transfers and transfers[0].source == self.gpu:
+            yield Operation(name="nop")
+            yield from self._sent(transfers)
+        elif transfers:
+            yield from (self._on_channel("wait", transfers[0].source), Operation(name="nop"))
+            for transfer in transfers:
+                arrived = Buffer(type="s", index=self.slots[id(transfer)], size=transfer.units)
+                yield _received(transfer, arrived)
+        else:
+            yield Operation(name="nop")
+            for part in step:
+                taken, kept = _local(part.taken, part.units), _local(part.kept, part.units)
+                yield Operation(name="copy", src_buff=[taken], dst_buff=[kept])
 
-def _sent(
-    parts: list[Transfer], end: _BlockEnds, ids: Mapping[ChannelWay, list[int]], slots: Mapping[int, int]
-) -> Iterator[Operation]:
-    """Puts and one signal; a port does not return before it has read, so that what it sent may be overwritten."""
-    peer = parts[0].target
-    way = end.peers[peer]
-    for part in parts:
-        there = Buffer(buffer_id=ids[way].index(peer), index=slots[id(part)], size=part.units)
-        last = way == "port" and part is parts[-1]
-        buffers = {"src_buff": [_local(part.taken, part.units)], "dst_buff": [there]}
-        yield _channel_op("pwsf" if last else "put", end, ids, peer, **buffers)
-    if way == "memory":
-        yield from (Operation(name="nop"), _channel_op("signal", end, ids, peer))
+    def _sent(self, parts: list[Transfer]) -> Iterator[Operation]:
+        """Puts and one signal; a port does not return before it has read, so that what it sent may be overwritten."""
+        peer = parts[0].target
+        way = self.peers[peer]
+        for part in parts:
+            there = Buffer(buffer_id=self._by(way).index(peer), index=self.slots[id(part)], size=part.units)
+            buffers = {"src_buff": [_local(part.taken, part.units)], "dst_buff": [there]}
+            yield self._on_channel("pwsf" if way == "port" and part is parts[-1] else "put", peer, **buffers)
+        if way == "memory":
+            yield from (Operation(name="nop"), self._on_channel("signal", peer))
 
 
 def _received(part: Transfer, arrived: Buffer) -> Operation:
