@@ -134,16 +134,9 @@ def save(problem: Problem, path: str | Path) -> None:
 def read_solution(path: Path, problem: Problem | None = None) -> tuple[AnySchedule, Any]:
     """Read a schedule of any family, validated, and the summary that its file holds.
 
-    Parameters
-    ----------
-    path : Path
-    problem : Problem, optional
-        The problem that the schedule must belong to.
+    Raises InputError or InvalidSchedule if the file holds none, one of another problem, or one that breaks a rule.
 
-    Raises
-    ------
-    InputError, InvalidSchedule
-        If the file holds no schedule, one of another problem, or one that breaks a rule.
+    `problem`: which the schedule must belong to.
     """
     written = format_in(path)
     names = (name for name in FAMILIES if written.startswith(f"themis-opt/{name}-schedule/"))

@@ -98,22 +98,10 @@ class Reply:
 def ask(question: str, problem: "Problem", *subjects: Any, by: tuple[str, str] | None = None, **options: Any) -> Any:
     """What the family of a problem answers to a command.
 
-    Parameters
-    ----------
-    question : str
-        The name of a function in the module of the family.
-    problem : Problem
-    *subjects
-        Arguments of that function, in order.
-    by : tuple of str, optional
-        The option that leads to the question, and its value.
-    **options
-        Options of the command; a family refuses by name the given ones that it does not take.
+    Raises InputError if the family does not answer this question, or does not take an option that is given.
 
-    Raises
-    ------
-    InputError
-        If the family does not answer this question, or does not take an option.
+    `question`: the name of a function in the module of the family, with its arguments in order.
+    `by`: the option that leads to the question, and its value.
     """
     from themis_opt.families.door import family_of
 

@@ -166,10 +166,7 @@ def without_escapes(text: str) -> str:
 def read_tables(source: Source) -> list[GpuTable]:
     """The tables of two GPUs or more, each with a heading of the names of GPUs.
 
-    Raises
-    ------
-    InputError
-        If a table lacks rows, or there is none.
+    Raises InputError if a table lacks rows, or there is none.
     """
     tables: list[GpuTable] = []
     title = ""

@@ -99,10 +99,7 @@ def graph(name: str, systems: Sequence[tuple[Source, Element]]) -> GraphNetwork:
 def dimensions(systems: Sequence[tuple[Source, Element]], copies: int = 1) -> tuple[Dimension, ...]:
     """The dimensions within an NVLink domain, or else a node, and between them.
 
-    Raises
-    ------
-    NoProduct
-        If they would not be as fast as the graph.
+    Raises NoProduct if they would not be as fast as the graph.
     """
     domains = read_domains(systems)
     count = copies * len(domains)
