@@ -4,9 +4,7 @@ from itertools import product
 
 import pytest
 
-from themis_opt.base.allowance import Allowance
 from themis_opt.pipelines.bounds import bound
-from themis_opt.pipelines.order_search import anneal
 from themis_opt.pipelines.problem import Pipeline
 from themis_opt.pipelines.steps import best_policy
 
@@ -30,14 +28,12 @@ def gap(times, shape, stages, microbatches, room):
         message=message,
         memory=int(stages * parts * room),
     )
-    start, least = best_policy(pipeline), bound(pipeline)
-    if start.value > 1.05 * least:
-        start = anneal(start, Allowance(10.0, counts_work=True), least)
-    return start.value / least - 1
+    return best_policy(pipeline).value / bound(pipeline) - 1
 
 
-def test_few_gaps_are_above_five_per_cent():
+def test_rules_alone_leave_few_gaps_above_five_per_cent():
     settings = product(TIMES, ((2, "interleaved"), (2, "v"), (4, "v")), (4, 8), (8, 16, 32), (1, 1.5, 2))
     gaps = [gap(*setting) for setting in settings]
     assert len(gaps) == 162
-    assert sum(value > 0.05 for value in gaps) <= 12
+    assert sum(value > 0.05 for value in gaps) <= 15
+    assert sum(gaps) / len(gaps) < 0.021

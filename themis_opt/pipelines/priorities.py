@@ -31,7 +31,7 @@ LAST = 1e15
 HOT_SHARE = 0.01
 """Temperature at first, as a share of the value."""
 
-IDLE_TRIES = 3_000
+IDLE_TRIES = 600
 """Numbers tried in a row that gain nothing, with which the search ends."""
 
 PASSES_PER_SECOND = 3e6
@@ -47,7 +47,8 @@ class PriorityOrders:
         self._table, self._order = pass_table(pipeline), np.zeros((pipeline.stages, places), dtype=np.int64)
         self._space = order_space(pipeline, self._order, 0)
         nothing = [np.zeros(pipeline.stages, dtype=np.int64) for _ in range(3)]
-        self._state = StageState(np.array(pipeline.parts_of), *nothing)
+        ready = np.zeros((len(pipeline.kinds), pipeline.parts), dtype=np.int64)
+        self._state = StageState(np.array(pipeline.parts_of), *nothing, ready)
 
     @property
     def _patience(self) -> tuple[int, ...]:

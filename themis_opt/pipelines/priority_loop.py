@@ -25,12 +25,16 @@ class Priorities(NamedTuple):
 
 
 class StageState(NamedTuple):
-    """By stage its parts in the order of the model, the bytes that it keeps, and the next pass with its begin."""
+    """By stage its parts in the order of the model, the bytes that it keeps, and the next pass with its begin.
+
+    `ready`: of one stage, when the next pass of each kind on each part can begin.
+    """
 
     parts: IntArray
     held: IntArray
     begin: IntArray
     chosen: IntArray
+    ready: IntArray
 
 
 def order_by_priority(
@@ -61,18 +65,21 @@ def order_by_priority(
 
 def choose(table: PassTable, rule: Priorities, stage: int, space: OrderSpace, state: StageState) -> None:
     """Note the next pass of a stage, and when the first one can begin."""
-    num_kinds, num_parts = table.duration.shape
-    earliest, least = NOT_RUN, float(np.inf)
-    for kind in range(num_kinds):
+    num_parts, earliest, least = table.duration.shape[1], NOT_RUN, float(np.inf)
+    for kind in range(len(state.ready)):
         for turn in range(state.parts.shape[1]):
-            earliest = min(earliest, ready_at(table, rule, stage, kind, turn, space, state))
-    for kind in range(num_kinds):
-        for turn in range(state.parts.shape[1]):
-            ready, part = ready_at(table, rule, stage, kind, turn, space, state), state.parts[stage, turn]
-            number = rule.base[kind, part] + rule.slope[kind, part] * space.num_run[kind, part]
-            if ready < NOT_RUN and ready <= earliest + rule.patience and number < least:
-                least, state.chosen[stage] = number, kind * num_parts + part
+            ready = ready_at(table, rule, stage, kind, turn, space, state)
+            state.ready[kind, turn], earliest = ready, min(earliest, ready)
     state.begin[stage] = earliest
+    if earliest == NOT_RUN:
+        return
+    for kind in range(len(state.ready)):
+        for turn in range(state.parts.shape[1]):
+            if state.ready[kind, turn] <= earliest + rule.patience:
+                part = state.parts[stage, turn]
+                number = rule.base[kind, part] + rule.slope[kind, part] * space.num_run[kind, part]
+                if number < least:
+                    least, state.chosen[stage] = number, kind * num_parts + part
 
 
 def ready_at(
@@ -84,15 +91,15 @@ def ready_at(
     """
     part, num_parts = state.parts[stage, turn], state.parts.shape[1]
     i = space.num_run[kind, part]
-    if i == space.arrival.shape[2]:
+    if i == space.arrival.shape[2] or space.arrival[kind, part, i] == NOT_RUN:
         return NOT_RUN
-    if kind == FORWARD_STEP:
-        if state.held[stage] + (num_parts - turn) * table.change[kind, part] > table.memory:
-            return NOT_RUN
+    if kind == FORWARD_STEP and state.held[stage] + (num_parts - turn) * table.change[kind, part] > table.memory:
+        return NOT_RUN
+    if kind == FORWARD_STEP and turn == 0:
         gone = i
         for other in range(num_parts):
             gone = min(gone, space.num_run[-1, state.parts[stage, other]])
-        if turn == 0 and i - gone >= rule.most:
+        if i - gone >= rule.most:
             return NOT_RUN
     ready: int = max(space.free[stage], space.arrival[kind, part, i])
     return ready
