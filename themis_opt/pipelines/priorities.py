@@ -46,9 +46,9 @@ class PriorityOrders:
         places = pipeline.parts * pipeline.microbatches * len(pipeline.kinds)
         self._table, self._order = pass_table(pipeline), np.zeros((pipeline.stages, places), dtype=np.int64)
         self._space = order_space(pipeline, self._order, 0)
-        nothing = [np.zeros(pipeline.stages, dtype=np.int64) for _ in range(3)]
+        held, begin, chosen = np.zeros((3, pipeline.stages), dtype=np.int64)
         ready = np.zeros((len(pipeline.kinds), pipeline.parts), dtype=np.int64)
-        self._state = StageState(np.array(pipeline.parts_of), *nothing, ready)
+        self._state = StageState(np.array(pipeline.parts_of), held, begin, chosen, ready)
 
     @property
     def _patience(self) -> tuple[int, ...]:
