@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from formulations.limits import Limits
-from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.errors import InputError
 from themis_opt.families import family
 from themis_opt.families.family import SEARCH_KNOBS, Family, lazily, refuse_changes
 from themis_opt.pipelines import comparison
@@ -26,10 +26,6 @@ def compare(
     problem: Pipeline, policies: Sequence[Any] | None, *, time_limit: float = Limits.seconds, **limits: Any
 ) -> PipelineComparison:
     """Policies by name."""
-    known = (*PIPELINE_POLICIES, REFERENCE)
-    for name in policies or ():
-        if name not in known:
-            raise InputError(f"is no policy of pipelines{suggestion(name, known)}", field="policies", value=name)
     return comparison.compare(problem, policies, Limits(seconds=time_limit, **limits))
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from formulations.limits import PROVEN_GAP, Limits
+from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import format_percent, format_short_size, format_short_time, nanoseconds
 from themis_opt.pipelines.bounds import bound
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
@@ -115,12 +116,13 @@ def compare(
 
     Policies for which there is no time are left out, but for those before the first legal schedule.
 
-    Raises
-    ------
-    InputError
-        If no policy applies.
+    Raises InputError if there is no such policy, or none applies.
     """
-    names = tuple(policies or (*PIPELINE_POLICIES, REFERENCE))
+    known = (*PIPELINE_POLICIES, REFERENCE)
+    names = tuple(policies or known)
+    for name in names:
+        if name not in known:
+            raise InputError(f"is no policy of pipelines{suggestion(name, known)}", field="--policies", value=name)
     contest = PipelineContest(pipeline, limits or Limits(), report)
     contest.attempt_each((name for name in names if name != REFERENCE), partial(planned, pipeline))
     contest.prove()

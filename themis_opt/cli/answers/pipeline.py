@@ -59,7 +59,7 @@ def compare(
     from themis_opt.pipelines import comparison
     from themis_opt.policies.registry import REFERENCE
 
-    names, settings = _chosen(policies), search.settings()
+    names, settings = options.split(policies), search.settings()
     seconds = max(remaining(settings.pop("time_limit")), MIN_SECONDS)
     limits = Limits(seconds, **{name: value for name, value in settings.items() if name != "sizes"})
     with comparison_progress("iteration", seconds) as report:
@@ -69,21 +69,6 @@ def compare(
                 report(REFERENCE, value, proven)
 
         return comparison.compare(pipeline, names, limits, tell_value)
-
-
-def _chosen(policies: str | None) -> tuple[str, ...]:
-    """The policies that are named, or all."""
-    from themis_opt.base.errors import suggestion
-    from themis_opt.pipelines.policies import PIPELINE_POLICIES
-    from themis_opt.policies.registry import REFERENCE
-
-    known = (*PIPELINE_POLICIES, REFERENCE)
-    names = options.split(policies) or known
-    for name in names:
-        if name not in known:
-            rule = f"is no policy of pipelines{suggestion(name, known)}"
-            raise InputError(rule, field="--policies", value=name)
-    return tuple(names)
 
 
 def tell(compared: "PipelineComparison", search: options.SearchOptions) -> Reply:
