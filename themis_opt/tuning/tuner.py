@@ -287,6 +287,7 @@ class Search:
                 asked.set_user_attr(OUTCOME, trial.outcome())
                 value = trial.value if trial.measurement else None
                 self.study.tell(asked, value, state=_states()[trial.state])
+        self.trials.append(trial)  # at once: Ctrl-C may come before the next look at the study
         return trial
 
     @contextmanager
