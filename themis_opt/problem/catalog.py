@@ -78,17 +78,6 @@ def shipped_pipelines() -> dict[str, Path]:
     return {path.name.removesuffix(PIPELINE_SUFFIX): path for path in sorted(INSTANCES.rglob(f"*{PIPELINE_SUFFIX}"))}
 
 
-def graph_file(source: str) -> Path | None:
-    """The file of a graph that a path or a shipped name stands for; None if it stands for something else."""
-    path = (all_shipped() | library_instances()).get(source.removesuffix(".json"), Path(source))
-    if path.suffix != ".json" or not path.is_file():
-        return None
-    try:
-        return path if is_graph(read_json(path)) else None
-    except InputError:
-        return None
-
-
 def load(source: str | Path) -> Instance:
     """Read an instance from a document of its format, or a shipped one, or make the random one of ``random:SEED``.
 

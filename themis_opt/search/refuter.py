@@ -153,15 +153,6 @@ class Refuter(Generic[Cell]):
         return Answer(refuted, schedule, work)
 
 
-@dataclass(frozen=True)
-class _Question(Generic[Cell]):
-    """A horizon, who is asked about it, and the seconds that each may take for a cell."""
-
-    horizon: float
-    oracles: Sequence[Oracle[Cell]]
-    slot: float
-
-
 MAX_OPEN_COUNTS = 24  # most numbers of chunks that are open; where there are more, chunks cost too little to be counted
 MAX_TREE_STAGES = 64  # stages of the largest trees: larger ones are neither refuted nor solved in a minute
 ADVANCE = Compilable(advance, nogil=True)  # always compiled; other threads run meanwhile
