@@ -10,7 +10,7 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.policies.chunk_climb import climbed_block
 from themis_opt.policies.chunk_law import ChunkBlock, LawDimension, best_block, makespan, whole_sizes
 from themis_opt.policies.hourglass.policy import Hourglass
-from themis_opt.policies.portions import MOST_PORTIONS, Portions
+from themis_opt.policies.portions import MOST_LOTS, Portions
 from themis_opt.problem.cost import bytes_sent, check_clock, fixed_lag, fixed_occupancy, variable_occupancy
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
@@ -46,7 +46,7 @@ def _block(network: Sequence[LawDimension], phases: int, size: int, most_chunks:
     has_costs = any(dimension.fixed or dimension.lag for dimension in network)
     if not has_costs and (block.is_solid or len(network) == 2):
         return block
-    portions = None if has_costs else Portions(network, min(MOST_PORTIONS, most_chunks)).block(phases)
+    portions = None if has_costs else Portions(network, min(MOST_LOTS, most_chunks)).block(phases)
     if portions:
         return portions
     climbed = climbed_block(network, phases, size, block, most_chunks)

@@ -20,7 +20,7 @@ from themis_opt.policies.chunk_law import (
 )
 
 MOST_PORTIONS = 24  # that visit the faster group first
-MOST_PORTIONS = 64  # of a block
+MOST_LOTS = 64  # of a block
 
 
 class Lot(NamedTuple):
@@ -57,7 +57,7 @@ class Portions:
     def __init__(
         self,
         network: Sequence[LawDimension],
-        most_chunks: int = MOST_PORTIONS,
+        most_chunks: int = MOST_LOTS,
         most: int = MOST_PORTIONS,
         rounding: float = FLOAT_ERROR,
     ) -> None:
