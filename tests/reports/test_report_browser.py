@@ -21,10 +21,10 @@ import themis_opt
 from themis_opt.formats.gantt import gantt, save_figure
 from themis_opt.formats.graph_pictures import draw_network
 from themis_opt.graphs.problem import load_graph
-from themis_opt.pipelines.picture import draw as draw_pipeline
 from themis_opt.pipelines.policies import gpipe
 from themis_opt.pipelines.schedule import simulate
 from themis_opt.problem.catalog import shipped_graphs
+from themis_opt.reports.pictures import draw_pipeline
 from themis_opt.reports.rendering.charts import save
 from themis_opt.reports.rendering.page import HTML, write_report
 from themis_opt.reports.rows import read_rows

@@ -1,8 +1,5 @@
-"""Pictures of graphs: the network with its capacities, and what each direction of a link sends over time."""
+"""Pictures of graphs: nodes, and links with their capacities."""
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +11,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_link, format_short_time, time_unit
-from themis_opt.formats.drawing import MOST_SHAPES, draw_boxes
+from themis_opt.base.units import format_link
 from themis_opt.formats.gantt import save_figure
-from themis_opt.formats.palette import INK, LINE, QUIET
-from themis_opt.graphs.bounds import alike_nodes
-from themis_opt.graphs.problem import GraphInstance, GraphNetwork
-from themis_opt.graphs.schedule import GraphSchedule
-from themis_opt.graphs.slots import SlotPlan
+from themis_opt.formats.palette import INK
+from themis_opt.graphs.problem import GraphNetwork
 
 MOST_DRAWN, MOST_NAMED_NODES, MOST_BANDWIDTH_LABELS = 400, 48, 24
 """Nodes of a picture, nodes whose names are written, and links whose bandwidth is."""
-
-MOST_LINK_LINES = 40
-"""Rows of a timeline: of more directions of links the busiest."""
 
 NPU_COLOUR, SWITCH_COLOUR = "#4477aa", "#ccbb44"
 
@@ -123,85 +113,3 @@ def _by_distances(graph: "nx.Graph[str]") -> Places:
     start = start / np.abs(start).max() + np.random.default_rng(0).normal(scale=1e-3, size=start.shape)
     placed = nx.spring_layout(graph, pos=dict(zip(names, start, strict=True)), weight=None, iterations=15, seed=0)
     return {name: (float(x), float(y)) for name, (x, y) in placed.items()}
-
-
-def draw_losses(instance: GraphInstance, losses: Sequence[tuple[str, float, int]], path: Path) -> None:
-    """Draw what is kept of the speed without each link, the worst first; alike names with equal values share a bar.
-
-    `losses`: a link, the part of the speed that is kept, and how many other links it stands for.
-
-    Raises InputError if no picture has that ending.
-    """
-    bars: dict[tuple[str, float], list[tuple[str, int]]] = defaultdict(list)
-    for name, kept, alike in sorted(losses, key=lambda one: one[1]):
-        bars[re.sub(r"\d+", "*", name), round(kept, 4)].append((name, 1 + alike))
-    names = [
-        links[0][0] if (count := sum(n for _, n in links)) == 1 else f"{links[0][0]} and {count - 1} alike"
-        for links in bars.values()
-    ][:MOST_LOSS_BARS]
-    values = [100 * kept for _, kept in bars][:MOST_LOSS_BARS]
-    figure = Figure(figsize=(9.0, 1.2 + 0.3 * len(names)), layout="constrained")
-    axes = figure.subplots()
-    axes.barh(range(len(names)), values, color=NPU_COLOUR, height=0.7)
-    for row, value in enumerate(values):
-        axes.annotate(f"{value:.3g} %", (value, row), (3, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 110)
-    axes.set_xlabel("speed kept without this link (%)", color=QUIET, fontsize=9)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    left_out = f", the worst {len(names)} of {len(bars)} bars" if len(bars) > len(names) else ""
-    axes.set_title(f"{instance.name or 'graph'}: what hurts most{left_out}", loc="left", fontsize=11)
-    save_figure(figure, path)
-
-
-MOST_LOSS_BARS = 40
-
-
-def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
-    """Draw what links send, a row for the busiest of all that are alike; later chunks are darker.
-
-    Raises InputError if no picture has that ending.
-    """
-    plan, timed = schedule.plan, schedule.timed
-    held = timed.operations.resource
-    busy = np.bincount(held, timed.operations.duration, len(timed.resources))
-    roles = _roles(schedule, busy)
-    row = np.full(len(timed.resources), -1)
-    row[list(roles)] = range(len(roles))
-    names = [timed.resources[link] + (f" and {alike} alike" if alike else "") for link, alike in roles.items()]
-    drawn = np.flatnonzero(row[held] >= 0)
-    unit, scale = time_unit(schedule.makespan)
-    figure = Figure(figsize=(12.0, 1.4 + 0.24 * len(names)), layout="constrained")
-    axes = figure.subplots()
-    colours = colormaps["viridis_r"](np.linspace(0.15, 0.85, schedule.chunks))
-    shades = colours[drawn // (len(held) // schedule.chunks)]
-    left, right = timed.start[drawn] / scale, timed.end[drawn] / scale
-    draw_boxes(axes, left, right, row[held[drawn]], {"facecolors": shades, "rasterized": len(drawn) > MOST_SHAPES})
-    axes.set_yticks(range(len(names)), names, fontsize=7)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlim(0, schedule.makespan / scale)
-    axes.set_xlabel(f"time ({unit})", color=QUIET, fontsize=9)
-    axes.grid(axis="x", color=LINE, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    shown = f"{len(names)} of {int((busy > 0).sum())} link directions"
-    shown += f", {schedule.chunks} chunks from light to dark" if schedule.chunks > 1 else ""
-    title = f"{plan.instance.name or 'graph'}, {plan.name}: {format_short_time(schedule.makespan)}; {shown}"
-    axes.set_title(title, loc="left", fontsize=11)
-    save_figure(figure, path)
-
-
-def _roles(schedule: GraphSchedule, busy: "np.ndarray[Any, Any]") -> dict[int, int]:
-    """The busiest direction of links that are alike, and how many others are, by name; of many roles the busiest."""
-    network, alike = schedule.problem.network, defaultdict[Any, list[int]](list)
-    classes = alike_nodes(network, None)
-    looks: Iterable[Any] = ((classes[tail], classes[head], rate) for (tail, head), rate in network.arcs.items())
-    if isinstance(schedule.plan, SlotPlan):  # whose links stand for all that are alike
-        looks = range(len(busy))
-    for number, look in enumerate(looks):
-        if busy[number]:
-            alike[look].append(number)
-    roles = {max(members, key=lambda link: busy[link]): len(members) - 1 for members in alike.values()}
-    kept = sorted(roles, key=lambda link: -busy[link])[:MOST_LINK_LINES]
-    return {link: roles[link] for link in sorted(kept, key=lambda link: schedule.timed.resources[link])}

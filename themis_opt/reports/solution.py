@@ -91,7 +91,9 @@ def _timeline(comparison: Comparison, shown: Sequence[Result]) -> Chart:
     else:
         marks = [(max(comparison.bounds.values()), "bound")]
     return timeline(
-        frame, unit, pd.DataFrame([(time / scale, label) for time, label in marks], columns=["time", "label"])
+        frame,
+        f"time ({unit})",
+        pd.DataFrame([(time / scale, label) for time, label in marks], columns=["time", "label"]),
     )
 
 

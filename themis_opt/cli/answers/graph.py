@@ -89,7 +89,7 @@ def _every_loss(instance: "GraphInstance", output: Path | None) -> Reply:
     losses = every_loss(instance)
     titles: ShownColumns = {"kept": ("speed kept at most", "share"), "meaning": ("what decides then", "text")}
     if output is not None:
-        from themis_opt.formats.graph_pictures import draw_losses
+        from themis_opt.reports.pictures import draw_losses
 
         draw_losses(instance, [(one.name, one.kept, one.alike) for one in losses], output)
     rows = [one.row() for one in losses]
@@ -110,7 +110,7 @@ def plan_losses(
 ) -> Reply:
     """Plans for the loss of a part of every role, which are in a folder with an index and a picture."""
     from themis_opt.cli.progress import live
-    from themis_opt.formats.graph_pictures import draw_losses
+    from themis_opt.reports.pictures import draw_losses
     from themis_opt.study.losses import HEALTHY, INDEX_FILE, losses_in_words, roles_of
     from themis_opt.study.losses import plan_losses as plan
 
@@ -198,8 +198,8 @@ def write(folder: Path, compared: "GraphComparison", answer: Reply, search: opti
     """The table of a comparison, and the best schedule with its picture and its page."""
     from themis_opt.base.documents import write_atomically
     from themis_opt.families.files import write_operations
-    from themis_opt.formats.graph_pictures import draw_schedule
     from themis_opt.graphs.schedule_file import schedule_text
+    from themis_opt.reports.pictures import draw_schedule
 
     best = compared.best.schedule
     write_atomically(folder / "schedule.json", schedule_text(best))
@@ -251,7 +251,7 @@ def explain(schedule: "GraphSchedule", summary: object, *, steps: int) -> Reply:
 
 def plot(schedule: "GraphSchedule", path: Path) -> Reply:
     """What links send over time."""
-    from themis_opt.formats.graph_pictures import draw_schedule
+    from themis_opt.reports.pictures import draw_schedule
 
     draw_schedule(schedule, path)
     return Reply(None, files=[path])

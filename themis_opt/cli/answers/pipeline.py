@@ -88,15 +88,15 @@ def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: o
     """The comparison, the best schedule with its picture and page, and the file that PyTorch runs."""
     from themis_opt.families.files import write_operations
     from themis_opt.pipelines.files import write_schedule
-    from themis_opt.pipelines.picture import draw
     from themis_opt.pipelines.torch_csv import TORCH, write_torch_csv
+    from themis_opt.reports.pictures import draw_pipeline
 
     best = compared.best
     paths = [folder / name for name in ("schedule.json", f"{TORCH}.csv")]
     write_schedule(paths[0], best.schedule, {"policy": best.policy, "bound_ns": best.row()["bound_ns"]})
     write_torch_csv(paths[1], best.schedule)
     title = "\n".join(compared.verdict)
-    return [*paths, *write_operations(folder, compared, lambda path: draw(path, best.schedule, title))]
+    return [*paths, *write_operations(folder, compared, lambda path: draw_pipeline(path, best.schedule, title))]
 
 
 def validate(schedule: "PipelineSchedule") -> Reply:
@@ -126,9 +126,9 @@ def explain(schedule: "PipelineSchedule", summary: object, *, steps: int) -> Rep
 
 def plot(schedule: "PipelineSchedule", path: Path) -> Reply:
     """What stages and links do over time."""
-    from themis_opt.pipelines.picture import draw
+    from themis_opt.reports.pictures import draw_pipeline
 
-    draw(path, schedule, f"{schedule.pipeline.name or 'pipeline'}: {format_short_time(schedule.value)}")
+    draw_pipeline(path, schedule, f"{schedule.pipeline.name or 'pipeline'}: {format_short_time(schedule.value)}")
     return Reply(None, files=[path])
 
 

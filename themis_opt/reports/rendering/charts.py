@@ -267,18 +267,20 @@ def heatmap(frame: pd.DataFrame, x: Axis, y: Axis, colour: Axis) -> Chart:
     return _sized([cells, texts], ROW * frame[y.field].nunique())
 
 
-def timeline(frame: pd.DataFrame, unit: str, marks: pd.DataFrame) -> Chart:
+def timeline(frame: pd.DataFrame, label: str, marks: pd.DataFrame | None = None, *, numbered: bool = False) -> Chart:
     """Bars along time in rows, such as stages on dimensions; the wheel zooms, a drag moves, a click follows one key.
 
     `frame`: bars: ``row``, ``start`` and ``end``, ``series`` (which has the colour) and ``place`` (0..1 within it),
       ``key`` (what a click singles out), ``solid`` (opacity), and in columns of other names what is said under the
       pointer.
+    `label`: that of the axis, such as ``time (ms)``.
     `marks`: instants drawn as lines across all rows: ``time`` and ``label``.
+    `numbered`: whether keys are written on bars, if these are few.
     """
     others = [name for name in frame.columns if name not in BAR_COLUMNS]
     followed = alt.selection_point(name=CLICKED, fields=["key"])
     moved = alt.selection_interval(name="moved", bind="scales", encodings=["x"])
-    x = alt.X(field="start", type="quantitative", title=f"time ({unit})", scale=alt.Scale(nice=False, padding=0))
+    x = alt.X(field="start", type="quantitative", title=label, scale=alt.Scale(nice=False, padding=0))
     bars = (
         alt.Chart(_data(frame))
         .mark_bar(height=alt.RelativeBandSize(0.84), clip=True)
@@ -293,12 +295,36 @@ def timeline(frame: pd.DataFrame, unit: str, marks: pd.DataFrame) -> Chart:
         )
         .add_params(followed, moved)
     )
+    layers = [bars]
+    if numbered and len(frame) <= MOST_NUMBERED:
+        middle = frame[["row", "key"]].assign(start=(frame["start"] + frame["end"]) / 2)
+        names = _names(alt.Y, "row", list(frame["row"].unique()))
+        keys = alt.Chart(_data(middle)).mark_text(color=WHITE, fontSize=9, clip=True)
+        layers.append(keys.encode(x, names, alt.Text(field="key", type="nominal")))
+    if marks is None:
+        return _sized(layers, ROW * frame["row"].nunique())
     lines = alt.Chart(_data(marks)).encode(alt.X(field="time", type="quantitative"))
     rules = lines.mark_rule(color=INK, strokeDash=[5, 3], clip=True)
     texts = lines.mark_text(align="right", baseline="bottom", dx=-4, dy=-2, y=0, color=QUIET, clip=False)
     labels = texts.encode(alt.Text(field="label", type="nominal"))
-    return _sized([bars, rules, labels], ROW * frame["row"].nunique())
+    return _sized([*layers, rules, labels], ROW * frame["row"].nunique())
 
+
+def stacked(chart: Chart, below: Chart) -> alt.VConcatChart:
+    """A chart above another one, for files; each keeps its colours."""
+    parts = [part.copy() for part in (chart, below)]
+    for part in parts:
+        part.width, part.params = WIDTH, alt.Undefined
+        for layer in part.layer:
+            layer.params = alt.Undefined
+            layer.encoding.opacity = alt.Undefined
+    both: alt.VConcatChart = alt.vconcat(*parts).resolve_scale(color="independent", strokeDash="independent")
+    both.params = [alt.VariableParameter(name=HOVER, value=False)]
+    return both
+
+
+MOST_NUMBERED = 400
+"""Bars on which keys are written; more of them are too narrow."""
 
 BAR_COLUMNS = ("row", "start", "end", "series", "place", "key", "solid")
 """Columns of bars that are drawn; others are shown under the pointer."""
@@ -459,13 +485,13 @@ def _sized(layers: Sequence[alt.Chart], height: float | None = None) -> Chart:
     return chart.add_params(alt.param(name=HOVER, value=False))
 
 
-def specification(chart: Chart) -> Spec:
+def specification(chart: Chart | alt.VConcatChart) -> Spec:
     """The chart as plain values, without looks."""
     spec: Spec = chart.to_dict()
     return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
 
 
-def save(chart: Chart, path: Path, title: str = "", mark: str = "") -> None:
+def save(chart: Chart | alt.VConcatChart, path: Path, title: str = "", mark: str = "") -> None:
     """Write a chart as PNG or SVG, with the lines of a title above, and a mark below in the text of an SVG.
 
     Raises InputError if the suffix of the path is neither, or the file cannot be written.
