@@ -27,23 +27,14 @@ def run(*command, **options):
     return subprocess.run(texts, capture_output=True, text=True, check=False, timeout=PATIENCE, **options)
 
 
-@pytest.fixture(scope="module")
-def piped(tmp_path_factory):
-    """``solve`` with both streams in pipes."""
-    folder = tmp_path_factory.mktemp("piped")
-    return run(*PYTHON, "solve", NAME, "--policies", "baseline,themis", "-o", folder)
-
-
 def test_module_runs():
     assert run(*PYTHON, "--version").stdout == f"themis_opt {themis_opt.__version__}\n"
 
 
-def test_piped_output_is_plain(piped):
+def test_piped_output_is_plain_with_tabs_in_tables(tmp_path):
+    piped = run(*PYTHON, "solve", NAME, "--policies", "baseline,themis", "-o", tmp_path)
     assert piped.returncode == 0
     assert ESCAPE not in piped.stdout + piped.stderr
-
-
-def test_piped_table_has_tabs(piped):
     assert [len(line.split("\t")) for line in piped.stdout.splitlines() if "\t" in line] == [8] * 3
 
 
@@ -128,17 +119,15 @@ def test_importing_the_package_imports_nothing_heavy():
     assert run(sys.executable, "-c", program).stdout == "[]\n"
 
 
-def test_help_imports_nothing_heavy():
-    assert heavy_imports(("--help",), ("show", NAME), *((command, "--help") for command in COMMANDS)) == []
-
-
-def test_refusals_import_nothing_heavy(save):
+def test_help_and_refusals_import_nothing_heavy(save):
     file = save({"format": "none"})
-    lines = [(command, file) for command in COMMANDS if command != "schema"]
-    assert heavy_imports(("solve", NAME, "--policies", "magic"), *lines) == []
+    lines = [
+        (command, word) for command in COMMANDS for word in ("--help", file) if (command, word) != ("schema", file)
+    ]
+    assert heavy_imports(("--help",), ("show", NAME), ("solve", NAME, "--policies", "magic"), *lines) == []
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("schema",), ("simulate", NAME)], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("--help",), ("simulate", NAME)], ids=" ".join)
 def test_reader_that_goes_away_gives_no_traceback(arguments):
     read, write = os.pipe()
     os.close(read)
@@ -215,7 +204,7 @@ class Interrupted:
         self.code = process.returncode
 
 
-@pytest.fixture(scope="module", params=[signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "sigterm"])
+@pytest.fixture(scope="module", params=[signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.benchmarks)])
 def interrupted(tmp_path_factory, request):
     return Interrupted(tmp_path_factory.mktemp("interrupted"), request.param)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 from strategies import tiny_instances
 
+import themis_opt
 from formulations.chunk_order import ChunkOrder
 from formulations.job_plans import JobPlans, JobTimes
 from formulations.lattice import JobClass, JobPhase, arcs
@@ -148,8 +149,9 @@ def test_figure_5_is_proven_optimal_at_seven_units_without_hint_and_lower_bound(
     assert (outcome.status, outcome.bound) == ("optimal", 7 * 4)
 
 
-def test_two_chunks_are_solved_to_proven_optimality(paper_instance: Instance) -> None:
-    instance = paper_instance.overridden(chunks=2)
+@pytest.mark.parametrize("network", ["2d-sw_sw", "3d-sw_sw_sw_homo"])
+def test_two_chunks_are_solved_to_proven_optimality(network: str) -> None:
+    instance = themis_opt.load(f"{network}.all_reduce.100MiB").overridden(chunks=2)
     reference = Exact(seconds=600.0, workers=1).solve(instance)
     assert reference.schedule.makespan <= reference.bound * (1 + PROVEN_GAP)
     assert max(bounds(instance).values()) <= reference.schedule.makespan * (1 + 1e-9)

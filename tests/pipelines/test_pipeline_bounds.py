@@ -83,7 +83,7 @@ def tableaux(microbatches, kinds):
     return list(grow([0] * len(kinds), []))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(0, 12, 3))
 def test_the_reference_is_the_best_of_all_orders(seed):
     sample = random_pipeline(seed)
     stages, microbatches = ((2, 3), (3, 2))[seed % 2]
@@ -108,7 +108,7 @@ def test_the_reference_is_the_best_of_all_orders(seed):
     assert result.bound == best if sample.objective == "makespan" else result.bound <= best
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(0, 24, 3))
 def test_no_order_of_two_parts_on_a_stage_is_below_the_bound(seed):
     sample = random_pipeline(seed)
     stages, memory = 2 + seed % 2, sample.activation * (2 + seed % 3)
@@ -129,7 +129,7 @@ def test_no_order_of_two_parts_on_a_stage_is_below_the_bound(seed):
     assert bound(problem) <= min(values)
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 4))
+@pytest.mark.parametrize("seed", range(0, 40, 8))
 def test_the_bound_is_below_what_the_solver_proves_without_it(seed):
     sample = random_pipeline(seed)
     problem = sample.replace(microbatches=min(sample.microbatches, 3))
