@@ -35,9 +35,9 @@ import numpy.typing as npt
 
 from formulations.flow_network import CapacityGraph, spread
 
-Times = npt.NDArray[np.int64]
+ArrivalTimes = npt.NDArray[np.int64]
 
-TOLERANCE = 1e-9
+ROUNDING = 1e-9
 """Share by which the bound is lowered, since numbers are rounded."""
 
 
@@ -72,10 +72,10 @@ def entry_time(
     weights = weights[order]
     needed = float((len(parts) - 1) * least * amount)
     times = (needed + np.cumsum(weights * begin[order])) / np.cumsum(weights)
-    return int(times.min() * (1 - TOLERANCE))
+    return int(times.min() * (1 - ROUNDING))
 
 
-def _distances(count: int, ends: Times, lags: Times, sources: Times, first: Times) -> Times:
+def _distances(count: int, ends: ArrivalTimes, lags: ArrivalTimes, sources: ArrivalTimes, first: ArrivalTimes) -> ArrivalTimes:
     """The distance of each node from the nearest of some sources, which have distances themselves."""
     distance = np.full(count, int(lags.sum()) + int(first.max()) + 1)
     distance[sources] = first
@@ -84,7 +84,7 @@ def _distances(count: int, ends: Times, lags: Times, sources: Times, first: Time
     return distance
 
 
-def _nearest_mates(graph: CapacityGraph, latencies: Mapping[tuple[int, int], int], part: Times) -> Times:
+def _nearest_mates(graph: CapacityGraph, latencies: Mapping[tuple[int, int], int], part: ArrivalTimes) -> ArrivalTimes:
     """The distance of each terminal to the nearest other one of its part; 0 where there is none."""
     near: list[list[tuple[int, int]]] = [[] for _ in range(graph.num_nodes)]
     for (tail, head), latency in latencies.items():
@@ -92,7 +92,7 @@ def _nearest_mates(graph: CapacityGraph, latencies: Mapping[tuple[int, int], int
     return np.array([_nearest_mate(near, set(graph.terminals), part, npu) for npu in graph.terminals])
 
 
-def _nearest_mate(near: Sequence[Sequence[tuple[int, int]]], terminals: Set[int], part: Times, npu: int) -> int:
+def _nearest_mate(near: Sequence[Sequence[tuple[int, int]]], terminals: Set[int], part: ArrivalTimes, npu: int) -> int:
     reached, heap = set[int](), [(0, npu)]
     while heap:
         distance, node = heappop(heap)

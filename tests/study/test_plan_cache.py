@@ -67,7 +67,7 @@ def test_an_illegal_schedule_is_not_kept(cache: PlanCache, few: Instance) -> Non
 
 
 def test_plans_too_large_to_time_are_not_kept(cache: PlanCache, few: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_cache, "MOST_STAGES", 47)
+    monkeypatch.setattr(plan_cache, "MOST_STORED_STAGES", 47)
     cache.keep(scheduled(few), "equal", 1.0)
     assert cached_files(cache) == []
 

@@ -19,13 +19,13 @@ from themis_opt.pipelines.problem import Pipeline, StageOrders
 QUARTERS = (2, 3, 4, 5, 6, 7, 8, 12)
 """Microbatches on a stage that are tried, in quarters of its number of stages."""
 
-WAITS = (0.5, 1.0, 2.0, 3.0, 5.0)
+LEADS = (0.5, 1.0, 2.0, 3.0, 5.0)
 """Passes that an action waits for each microbatch before it, where the longest way to go is first."""
 
-PATIENCE = (0.1, 0.25, 0.5)
+WAITS = (0.1, 0.25, 0.5)
 """Parts of a pass that a stage waits for a better one, beside a message."""
 
-LAST = 1e15
+FAR = 1e15
 """A number above all others, for passes that come last."""
 
 HOT_SHARE = 0.01
@@ -34,7 +34,7 @@ HOT_SHARE = 0.01
 IDLE_TRIES = 600
 """Numbers tried in a row that gain nothing, with which the search ends."""
 
-PASSES_PER_SECOND = 3e6
+TIMED_PER_SECOND = 3e6
 """Passes that a core puts in order, for limits that count work."""
 
 
@@ -54,7 +54,7 @@ class PriorityOrders:
     def _patience(self) -> tuple[int, ...]:
         """A message and a part of a pass of average length."""
         pass_time = float(self._table.duration.mean())
-        return tuple(int(self.pipeline.message + share * pass_time) for share in PATIENCE)
+        return tuple(int(self.pipeline.message + share * pass_time) for share in WAITS)
 
     def value(self, rule: Priorities) -> float:
         """What the orders take, in picoseconds, and a little of the mean of all stages."""
@@ -73,7 +73,7 @@ class PriorityOrders:
         pipeline = self.pipeline
         fit = pipeline.microbatches if pipeline.memory is None else pipeline.memory // pipeline.activation
         counts = {min(pipeline.stages * quarters // 4, fit, pipeline.microbatches) for quarters in QUARTERS}
-        for rule in (by_kind(pipeline), *(by_way_to_go(pipeline, wait) for wait in WAITS)):
+        for rule in (by_kind(pipeline), *(by_way_to_go(pipeline, wait) for wait in LEADS)):
             for most in sorted({max(count, 1) for count in counts}):
                 for patience in sorted({0, pipeline.message, *self._patience}):
                     yield rule._replace(most=most, patience=patience)
@@ -96,7 +96,7 @@ class PriorityOrders:
             idle += 1
             if value < least:
                 best, least, idle = now, value, 0
-            allowance.charge(self._order.size / PASSES_PER_SECOND)
+            allowance.charge(self._order.size / TIMED_PER_SECOND)
         return best
 
     def _changed(self, rule: Priorities, random: np.random.Generator) -> Priorities:
@@ -123,9 +123,9 @@ def by_kind(pipeline: Pipeline) -> Priorities:
     """Gradients of inputs first, then forward passes of later parts, then gradients of weights."""
     parts, far = np.arange(pipeline.num_parts), float(pipeline.num_parts)
     base, slope = _nothing(pipeline), _nothing(pipeline)
-    base[0], slope[0] = LAST / 4 - parts * pipeline.microbatches, 1.0
+    base[0], slope[0] = FAR / 4 - parts * pipeline.microbatches, 1.0
     base[1:], slope[1:] = parts, far
-    base[2:] += LAST
+    base[2:] += FAR
     return Priorities(base, slope, pipeline.microbatches, 0)
 
 
@@ -138,7 +138,7 @@ def by_way_to_go(pipeline: Pipeline, wait: float) -> Priorities:
     base, slope = _nothing(pipeline), _nothing(pipeline)
     base[:2] = [[pipeline.begin_alone(kind, part) for part in parts] for kind in kinds]
     slope[:2] = wait * np.mean([[pipeline.duration(kind, part) for part in parts] for kind in kinds])
-    base[2:], slope[2:] = LAST + np.arange(pipeline.num_parts), float(pipeline.num_parts)
+    base[2:], slope[2:] = FAR + np.arange(pipeline.num_parts), float(pipeline.num_parts)
     return Priorities(base, slope, pipeline.microbatches, 0)
 
 

@@ -26,7 +26,7 @@ from themis_opt.schedules.validation import validate
 CachedSizes = Literal["equal", "free"]
 """Whether chunks are equal, or of any sizes and at most as many as the instance says."""
 
-MOST_STAGES = 50_000
+MOST_STORED_STAGES = 50_000
 """Stages of a plan that is kept: larger ones take seconds to read."""
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class PlanCache:
 
     def keep(self, schedule: Schedule, sizes: CachedSizes, seconds: float) -> None:
         """Write the plan of a search of so many seconds, unless a better one is there or it cannot be written."""
-        if schedule.plan.num_stages > MOST_STAGES:
+        if schedule.plan.num_stages > MOST_STORED_STAGES:
             log.debug("not kept: %d stages", schedule.plan.num_stages)
             return
         old = self.recall(schedule.instance, sizes)

@@ -30,7 +30,7 @@ UNSEEN = re.compile(
     r' (?:(?:aria-\w+|role|class|pointer-events|font-family)="[^"]*"|(?:opacity|stroke-width)="1"|[xy]2="0"'
     r'|transform="translate\(0,0\)")'
 )
-PLACES = re.compile(r'(?<= )(?:d|transform|[xy]2?|c[xy]|r|width|height)="[^"]*"')
+PLACED = re.compile(r'(?<= )(?:d|transform|[xy]2?|c[xy]|r|width|height)="[^"]*"')
 DECIMALS = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
 
@@ -40,7 +40,7 @@ def compact(svg: str, font: str) -> str:
     def rounded(places: re.Match[str]) -> str:
         return DECIMALS.sub(lambda number: f"{round(float(number[0]), 1):g}", places[0])
 
-    shorter = TAG.sub(lambda tag: PLACES.sub(rounded, UNSEEN.sub("", tag[0])), svg)
+    shorter = TAG.sub(lambda tag: PLACED.sub(rounded, UNSEEN.sub("", tag[0])), svg)
     return shorter.replace("<svg ", f'<svg font-family="{font}" ', 1)
 
 
