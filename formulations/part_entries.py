@@ -37,7 +37,7 @@ from formulations.flow_network import CapacityGraph, spread
 
 ArrivalTimes = npt.NDArray[np.int64]
 
-ROUNDING = 1e-9
+RATIO_ROUNDING = 1e-9
 """Share by which the bound is lowered, since numbers are rounded."""
 
 
@@ -72,10 +72,12 @@ def entry_time(
     weights = weights[order]
     needed = float((len(parts) - 1) * least * amount)
     times = (needed + np.cumsum(weights * begin[order])) / np.cumsum(weights)
-    return int(times.min() * (1 - ROUNDING))
+    return int(times.min() * (1 - RATIO_ROUNDING))
 
 
-def _distances(count: int, ends: ArrivalTimes, lags: ArrivalTimes, sources: ArrivalTimes, first: ArrivalTimes) -> ArrivalTimes:
+def _distances(
+    count: int, ends: ArrivalTimes, lags: ArrivalTimes, sources: ArrivalTimes, first: ArrivalTimes
+) -> ArrivalTimes:
     """The distance of each node from the nearest of some sources, which have distances themselves."""
     distance = np.full(count, int(lags.sum()) + int(first.max()) + 1)
     distance[sources] = first

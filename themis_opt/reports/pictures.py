@@ -25,7 +25,7 @@ ACTION_TITLES = {
     ActionKind.WEIGHTS: "gradients of weights",
 }
 LATER_PARTS = 0.55  # opacity of actions of the last part of a stage; those between are in between
-MOST_LINK_LINES, MOST_BARS = 40, 10_000  # rows of links, and bars of all rows but the first: of more the busiest
+MOST_LINK_LINES, MOST_DRAWN_BARS = 40, 10_000  # rows of links, and bars of all rows but the first: of more the busiest
 MOST_LOSSES = 40
 
 
@@ -115,5 +115,5 @@ def _roles(schedule: GraphSchedule, busy: "np.ndarray[Any, Any]", counts: "np.nd
             alike[look].append(number)
     roles = {max(members, key=lambda link: busy[link]): len(members) - 1 for members in alike.values()}
     kept = sorted(roles, key=lambda link: -busy[link])[:MOST_LINK_LINES]
-    few = [link for place, link in enumerate(kept) if not place or counts[kept[: place + 1]].sum() <= MOST_BARS]
+    few = [link for place, link in enumerate(kept) if not place or counts[kept[: place + 1]].sum() <= MOST_DRAWN_BARS]
     return {link: roles[link] for link in sorted(few, key=lambda link: schedule.timed.resources[link])}

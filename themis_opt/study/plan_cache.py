@@ -8,6 +8,7 @@ were passed over.
 import json
 import logging
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Literal
 
@@ -76,8 +77,8 @@ class PlanCache:
 
     def keep(self, schedule: Schedule, sizes: CachedSizes, seconds: float) -> None:
         """Write the plan of a search of so many seconds, unless a better one is there or it cannot be written."""
-        if schedule.plan.num_stages > MOST_STORED_STAGES:
-            log.debug("not kept: %d stages", schedule.plan.num_stages)
+        if schedule.plan.num_stages > MOST_STORED_STAGES or not isfinite(seconds):
+            log.debug("not kept: %d stages, %s s", schedule.plan.num_stages, seconds)
             return
         old = self.recall(schedule.instance, sizes)
         if old and (old.schedule.makespan, -old.seconds) <= (schedule.makespan, -seconds):
