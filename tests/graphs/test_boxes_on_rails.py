@@ -11,7 +11,6 @@ from graph_samples import instance_of, shipped
 import themis_opt
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.formats.graph_pictures import draw_schedule
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.clusters import cluster_named
 from themis_opt.graphs.comparison import compare_graph
@@ -22,6 +21,7 @@ from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_g
 from themis_opt.graphs.schedule_file import read_graph_schedule, schedule_text
 from themis_opt.graphs.slots import SlotPlan, slot_plan
 from themis_opt.graphs.validation import validate_graph
+from themis_opt.reports.pictures import draw_schedule
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce")
 
