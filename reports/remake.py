@@ -117,7 +117,7 @@ class Experiment:
         if run is None:
             yield what, "a row", "a run that the experiment has no more"
             return
-        (columns,) = execute([run.task], code_version())
+        columns = execute(run.task, code_version())
         for name in COMPARED:
             if row.get(name):
                 yield f"{what}: {name}", row[name], str(columns.get(name))
