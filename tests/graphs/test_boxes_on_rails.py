@@ -84,6 +84,14 @@ def test_all_nics_carry_what_a_lost_one_did(boxes: int, gpus: int, most: float, 
     assert best_bound(instance).picoseconds * 0.99 < busy.max() <= best_bound(instance).picoseconds * most
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_nic_without_its_like_in_other_boxes_is_no_reason_to_fail() -> None:
+    instance = instance_of(boxes_on_rails(3, 3, ("nic0.1", "nic1.1")), "all_reduce", "1 MB")
+    shares = Rails(instance.network).shares
+    assert shares.sum() == pytest.approx(1)
+    validate_graph(in_best_chunks(hierarchical_plan(instance)))
+
+
 @pytest.mark.parametrize(
     ("cluster", "kind", "size", "most"),
     [

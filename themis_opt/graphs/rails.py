@@ -21,11 +21,16 @@ from themis_opt.base.errors import InputError
 from themis_opt.graphs.problem import GraphNetwork
 
 
+def box_name(node: str) -> str:
+    """The part of a name before the last full stop: nodes of a box share it."""
+    return node.rpartition(".")[0]
+
+
 def boxes_of(network: GraphNetwork) -> list[list[int]]:
-    """NPUs by the part of their names before the last full stop, in order; single NPUs are one box."""
+    """NPUs by the names of their boxes, in order; single NPUs are one box."""
     boxes: dict[str, list[int]] = defaultdict(list)
     for npu in network.npus:
-        boxes[npu.rpartition(".")[0]].append(network.index[npu])
+        boxes[box_name(npu)].append(network.index[npu])
     return list(boxes.values())
 
 
@@ -169,7 +174,7 @@ class Rails:
             entries *= (counts - np.eye(len(nics)))[..., None, None]
             for _ in range(BALANCING_ROUNDS):
                 loads = np.einsum("cogj,cg->cj", entries, shares) + np.einsum("cogj,og->cj", entries, shares)
-                shares /= np.sqrt(np.where(nics, loads, 1))
+                shares /= np.sqrt(np.where(nics & (loads > 0), loads, 1))  # none where no other box has a NIC there
                 shares /= counts @ shares.sum(axis=1)
         return shares[kind.reshape(-1)]
 
