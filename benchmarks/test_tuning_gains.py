@@ -58,7 +58,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     names = {"default_us": "64 chunks, themis+scf", "best_us": "tuned"}
     frame = pd.DataFrame(rows).query("latency == 'lag'").melt("network", list(names), "setting", "us")
     frame = frame.assign(setting=frame["setting"].map(names))
-    save(bars(frame, "network", Axis("us", "makespan, µs"), "setting"), path)
+    save(bars(frame, "network", Axis("us", "makespan, us"), "setting"), path)
 
 
 def write(rows: list[dict[str, Any]]) -> None:

@@ -20,7 +20,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.tuning import tune, tuner
 from themis_opt.tuning.options import make_space
-from themis_opt.tuning.space import ChoiceValue, Space
+from themis_opt.tuning.space import Space, TrialMeasurement
 from themis_opt.tuning.storage import StorageError, Trial, best_of, fresh, open_storage, open_study, sqlite_url
 from themis_opt.tuning.tuner import Search
 
@@ -54,7 +54,7 @@ def settings(tuned):
 
 
 def trial(number, makespan, pieces, **fields):
-    return Trial(number, {"chunks": pieces}, "complete", ChoiceValue(makespan, 1.0, pieces), **fields)
+    return Trial(number, {"chunks": pieces}, "complete", TrialMeasurement(makespan, 1.0, pieces), **fields)
 
 
 def test_the_best_has_the_least_makespan_then_the_fewest_pieces():

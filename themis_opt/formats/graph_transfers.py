@@ -29,6 +29,7 @@ from themis_opt.formats.msccl.transfers import (
 )
 from themis_opt.graphs.plan import divide
 from themis_opt.graphs.policies import with_transfers
+from themis_opt.graphs.rails import box_name
 from themis_opt.graphs.schedule import GraphSchedule, Hops, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.exchanges import Exchange
@@ -298,7 +299,7 @@ class _UnitFlow:
             kept = self.passing[key] = self._relay(leg.target, part)
         if leg.is_last:
             self.places[self._arrive(leg)] = kept
-        boxes = [self.names[rank].rpartition(".")[0] for rank in (leg.source, leg.target)]
+        boxes = [box_name(self.names[rank]) for rank in (leg.source, leg.target)]
         outside = int(boxes[0] != boxes[1])
         return Transfer(leg.source, leg.target, outside, taken, added, kept, part.units, self.numbers[key])
 

@@ -20,6 +20,7 @@ from formulations.worst_cut import WorstCut, worst_broadcast, worst_cut
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_link
 from themis_opt.graphs.plan import LinkArc, demands, num_elements, shares
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
+from themis_opt.graphs.rails import box_name
 from themis_opt.problem.phases import Demand
 
 Reach = Literal["any algorithm", "trees", "chunks of one size"]
@@ -291,7 +292,7 @@ def _parts(network: GraphNetwork) -> list[set[int]]:
     """The boxes with their switches; where there is one box, every NPU."""
     boxes: dict[str, set[int]] = defaultdict(set)
     for name, number in network.index.items():
-        boxes[name.rpartition(".")[0]].add(number)
+        boxes[box_name(name)].add(number)
     parts = [nodes for nodes in boxes.values() if not nodes.isdisjoint(network.capacities.terminals)]
     return parts if len(parts) > 1 else [{npu} for npu in network.capacities.terminals]
 
@@ -355,6 +356,6 @@ def _whole_boxes(network: GraphNetwork, names: list[str]) -> list[str]:
     """The boxes that some NPUs are all the NPUs of; none where some are parts of one, or of none."""
     boxes: dict[str, set[str]] = defaultdict(set)
     for npu in network.npus:
-        boxes[npu.rpartition(".")[0]].add(npu)
+        boxes[box_name(npu)].add(npu)
     whole = {box: members for box, members in boxes.items() if box and members <= set(names) and len(boxes) > 1}
     return list(whole) if set().union(*whole.values()) == set(names) else []

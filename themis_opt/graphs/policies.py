@@ -335,9 +335,10 @@ class _Scattered:
     def _pairs(self, root: int) -> list[tuple[int, int]]:
         home = [npu for npu in self._rails.boxes[self._rails.place[root][0]].tolist() if npu >= 0]
         mate = home[self._rails.place[self._via][1] % len(home)]
-        first = [(root, mate), (mate, self._via), *((mate, npu) for npu in home if self._via not in home)]
-        reached = {root, mate, self._via, *home} if self._via not in home else {root, mate}
-        first = [pair for place, pair in enumerate(first) if pair[0] != pair[1] and (place < 1 or pair[1] != root)]
+        first = [(tail, head) for tail, head in ((root, mate), (mate, self._via)) if head not in (tail, root)]
+        if self._via not in home:
+            first += [(mate, npu) for npu in home if npu not in (root, mate)]
+        reached = {root, *(head for _, head in first)}
         return first + [pair for pair in self._rails.pairs(self._via) if pair[1] not in reached]
 
 

@@ -246,9 +246,14 @@ class SlotTable:
                 self._cross(source, target, (pieces[part], b[part], other[part], j[part]), wait, stands_in=stands_in)
 
     def _cross(
-        self, source: int, target: int, ends: tuple[IntArray, IntArray, IntArray, IntArray], wait: int, *,
+        self,
+        source: int,
+        target: int,
+        ends: tuple[IntArray, IntArray, IntArray, IntArray],
+        wait: int,
+        *,
         stands_in: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Messages over NICs, leaves and spines, and within the boxes that they enter."""
         roots, b, other, j = ends
         rails, boxes = self.rails, self.rails.boxes

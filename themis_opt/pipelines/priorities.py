@@ -162,8 +162,8 @@ def greedy(pipeline: Pipeline, microbatches: int) -> StageOrders:
 def _compile() -> None:
     """Order passes for a moment."""
     pipeline = Pipeline(stages=2, microbatches=1, forward=["1 ps"], inputs=["1 ps"], weights=["1 ps"])
-    ready = PriorityOrders(pipeline)
-    PRIORITY_LOOP.compiled(ready._table, by_kind(pipeline), ready._order, ready._space, ready._state)
+    orders = PriorityOrders(pipeline)
+    PRIORITY_LOOP.compiled(orders._table, by_kind(pipeline), orders._order, orders._space, orders._state)
 
 
 is_ready = FirstUse(_compile).is_over  # whether the loop can begin within some seconds (None: however long it takes)

@@ -13,7 +13,7 @@ from themis_opt.base.units import format_percent, format_size, nanoseconds
 from themis_opt.policies.launching.common import has_buckets
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.tuning.launching import USUAL_KNOBS, Choice
-from themis_opt.tuning.space import ChoiceValue, Space, measurement
+from themis_opt.tuning.space import Space, TrialMeasurement, measurement
 from themis_opt.tuning.storage import Trial
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Tuned:
         ]
 
 
-def _fields(taken: ChoiceValue | None, chunks: str) -> dict[str, Any]:
+def _fields(taken: TrialMeasurement | None, chunks: str) -> dict[str, Any]:
     return {
         "makespan_ns": nanoseconds(taken.makespan) if taken else None,
         "utilisation": taken.utilisation if taken else None,

@@ -27,7 +27,7 @@ from themis_opt.tuning.launching import (
 USUAL_DIVISOR = 16  # the threshold divisor that Themis has by itself
 
 
-class ChoiceValue(NamedTuple):
+class TrialMeasurement(NamedTuple):
     """What a choice is worth: picoseconds, the share of the bandwidth in use, and chunks into which data are cut."""
 
     makespan: int
@@ -176,7 +176,7 @@ class Space:
         space = self if self.min_chunk == 1 else replace(self, min_chunk=1)
         return space.schedule(self.reference)
 
-    def measure(self, choice: Choice) -> ChoiceValue:
+    def measure(self, choice: Choice) -> TrialMeasurement:
         """Simulate and validate a choice; raises as :meth:`schedule` does."""
         return measurement(self.schedule(choice))
 
@@ -199,10 +199,10 @@ class Space:
         return ", ".join((*parts, self.specification(choice)))
 
 
-def measurement(schedule: Schedule) -> ChoiceValue:
+def measurement(schedule: Schedule) -> TrialMeasurement:
     """What a schedule is worth."""
     pieces = sum(len(chunks.sizes) for chunks in schedule.plan.chunks)
-    return ChoiceValue(schedule.makespan, schedule.utilisation, pieces)
+    return TrialMeasurement(schedule.makespan, schedule.utilisation, pieces)
 
 
 def _effective_profile(choice: Choice, counts: tuple[int, ...]) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import nanoseconds
 from themis_opt.tuning.launching import Choice
-from themis_opt.tuning.space import ChoiceValue
+from themis_opt.tuning.space import TrialMeasurement
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -204,7 +204,7 @@ class Trial:
     number: int
     choice: Choice  # in canonical form
     state: TrialStatus
-    measurement: ChoiceValue | None = None
+    measurement: TrialMeasurement | None = None
     repeats: int | None = None  # number of the earlier trial that made the same schedule, whose outcome was remembered
     error: str = ""
 
@@ -232,7 +232,7 @@ def finished_trials(study: Study, known: Collection[int] = ()) -> list[Trial]:
 
 def _trial(trial: FrozenTrial) -> Trial:
     choice, state, measured, repeats, error = json.loads(trial.user_attrs[OUTCOME])
-    return Trial(trial.number, choice, state, ChoiceValue(*measured) if measured else None, repeats, error)
+    return Trial(trial.number, choice, state, TrialMeasurement(*measured) if measured else None, repeats, error)
 
 
 def fresh(trials: Iterable[Trial]) -> list[Trial]:

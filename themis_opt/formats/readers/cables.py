@@ -41,7 +41,7 @@ def plain_name(text: str) -> str:
 def cabled(name: str, nodes: Iterable[GraphNode], cables: Iterable[ReadCable], source: str = "") -> GraphNetwork:
     """The network of nodes and cables, of which those side by side count as one.
 
-    Raises ValidationError if it breaks a rule of networks.
+    Raises ModelError if it breaks a rule of networks.
     """
     links = [
         GraphLink(
