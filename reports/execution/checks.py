@@ -157,6 +157,7 @@ def check_iterations() -> dict[str, Any]:
 POLICIES = ("baseline+fifo", "themis+fifo", "themis+scf", "hourglass")
 REAL = ("--rates", "80Mb/s,60Mb/s", "--delay", "0,5ms")
 """The network of the calibration, of which its file says that it has 100 and 50 Mb/s and no latency."""
+EMULATE = Path(__file__).with_name("emulate.py")
 
 
 def check_calibration() -> dict[str, Any]:
@@ -174,7 +175,7 @@ def check_calibration() -> dict[str, Any]:
 def _emulated(sizes: str, network: Sequence[str], *words: str) -> Any:
     """What a command of ours prints as JSON on an emulated network, all ranks joined."""
     command = [sys.executable, "-m", "themis_opt"]
-    line = [*command, "emulate", sizes, *network, "--json", "--", *command, *words]
+    line = [sys.executable, str(EMULATE), sizes, *network, "--", *command, *words]
     text = subprocess.check_output([*line, "--join", "10.77.0.1:29600", "--address", "{address}"], text=True)
     return json.JSONDecoder().raw_decode(text[min(text.index(bracket) for bracket in "[{" if bracket in text) :])[0]
 
@@ -255,7 +256,7 @@ def check_hook() -> dict[str, Any]:
 
 def _trained(npus: str) -> dict[str, Any]:
     """With ranks on NPUs in this order, in which gloo's ring passes them."""
-    line = [sys.executable, "-m", "themis_opt", "emulate", "2x2", "--rates", "100Mb/s,50Mb/s", "--json", "--"]
+    line = [sys.executable, str(EMULATE), "2x2", "--rates", "100Mb/s,50Mb/s", "--"]
     text = subprocess.check_output([*line, sys.executable, str(HOOK), *npus], text=True)
     first, _, rest = text.partition("\n")
     training: dict[str, Any] = json.loads(first) | {"sent_bytes": json.loads(rest)["sent_bytes"]}

@@ -70,11 +70,9 @@ def cases() -> Iterator[Case]:
     yield from (Case(name, size=size) for name, size in largest.items())
     yield from (Case("4x2", kind) for kind in ("reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce"))
     yield Case("4x2", size="16 MiB", chunks=32)
-    yield Case("4x2", size="16 MiB", transport="mpi")
     yield from (Case(name, size=size) for name in NETWORKS for size in SIZES[Case(name).num_ranks][1::-1])
     yield Case("4x2", size="16 MiB", launch="5 ms")
     yield Case("4x2", size="16 MiB", launch="2 ms", latency="1 ms")
-    yield Case("2x2x2", size="16 MiB", transport="mpi")
     yield Case("4x2", transport="torch")
     yield Case("4x2", size="1 MiB", chunks=32)
 

@@ -210,14 +210,8 @@ def test_show_draws_networks(tmp_path: Path) -> None:
     assert "<!-- n0 -->" in picture.read_text(encoding="utf-8")
 
 
-def test_run_compares_trees_with_rings() -> None:
-    given = ("--size", "16 kB", "--pace", "1MB/s", "--repeat", "1", "--json")
-    printed = run("run", "boxes_5_3.all_reduce.1GB", *given)
-    rows = json.loads(printed[printed.index("{") :])["rows"]
-    assert [row["policy"] for row in rows] == ["ring", "trees"]
-    assert rows[1]["speedup_predicted"] > 1
-    refused = run("run", "boxes_5_3.all_reduce.1GB", "--local", "4x2", code=2)
-    assert "error: --local = '4x2': is not for graphs" in refused
+def test_run_says_what_moves_data_on_graphs() -> None:
+    assert "error: run: is not for graphs: call 'validate --data'" in run("run", "boxes_5_3.all_reduce.1GB", code=2)
 
 
 def test_schedules_are_exported_and_moved_on_data(tmp_path: Path) -> None:

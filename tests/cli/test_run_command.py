@@ -74,7 +74,7 @@ def test_iterations_are_run_with_their_exposed_time(succeed, tmp_path):
         (("--local", "4x200"), "would start 800 processes, at most 64 are allowed"),
         (("--pace", "1MB/s"), "--pace = '1MB/s': must be 2 bandwidths"),
         (("--pace", "1MB/s,fast"), "--pace = '1MB/s,fast': "),
-        (("--transport", "pigeon"), "--transport = 'pigeon': must be one of tcp, mpi, torch"),
+        (("--transport", "pigeon"), "--transport = 'pigeon': must be one of tcp, torch"),
         (("--dtype", "float8"), "dtype = 'float8': must be one of float16"),
         (("--join", "somewhere"), "--join: needs a process started by torchrun, mpiexec or srun"),
         (("--hosts", "missing.txt"), "missing.txt: cannot be read"),

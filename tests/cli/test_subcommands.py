@@ -26,7 +26,7 @@ SOME = ("--policies", ",".join(NAMES))
 
 KINDS = ("collectives", "iteration")
 FOR_BOTH = ("solve", "compare", "bound", "simulate", "validate", "robustness", "explain", "tune", "show")
-WITH_PROCESSES = ("run", "calibrate", "emulate")  # commands that start processes; they have separate tests
+WITH_PROCESSES = ("run", "calibrate")  # commands that start processes; they have separate tests
 CASES = [("collectives", command) for command in COMMANDS if command not in WITH_PROCESSES] + [
     ("iteration", command) for command in FOR_BOTH
 ]

@@ -32,7 +32,6 @@ COMMANDS: Mapping[str, str] = {
     "robustness": "themis_opt.cli.robustness:robustness",
     "run": "themis_opt.cli.run:run",
     "calibrate": "themis_opt.cli.calibrate:calibrate",
-    "emulate": "themis_opt.cli.emulate:emulate",
     "batch": "themis_opt.cli.batch:batch",
     "report": "themis_opt.cli.report:report",
     "generate": "themis_opt.cli.generate:generate",

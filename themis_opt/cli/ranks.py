@@ -26,7 +26,7 @@ Pace = Annotated[
         "instance, with its latencies and launches. Without it the network decides."
     ),
 ]
-Transport = Annotated[str, Option(help="tcp, or with the extra of that name mpi or torch.")]
+Transport = Annotated[str, Option(help="tcp, or with the extra of that name torch.")]
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,6 @@ class Start(OptionGroup):
             metavar="HOST:PORT",
         ),
     ] = None
-
-
-_PACKAGES = {"mpi": "mpi4py", "torch": "torch"}
 
 
 @contextmanager
@@ -87,9 +84,8 @@ def _check_available(transport: str) -> None:
 
     if transport not in TRANSPORTS:
         raise InputError(f"must be one of {', '.join(TRANSPORTS)}", field="--transport", value=transport)
-    needed = _PACKAGES.get(transport)
-    if needed and find_spec(needed) is None:
-        rule = f"needs {needed}: pip install 'themis-opt[{transport}]'"
+    if transport == "torch" and find_spec("torch") is None:
+        rule = "needs torch: pip install 'themis-opt[torch]'"
         raise InputError(rule, field="--transport", value=transport)
 
 

@@ -49,8 +49,7 @@ def run(
 ) -> None:
     """Run schedules with one process per NPU, check every bit of the results, and compare times with the model.
 
-    Ranks wait in the place of a slow network where --pace says how fast it is; compute is run as sleeps. On graphs,
-    --pace is the bandwidth of the fastest link, to which all others are in proportion.
+    Ranks wait in the place of a slow network where --pace says how fast it is; compute is run as sleeps.
     """
     from themis_opt.families.door import format_in
 

@@ -108,6 +108,7 @@ GRAPH_FAMILY = Family(
     facts=facts,
     usual=tuple(GRAPH_POLICIES),
     instead={
+        "run": "call 'validate --data', which moves data over the links, or 'export --check'",
         "tune": "every policy takes the best number of chunks by itself, so call 'compare'",
         "robustness": "call 'compare' on a network with slower links, 'instance.network.slowed({link: 0.5})'",
     },

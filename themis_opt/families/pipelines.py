@@ -113,6 +113,7 @@ PIPELINE_FAMILY = Family(
     facts=facts,
     usual=tuple(PIPELINE_POLICIES),
     instead={
+        "run": "call 'export', whose file PyTorch runs",
         "tune": "a pipeline has no chunks, so call 'solve', or 'sweep' over memory",
         "robustness": "call 'compare' on 'pipeline.replace(message=...)' with slower messages",
     },

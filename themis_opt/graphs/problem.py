@@ -156,11 +156,6 @@ class GraphNetwork(Model):
         links = tuple(link.model_copy(update=rate) if name in link.names else link for link in self.links)
         return self._changed(self.nodes, links, f"with another {name}")
 
-    def scaled(self, fastest: float) -> "GraphNetwork":
-        """The network with so many bytes per second on its fastest link, and all others in proportion."""
-        factor = fastest / max(rate for link in self.links for rate in link.bandwidths.values())
-        return self._changed(self.nodes, tuple(link.slower(factor) for link in self.links), "scaled")
-
     def _check_name(self, name: str, field: str, *, links_only: bool = False) -> None:
         known = {label for link in self.links for label in link.names} | (set() if links_only else {*self.index})
         if name not in known:

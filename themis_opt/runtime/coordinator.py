@@ -12,15 +12,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 from threading import Thread
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from psutil import NoSuchProcess, Process
 from pydantic import ValidationError
 
 from themis_opt.base.arrays import FloatArray
@@ -42,7 +39,7 @@ from themis_opt.runtime.layout import coordinates
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import Program
 from themis_opt.runtime.transports.tcp import ACCEPT_SECONDS, GREETING_SECONDS, Caller, greeting
-from themis_opt.runtime.worker import boot_id, end_with_parent
+from themis_opt.runtime.worker import boot_id
 
 REPORT_SECONDS = 30.0  # in which all ranks must have reported
 STALL_SECONDS = 5.0
@@ -279,9 +276,6 @@ class Coordinator:
             peer.line.close()
         self._listener.close()
         for process in self._processes:
-            with suppress(NoSuchProcess):
-                for rank in Process(process.pid).children(recursive=True):  # those of mpiexec are not in its group
-                    rank.kill()
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -317,19 +311,11 @@ def command(ranks: str, coordinator: str, host: str, transport: str, python: str
     return [python, "-m", "themis_opt.runtime.worker", *options]
 
 
-def _launched(
-    line: Sequence[str], token: str, *, by_input: bool, begin: Callable[[], None] | None = None
-) -> subprocess.Popen[bytes]:
-    """A process in a separate session that ends when its standard input does; `begin` is called in it at first."""
+def _launched(line: Sequence[str], token: str, *, by_input: bool) -> subprocess.Popen[bytes]:
+    """A process in a separate session that ends when its standard input does."""
     environment = os.environ | ({} if by_input else {TOKEN_VARIABLE: token})
     try:
-        process = subprocess.Popen(
-            line,
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-            env=environment,
-            preexec_fn=begin,  # noqa: PLW1509 - the coordinator has no other thread yet
-        )
+        process = subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True, env=environment)
     except OSError as error:
         raise InputError(f"cannot be started: {error.strerror}", field="launcher", value=line[0]) from None
     if by_input and process.stdin:
@@ -351,23 +337,13 @@ def _launcher_words(launcher: str, host: str) -> list[str]:
 
 
 def local(num_ranks: int, transport: str = "tcp") -> StartRanks:
-    """All ranks on this machine, on the loopback address; those of MPI are started by its mpiexec."""
+    """All ranks on this machine, on the loopback address."""
 
     def start(coordinator: str, token: str) -> Sequence[subprocess.Popen[bytes]]:
-        if transport == "mpi":
-            line = command("mpi", coordinator, "127.0.0.1", transport)
-            begin = partial(end_with_parent, os.getpid())  # mpiexec does not mind its input, but ends all ranks
-            return [_launched([_mpiexec(), "-n", str(num_ranks), *line], token, by_input=False, begin=begin)]
         line = command(",".join(map(str, range(num_ranks))), coordinator, "127.0.0.1", transport)
         return [_launched(line, token, by_input=False)]
 
     return start
-
-
-def _mpiexec() -> str:
-    """That of the environment of this interpreter, which belongs to its mpi4py, or else the first on the path."""
-    program = Path(sys.executable).parent / "mpiexec"
-    return str(program) if program.exists() else "mpiexec"
 
 
 @dataclass(frozen=True)

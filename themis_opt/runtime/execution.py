@@ -28,48 +28,8 @@ SLOWEST_UNPACED_LINK = 20e6
 ReportRun = Callable[[str, int, int], None]  # told what runs, how many runs are done, and how many there are
 
 
-class RunTimes:
-    """What the runs of a schedule took, beside the prediction; all in seconds."""
-
-    name: str
-
-    @property
-    def predicted_seconds(self) -> float:
-        """What the model says."""
-        raise NotImplementedError
-
-    @property
-    def seconds(self) -> tuple[float, ...]:
-        """The same as measured, of every run."""
-        raise NotImplementedError
-
-    @property
-    def measured_seconds(self) -> float:
-        """The median over the runs."""
-        return median(self.seconds)
-
-    @property
-    def error(self) -> float:
-        """Measured over predicted, minus 1."""
-        return self.measured_seconds / self.predicted_seconds - 1
-
-    def row(self, first: "RunTimes") -> dict[str, Any]:
-        """Plain values for tables and JSON; speedups are relative to the first."""
-        return {
-            "policy": self.name,
-            "predicted_s": self.predicted_seconds,
-            "measured_s": self.measured_seconds,
-            "fastest_s": min(self.seconds),
-            "slowest_s": max(self.seconds),
-            "error": self.error,
-            "speedup_predicted": first.predicted_seconds / self.predicted_seconds,
-            "speedup_measured": first.measured_seconds / self.measured_seconds,
-            "runs": len(self.seconds),
-        }
-
-
 @dataclass(frozen=True, eq=False)
-class Executed(RunTimes):
+class Executed:
     """One schedule, run several times."""
 
     name: str
@@ -85,12 +45,22 @@ class Executed(RunTimes):
 
     @cached_property
     def seconds(self) -> tuple[float, ...]:
-        """The same as measured, of every run."""
+        """What every run took."""
         if not self.predicted.has_period:
             return tuple(run.seconds for run in self.runs)
         num_operations = len(self.predicted.instance.tasks) + self.predicted.plan.num_stages
         columns = np.arange(self.predicted.num_iterations) * num_operations
         return tuple(_mean_period(run.start[:, columns].mean(axis=0)) for run in self.runs)
+
+    @property
+    def measured_seconds(self) -> float:
+        """The median over the runs."""
+        return median(self.seconds)
+
+    @property
+    def error(self) -> float:
+        """Measured over predicted, minus 1."""
+        return self.measured_seconds / self.predicted_seconds - 1
 
     @property
     def compute_seconds(self) -> float:
@@ -121,9 +91,22 @@ class Executed(RunTimes):
         count = len(schedule.instance.fabric.dimensions)
         return tuple(np.bincount(dimensions, weights=sent, minlength=count).tolist())
 
-    def row(self, first: RunTimes) -> dict[str, Any]:
-        """The same with exposed times of iterations, and what was used."""
-        row = super().row(first)
+    def row(self, first: "Executed") -> dict[str, Any]:
+        """Plain values for tables and JSON: times in seconds, exposed ones of iterations, and what was used.
+
+        Speedups are relative to the first.
+        """
+        row: dict[str, Any] = {
+            "policy": self.name,
+            "predicted_s": self.predicted_seconds,
+            "measured_s": self.measured_seconds,
+            "fastest_s": min(self.seconds),
+            "slowest_s": max(self.seconds),
+            "error": self.error,
+            "speedup_predicted": first.predicted_seconds / self.predicted_seconds,
+            "speedup_measured": first.measured_seconds / self.measured_seconds,
+            "runs": len(self.seconds),
+        }
         if self.predicted.has_period:
             exposed = {name: row[f"{name}_s"] - self.compute_seconds for name in ("predicted", "measured")}
             row |= {f"exposed_{name}_s": seconds for name, seconds in exposed.items()}
@@ -158,7 +141,7 @@ def _picoseconds(seconds: FloatArray) -> Any:
     return np.where(np.isnan(seconds), -1, np.round(np.nan_to_num(seconds) * PICOSECONDS_PER_SECOND)).astype(np.int64)
 
 
-def verdict(executed: Sequence[RunTimes]) -> str:
+def verdict(executed: Sequence[Executed]) -> str:
     """The result of runs in one sentence."""
     exact = f"all {sum(len(one.seconds) for one in executed)} runs exact"
     if len(executed) == 1:
@@ -175,7 +158,7 @@ def verdict(executed: Sequence[RunTimes]) -> str:
     )
 
 
-def keeps_order(executed: Sequence[RunTimes]) -> bool:
+def keeps_order(executed: Sequence[Executed]) -> bool:
     """Whether of any two schedules whose predictions differ by :data:`RESOLVED` the right one was faster."""
     apart = [(a, b) for a in executed for b in executed if a.predicted_seconds * (1 + RESOLVED) <= b.predicted_seconds]
     return all(a.measured_seconds < b.measured_seconds for a, b in apart)

@@ -76,7 +76,6 @@ TRANSPORTS = Registry(
     "themis_opt.transports",
     {
         "tcp": "themis_opt.runtime.transports.tcp:TcpEndpoint",
-        "mpi": "themis_opt.runtime.transports.mpi:MpiEndpoint",
         "torch": "themis_opt.runtime.transports.torch:TorchEndpoint",
     },
 )

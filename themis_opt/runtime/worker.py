@@ -255,16 +255,12 @@ def _address(text: str) -> tuple[str, int]:
 def main() -> int:
     """Be one rank or several."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--ranks", required=True, help="numbers with commas between them, or 'mpi'")
+    parser.add_argument("--ranks", required=True, help="numbers with commas between them")
     parser.add_argument("--coordinator", type=_address, required=True)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--transport", default="tcp")
     arguments = parser.parse_args()
     token = os.environ.get(TOKEN_VARIABLE) or sys.stdin.readline().strip()
-    if arguments.ranks == "mpi":
-        from themis_opt.runtime.transports.mpi import own_rank
-
-        return serve(own_rank(), arguments.coordinator, arguments.host, arguments.transport, token)
     _serve_all([int(number) for number in arguments.ranks.split(",")], arguments, token)
     return 0
 

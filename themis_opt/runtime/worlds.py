@@ -95,4 +95,4 @@ def joined(place: str, num_ranks: int, transport: str, address: str) -> Iterator
         print(f"error: rank {rank}: {rule}", file=sys.stderr)
     if child > 0:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    raise SystemExit(code)  # not at once: MPI has to be finalized
+    raise SystemExit(code)

@@ -1,10 +1,14 @@
 """A network on this machine for programs that know nothing of it: one namespace per NPU, one shaped link per dimension.
 
+    python reports/execution/emulate.py 4x2 --rates 100Mb/s,50Mb/s [--delay 0,2ms] -- COMMAND
+
+runs the command once per NPU, and prints what each NPU sent on each dimension as JSON.
 Links are slowed where packets leave, by token buckets; where a link has a latency, a process holds its packets back.
 Every NPU has one address; neighbours share exactly one dimension, so a route for each of them makes any TCP program use
 the right link, and the counters of the links show which algorithm it really runs.
 """
 
+import argparse
 import json
 import math
 import os
@@ -14,15 +18,16 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from themis_opt.base.errors import InputError
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, parse_bandwidth, parse_time
 from themis_opt.runtime.control import TOKEN_VARIABLE
 from themis_opt.runtime.layout import neighbours
 
 MAX_EMULATED_NPUS = 64
 
-LONGEST_DELAY = 1.0  # seconds for which a packet may be held
 LONGEST_COMMAND = 3600.0  # seconds for which a command may run at most
 
 
@@ -80,7 +85,7 @@ def _answered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     The plan goes through a socket, since everybody may read the arguments of a process and the plan holds the token.
     """
     near, far = socket.socketpair()
-    line = [sys.executable, "-m", "themis_opt.emulation.emulator", str(far.fileno()), str(os.getpid())]
+    line = [sys.executable, str(Path(__file__).with_name("emulator.py")), str(far.fileno()), str(os.getpid())]
     process = subprocess.Popen(line, pass_fds=[far.fileno()])
     far.close()
     try:
@@ -116,3 +121,23 @@ def _npus(sizes: Sequence[int]) -> list[dict[str, Any]]:
         }
         for rank in range(count)
     ]
+
+
+def main() -> int:
+    """Emulate the network of the command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sizes", help="NPUs along each dimension, such as 4x2")
+    parser.add_argument("--rates", required=True, help="bandwidth of each dimension, such as 100Mb/s,50Mb/s")
+    parser.add_argument("--delay", help="latency of each dimension, such as 0,5ms; needs /dev/net/tun")
+    parser.add_argument("command", nargs="+", help="what to run on every NPU; {address} is its address")
+    arguments = parser.parse_args()
+    sizes = [int(size) for size in arguments.sizes.split("x")]
+    rates = [parse_bandwidth(rate) for rate in arguments.rates.split(",")]
+    delays = [parse_time(time) / PICOSECONDS_PER_SECOND for time in (arguments.delay or "0").split(",")]
+    done = emulate(sizes, rates, arguments.command, delays=delays if arguments.delay else None)
+    print(json.dumps({"code": done.code, "reason": done.reason, "sent_bytes": done.sent}))
+    return done.code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

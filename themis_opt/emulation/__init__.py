@@ -1,1 +1,0 @@
-"""Networks of namespaces on this machine, for programs that know nothing of them."""
