@@ -1,7 +1,7 @@
-"""Batches, tunings and solves that are killed in the middle: nothing is lost, nothing is done twice.
+"""Batches and solves that are killed in the middle: nothing is lost, nothing is done twice.
 
-``python -m pytest -m benchmarks benchmarks/test_kills.py -s``; THEMIS_OPT_KILLS says how many kills there are, a
-third of them of each.  The same with PostgreSQL and with a Dask cluster, where they are installed.
+``python -m pytest -m benchmarks benchmarks/test_kills.py -s``; THEMIS_OPT_KILLS says how many kills there are, a third of
+them of each.
 """
 
 import multiprocessing
@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import six_layers
 from background import PATIENCE
-from postgresql import SECRET, needs_postgresql, postgresql_server  # noqa: F401 - the fixture "server"
 
 import themis_opt
 from themis_opt.batches import runner
@@ -30,8 +29,6 @@ from themis_opt.schedules.validation import validate
 from themis_opt.study.bundle import write_comparison
 from themis_opt.study.comparison import solve
 from themis_opt.study.plan_cache import PlanCache
-from themis_opt.tuning.storage import finished_trials, open_storage
-from themis_opt.tuning.tuner import tune
 
 pytestmark = pytest.mark.benchmarks
 
@@ -42,9 +39,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 PRELOADED = [
     "pytest",
     "themis_opt.batches.experiment_run",
-    "themis_opt.tuning.tuner",
     "themis_opt.search.exact",
-    "optuna",
 ]
 
 EXPERIMENT = """name = "killed"
@@ -137,45 +132,6 @@ def test_batches_on_a_cluster(tmp_path: Path) -> None:
     options = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with distributed.LocalCluster(**options) as local:
         batches_survive(tmp_path, FEWER, local.scheduler_address)
-
-
-def run_tuning(url: str, trials: int, steps: Any) -> None:
-    def report(done: int, total: int, trial: Any) -> None:
-        steps.value += 1
-
-    tune(six_layers.iteration(), trials=trials, storage=url, study="killed", progress=report)
-
-
-def trials_of(url: str) -> dict[int, str]:
-    """The outcome of every finished trial, by its number."""
-    import optuna
-
-    study = optuna.load_study(study_name="killed", storage=open_storage(url))
-    return {trial.number: trial.outcome() for trial in finished_trials(study)}
-
-
-def tunings_survive(url: str, kills: int) -> None:
-    moments, before, trials = random.Random(1), dict[int, str](), 5 * kills
-    for _ in range(kills):
-        kill_in_the_middle(run_tuning, (url, trials), moments, 3)
-        after = trials_of(url)
-        assert before.items() <= after.items()
-        before = after
-    to_completion(run_tuning, (url, trials))
-    tuned = tune(six_layers.iteration(), trials=trials, storage=url, study="killed")
-    ran = [tuned.space.key(trial.choice) for trial in tuned.trials if trial.repeats is None]
-    assert before.items() <= trials_of(url).items()
-    assert len(ran) == len(set(ran)) == trials  # no setting was run twice
-    print(f"\ntunings in {url.partition(':')[0]}: {kills} kills, {len(before)} of {trials} trials survived")
-
-
-def test_tunings(tmp_path: Path) -> None:
-    tunings_survive(f"sqlite:///{tmp_path / 'study.db'}", EACH)
-
-
-@needs_postgresql
-def test_tunings_in_postgresql(request: pytest.FixtureRequest) -> None:
-    tunings_survive(f"postgresql+psycopg://me:{SECRET}@{request.getfixturevalue('server')}", FEWER)
 
 
 def run_solve(folder: Path, seconds: float, steps: Any) -> None:

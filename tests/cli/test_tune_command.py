@@ -18,7 +18,7 @@ NAME = "2d-sw_sw.all_reduce.100MiB"
 COSTS = ("--launch-overhead", "2us", "--packet", "4096B/30B", "--reduction", "400GB/s", "--latency", "occupy")
 FEW = (*COSTS, "--trials", 6, "--max-chunks", 16)
 PICTURES = ("history.svg",)
-FILES = {"instance.json", "best.json", "schedule.json", "trials.csv", "study.db", *PICTURES}
+FILES = {"instance.json", "best.json", "schedule.json", "trials.csv", *PICTURES}
 
 
 class Search(NamedTuple):
@@ -52,14 +52,14 @@ def search(request):
 def folder(search, succeed, tmp_path_factory):
     """What a short search writes; not to be changed."""
     folder = tmp_path_factory.mktemp("tune") / "tuned"
-    succeed("tune", search.name, *search.options, "-o", folder, "--study", "one")
+    succeed("tune", search.name, *search.options, "-o", folder)
     return folder
 
 
 @pytest.fixture
 def again(search, succeed, folder):
-    """Run the finished search once more, which only prints it."""
-    return lambda *more: succeed("tune", search.name, *search.options, "-o", folder, "--study", "one", *more)
+    """Run the search once more, which has the same trials."""
+    return lambda *more: succeed("tune", search.name, *search.options, "-o", folder, *more)
 
 
 def trials(folder):
@@ -99,7 +99,7 @@ def test_the_table_has_the_default_and_the_best(again, folder, search):
     assert chosen == f"Best of 6 settings: {best(folder)['description']}."
     assert gained.endswith(f": {search.default}.")
     header, default, tuned = (line.split("\t") for line in lines[:3])  # sizes of buckets follow where there are some
-    assert "6 settings tried, study one" in title
+    assert "6 settings tried" in title
     assert header == ["", "size", search.measured, "busy", "chunks", "gain", "gap", "setting"]
     assert (default[0], tuned[0]) == ("default", "best")
     assert default[4:6] == [search.chunks, "0.00 %"]
@@ -119,14 +119,6 @@ def test_json_has_gain_and_setting(again, folder, search):
     assert (report["policy"], report["setting"]) == (best(folder)["policy"], best(folder)["setting"])
 
 
-def test_the_time_limit_ends_the_search_with_what_was_found(succeed, tmp_path):
-    """It counts from the start of the process, so that a study that has trials already is only printed here."""
-    succeed("tune", NAME, *FEW, "-o", tmp_path, "--study", "one")
-    succeed("tune", NAME, *COSTS, "--max-chunks", 16, "--trials", 10**6, "--time-limit", 0.1, "-o", tmp_path,
-            "--study", "one")  # fmt: skip
-    assert len(trials(tmp_path)) >= 6
-
-
 def test_progress_and_notes_go_to_the_error_stream(invoke, tmp_path):
     result = invoke("tune", NAME, "--trials", 1, "-o", tmp_path / "t", "--json")
     assert "1/1 trials" in result.stderr
@@ -134,26 +126,7 @@ def test_progress_and_notes_go_to_the_error_stream(invoke, tmp_path):
     assert json.loads(result.stdout)["trials"] == 1
 
 
-def test_a_full_disk_ends_in_one_error_and_keeps_the_best(invoke, tmp_path):
-    from sqlalchemy import Engine, event
-
-    def fill(connection, _record):
-        connection.execute("PRAGMA max_page_count=38")
-
-    event.listen(Engine, "connect", fill)
-    try:
-        result = invoke("tune", NAME, *COSTS, "--trials", 400, "-o", tmp_path)
-    finally:
-        event.remove(Engine, "connect", fill)
-    assert result.exit_code == 2
-    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1
-    assert errors[0].endswith("failed: database or disk is full")
-    assert errors[0] == result.stderr.splitlines()[-1]
-    validate(read_schedule(tmp_path / "schedule.json"))
-
-
-def test_ctrl_c_keeps_the_best_and_says_how_to_go_on(tmp_path):
+def test_ctrl_c_keeps_the_best(tmp_path):
     command = (sys.executable, "-c", LISTENING, "tune", NAME, *map(str, COSTS), "--trials", "100000")
     process = subprocess.Popen(
         (*command, "-o", str(tmp_path)), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -165,7 +138,7 @@ def test_ctrl_c_keeps_the_best_and_says_how_to_go_on(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "go on with --study" in errors
+    assert "interrupted: the best setting so far is kept" in errors
     assert "best" in output
     validate(read_schedule(tmp_path / "schedule.json"))
 

@@ -1,18 +1,13 @@
-"""Tuning: the search, studies and outcomes."""
+"""Tuning: the search and its outcomes."""
 
-import math
-import subprocess
-import sys
 import time
 
 import pytest
-from background import read_until
 from six_layers import iteration
 from small_iterations import two_layers
 
 import themis_opt
 from themis_opt.base import clock as clocks
-from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy, specify
 from themis_opt.problem.cost_overrides import with_costs
@@ -21,11 +16,9 @@ from themis_opt.schedules.validation import validate
 from themis_opt.tuning import tune, tuner
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.space import Space, TrialMeasurement
-from themis_opt.tuning.storage import StorageError, Trial, best_of, fresh, open_storage, open_study, sqlite_url
-from themis_opt.tuning.tuner import Search
+from themis_opt.tuning.trials import Trial, best_of
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
-ENDLESS = Allowance(math.inf)
 COSTLY = {"launch_overhead": "2 us", "packet": "4096B/30B", "latency": "occupy"}
 PROBLEMS = {
     "collectives": (themis_opt.load(NAME), COSTLY | {"trials": 25, "max_chunks": 32}),
@@ -201,114 +194,6 @@ class TestTune:
     def test_bad_arguments_are_refused(self, instance, field, value):
         with pytest.raises(InputError, match=field.replace("_", "-")):
             tune(instance, **{field: value})
-
-
-class TestStudies:
-    def test_a_resumed_study_goes_on_as_if_it_had_never_ended(self, problem, tuned, tmp_path):
-        instance, options = problem
-        storage = f"journal:{tmp_path / 'study.log'}"
-        tune(instance, **options | {"trials": 9}, study="one", storage=storage)
-        assert settings(tune(instance, **options, study="one", storage=storage)) == settings(tuned)
-
-    def test_processes_that_share_a_study_try_nothing_twice(self, instance, tmp_path):
-        """One searches while the other one is at a trial, as on two machines."""
-        space, url = make_space(instance, **COSTLY), f"journal:{tmp_path / 'study.log'}"
-        one, other = (Search(open_study(url, "one", "", space.identity), space, 0, url) for _ in range(2))
-        other.run(24, ENDLESS, lambda run, *_: one.run(min(24, run + 1), ENDLESS, lambda *_: None))
-        one.run(24, ENDLESS, lambda *_: None)
-        keys = [space.key(trial.choice) for trial in fresh(one.trials)]
-        assert len(set(keys)) == len(keys) == 24
-
-    @pytest.mark.parametrize(
-        ("changes", "part"),
-        [
-            ({"launch_overhead": "3 us"}, "instance"),
-            ({"max_chunks": 8}, "space"),
-            ({"profiles": ("free",)}, "space"),
-            ({"min_chunk": "64KiB"}, "space"),
-        ],
-    )
-    def test_a_study_about_something_else_is_refused(self, instance, tmp_path, changes, part):
-        url = sqlite_url(tmp_path / "study.db")
-        tune(instance, trials=1, study="one", storage=url, **COSTLY)
-        with pytest.raises(InputError) as caught:
-            tune(instance, trials=2, study="one", storage=url, **COSTLY | changes)
-        assert f"study = 'one': belongs to another {part}" in str(caught.value)
-
-    def test_a_study_of_another_program_is_refused(self, instance, tmp_path):
-        import optuna
-
-        url = sqlite_url(tmp_path / "study.db")
-        foreign = optuna.create_study(storage=url, study_name="theirs")
-        foreign.optimize(lambda asked: asked.suggest_float("x", 0, 1), n_trials=1)
-        with pytest.raises(InputError, match="was not made by themis-opt tune"):
-            tune(instance, trials=1, study="theirs", storage=url)
-
-    def test_a_killed_search_keeps_its_trials_and_goes_on(self, instance, tmp_path):
-        url = sqlite_url(tmp_path / "study.db")
-        arguments = (f"trials=400, study='one', storage={url!r}, launch_overhead='2 us', packet='4096B/30B', "
-                     "latency='occupy', progress=lambda run, total, trial: print(run, flush=True)")  # fmt: skip
-        code = f"import themis_opt; from themis_opt.tuning import tune; tune(themis_opt.load({NAME!r}), {arguments})"
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        read_until("6", process.stdout)
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        tuned = tune(instance, trials=9, study="one", storage=url, **COSTLY)
-        whole = tune(instance, trials=6, **COSTLY)
-        assert settings(tuned)[:6] == settings(whole)[:6]
-        assert tuned.num_run >= 9
-
-    @pytest.mark.parametrize(
-        ("url", "said"),
-        [
-            ("sqlite:////no/such/folder/study.db", "unable to open database file"),
-            ("journal:/no/such/folder/study.log", "No such file or directory"),
-            ("nonsense", "must be a storage URL"),
-            ("nodialect://host/name", "must be a storage URL"),
-            ("oracle://user:secret@127.0.0.1:1/name", "needs a database driver that is not installed"),
-        ],
-    )
-    def test_a_storage_that_cannot_be_opened_is_one_line(self, url, said):
-        with pytest.raises(StorageError) as caught:
-            open_storage(url)
-        assert said in str(caught.value)
-        assert "\n" not in str(caught.value)
-        assert "secret" not in str(caught.value)
-
-    @pytest.mark.parametrize(
-        "url",
-        [
-            "postgresql+psycopg://user:secret@127.0.0.1:1/name",
-            "postgresql+psycopg://127.0.0.1:1/name?user=me&password=secret",
-            "postgresql+psycopg://user:se%40cret@127.0.0.1:1/name?application_name=se%40cret",
-            "postgresql+psycopg2://user:a:secret@127.0.0.1:1/name",
-            "mysql://user:secret@127.0.0.1:1/name",
-            "redis://:secret@127.0.0.1:1/0",
-            "nodialect://user:secret@host?sslpassword=secret",
-        ],
-    )
-    def test_no_error_holds_a_secret_of_the_storage(self, url):
-        """Whichever drivers are installed."""
-        with pytest.raises(StorageError) as caught:
-            open_storage(url)
-        assert "cret" not in str(caught.value) + repr(caught.value) + repr(caught.value.__dict__)
-
-    @pytest.mark.parametrize("content", [b"no database at all", b"SQLite format 3\0" + b"\xff" * 4096])
-    def test_a_damaged_database_is_one_line(self, tmp_path, content):
-        path = tmp_path / "study.db"
-        path.write_bytes(content)
-        with pytest.raises(StorageError, match="storage = "):
-            open_storage(sqlite_url(path))
-        assert path.read_bytes() == content
-
-    @pytest.mark.parametrize("content", ['{"op_code": nonsense\n{"a": 1}\n', '{"op_code": 77}\n'])
-    def test_a_damaged_journal_is_one_line(self, instance, tmp_path, content):
-        path = tmp_path / "study.log"
-        path.write_text(content, encoding="utf-8")
-        with pytest.raises(StorageError, match="cannot be read"):
-            tune(instance, trials=1, storage=f"journal:{path}")
-        assert path.read_text(encoding="utf-8") == content
 
 
 @pytest.mark.parametrize(("kind", "is_offered"), [("all_reduce", True), ("reduce_scatter", False)])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from themis_opt.batches.runner import BatchListener, BatchState
     from themis_opt.study.comparison import ComparisonProgress
     from themis_opt.tuning.launching import Choice
-    from themis_opt.tuning.storage import Trial
+    from themis_opt.tuning.trials import Trial
     from themis_opt.tuning.tuner import TrialProgress
 
 

@@ -1,14 +1,12 @@
 """``themis-opt tune``: the chunks and the policy that suit collectives, or a training iteration, best."""
 
 import math
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
-from themis_opt.base.errors import InputError
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply
 from themis_opt.cli.process import INTERRUPTED, remaining, undisturbed
@@ -37,7 +35,7 @@ def tune(
     profiles: Annotated[
         str | None, Option("--chunk-sizes", help="Chunk sizes: of equal and free, with commas.")
     ] = None,
-    trials: Annotated[int, Option(help="Settings to try, those of a resumed study included.", min=1)] = 100,
+    trials: Annotated[int, Option(help="Settings to try.", min=1)] = 100,
     time_limit: Annotated[
         float | None,
         Option(help="Seconds for all trials, counted from the start; the last is cut off.", min=0.1),
@@ -46,12 +44,6 @@ def tune(
         float, Option(help="GiB; settings whose schedules need more are not tried.", min=0.001, max=1e6)
     ] = 4.0,
     seed: options.Seed = 0,
-    storage: Annotated[
-        str | None, Option(help="Storage URL of Optuna, or journal:FILE; by default study.db in the folder.")
-    ] = None,
-    study: Annotated[
-        str | None, Option(help="Study to resume, or its name if there is none; by default a new one.")
-    ] = None,
     output: Annotated[Path | None, options.output("Folder for the results, by default tuned-INSTANCE.")] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -76,8 +68,7 @@ def tune(
         "memory": memory,
     }
     settings = {name: value for name, value in settings.items() if value is not None}
-    search = {"trials": trials, "seed": seed, "storage": storage, "study": study}
-    _run(instance, folder, search, settings, time_limit, as_json)
+    _run(instance, folder, {"trials": trials, "seed": seed}, settings, time_limit, as_json)
 
 
 def _run(
@@ -89,34 +80,26 @@ def _run(
     as_json: bool,
 ) -> None:
     from themis_opt.base.documents import make_folder
-    from themis_opt.cli.printing import tell, tell_files, tell_note
+    from themis_opt.cli.printing import tell, tell_note
     from themis_opt.cli.progress import trial_progress
     from themis_opt.problem.cost_overrides import is_free_to_cut
     from themis_opt.tuning.folder import write_tuned
     from themis_opt.tuning.options import make_space
-    from themis_opt.tuning.storage import sqlite_url
-    from themis_opt.tuning.tuner import StorageLost, tune
+    from themis_opt.tuning.tuner import tune
 
     space = make_space(instance, **settings)  # refuses bad options before anything is written
     if is_free_to_cut(space.instance):
         tell_note("nothing makes small chunks costly; state --launch-overhead, --packet or --latency occupy")
     make_folder(folder)
-    search["storage"] = search["storage"] or sqlite_url(folder / "study.db")
     limit = math.inf if time_limit is None else remaining(time_limit)
-    try:
-        with trial_progress(space.describe) as progress:
-            tuned = tune(space, time_limit=limit, progress=progress, **search)
-    except StorageLost as error:
-        if error.tuned is not None:
-            with suppress(InputError), undisturbed():  # the disk may be full
-                tell_files(write_tuned(folder, error.tuned))
-        raise
+    with trial_progress(space.describe) as progress:
+        tuned = tune(space, time_limit=limit, progress=progress, **search)
     with undisturbed():
         files = write_tuned(folder, tuned)
     tables = [] if as_json else [_settings(tuned), *_buckets(tuned)]
     Reply(_summary(tuned), tuned.verdict, tables, files=files).tell(as_json=as_json)
     if tuned.interrupted:
-        tell(f"interrupted: the best setting so far is kept; go on with --study '{tuned.study}'")
+        tell("interrupted: the best setting so far is kept")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -141,7 +124,7 @@ def _settings(tuned: "Tuned") -> Listing:
         "gap": ("gap", "share"),
         "described": ("setting", "text"),
     }
-    return Listing(f"{space.name}: {tuned.num_run} settings tried, study {tuned.study}", rows, shown)
+    return Listing(f"{space.name}: {tuned.num_run} settings tried", rows, shown)
 
 
 def _buckets(tuned: "Tuned") -> list[Listing]:
@@ -161,7 +144,6 @@ def _buckets(tuned: "Tuned") -> list[Listing]:
 def _summary(tuned: "Tuned") -> dict[str, Any]:
     """The result as plain values: times in ns, fractions 0..1."""
     return {
-        "study": tuned.study,
         "trials": len(tuned.trials),
         "trials_run": tuned.num_run,
         "trials_asked": tuned.asked,

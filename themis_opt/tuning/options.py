@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from themis_opt.base.documents import digest
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import parse_size
 from themis_opt.policies.registry import LAUNCHING
@@ -95,10 +94,6 @@ def _chunk_space(
         instance=instance,
         parameters=tuple(parameters),
         reference=TODAY,
-        identity={
-            "instance": instance.overridden(chunks=1).fingerprint,
-            "space": _identity("chunks", parameters, min_chunk),
-        },
         min_chunk=min_chunk,
     )
 
@@ -121,12 +116,7 @@ def _launching_space(
         instance=instance,
         parameters=parameters,
         reference={**DEFAULT, "order": "ready", "chunks": instance.chunks, "chunk_policy": "baseline+fifo"},
-        identity={"instance": instance.fingerprint, "space": _identity("iteration", parameters)},
     )
-
-
-def _identity(kind: str, parameters: Sequence[TunedParameter], *more: int) -> str:
-    return digest([kind, [[p.name, p.values, sorted(p.when.items())] for p in parameters], *more], 16)
 
 
 def chunk_counts(most: int) -> tuple[int, ...]:

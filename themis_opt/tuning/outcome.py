@@ -14,7 +14,7 @@ from themis_opt.policies.launching.common import has_buckets
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.tuning.launching import USUAL_KNOBS, Choice
 from themis_opt.tuning.space import Space, TrialMeasurement, measurement
-from themis_opt.tuning.storage import Trial
+from themis_opt.tuning.trials import Trial
 
 if TYPE_CHECKING:
     import pandas
@@ -35,9 +35,8 @@ class Tuned:
     """The best choice of a space beside what users do today: the paper's default, in an iteration that of PyTorch.
 
     `space`: what could be chosen.
-    `study`, `storage`: name of the study and where it is kept, without passwords.
     `best`: of least makespan; then of fewest pieces.
-    `trials`: all of the study, by number.
+    `trials`: all of them, by number.
     `importances`: share of each parameter in what makes trials good; empty where that cannot be said.
     `interrupted`: whether Ctrl-C ended the search.
     `asked`: trials that were wanted, or different choices if there are fewer.
@@ -46,8 +45,6 @@ class Tuned:
     """
 
     space: Space
-    study: str
-    storage: str
     best: Trial
     trials: tuple[Trial, ...]
     importances: dict[str, float] = field(default_factory=dict)

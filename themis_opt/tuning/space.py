@@ -1,7 +1,6 @@
 """The space of a search: what can be chosen for a problem, and what a choice is worth."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -41,7 +40,6 @@ class Space:
 
     `instance`: the problem, with the costs as asked for.
     `reference`: what users do today; it need not lie in the space.
-    `identity`: what two searches must have in common to share their trials, by a name for the part.
     `min_chunk`: least bytes of an equal chunk.
     `memory`: GiB; no schedule is made that needs more.
     """
@@ -50,7 +48,6 @@ class Space:
     instance: Instance
     parameters: tuple[TunedParameter, ...]
     reference: Choice
-    identity: Mapping[str, str]
     min_chunk: int = 1
     memory: float = math.inf
 

@@ -1,10 +1,10 @@
-"""Tuning as one call, and its loop: propose a choice, measure it unless it is known, tell the study."""
+"""Tuning as one call, and its loop: propose a choice, measure it unless it is known, tell Optuna's study."""
 
 import logging
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
@@ -18,18 +18,7 @@ from themis_opt.tuning.launching import ParameterValue, TunedParameter, every_ch
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
 from themis_opt.tuning.space import Space
-from themis_opt.tuning.storage import (
-    OUTCOME,
-    StorageError,
-    Trial,
-    best_of,
-    finished_trials,
-    fresh,
-    open_study,
-    sampler,
-    storage_errors,
-    without_secrets,
-)
+from themis_opt.tuning.trials import Trial, best_of, sampler
 
 if TYPE_CHECKING:
     import optuna
@@ -44,20 +33,12 @@ TrialProgress = Callable[[int, int, Trial], None]
 """Called with the number of trials run, the number to run, and the latest."""
 
 
-class StorageLost(StorageError):
-    """A storage that failed during a search, with the outcomes until then, if there are any."""
-
-    tuned: Tuned | None = None
-
-
 def tune(
     problem: AnyProblem | Space,
     *,
     trials: int = 100,
     seed: int = 0,
     time_limit: float = math.inf,
-    storage: str | None = None,
-    study: str | None = None,
     progress: TrialProgress = lambda run, total, trial: None,
     **options: Any,
 ) -> Tuned:
@@ -65,7 +46,7 @@ def tune(
 
     What users do today is the first choice tried: the paper's default, or for an iteration that of PyTorch.  Spaces of
     at most `trials` choices are tried as a whole; larger ones are sampled by a tree-structured Parzen estimator.  Equal
-    seeds give equal results, resumed studies included.
+    seeds give equal results.
 
     Parameters
     ----------
@@ -73,15 +54,11 @@ def tune(
         What to tune, its file or the name of a shipped one, or the choices that
         :func:`themis_opt.tuning.options.make_space` made for it.
     trials : int
-        Choices to run in all, those of a resumed study included; remembered ones do not count.
+        Choices to run in all; remembered ones do not count.
     seed : int
         Of the sampler.
     time_limit : float
         Seconds for all trials; the one at work then is cut off, the first one half a second later.
-    storage : str, optional
-        Storage URL of Optuna, or ``journal:`` and a file; by default the study is kept in memory.
-    study : str, optional
-        Name of a study to resume, or to make if the storage has none of that name.
     progress : callable, optional
         Called after every trial.
     **options
@@ -90,10 +67,7 @@ def tune(
     Raises
     ------
     InputError
-        If the problem has no chunks, an argument breaks a rule, the study is about something else, or no choice could
-        be simulated.
-    StorageError
-        If the storage fails; :class:`StorageLost` with the outcomes so far, if that happens during the search.
+        If the problem has no chunks, an argument breaks a rule, or no choice could be simulated.
 
     Examples
     --------
@@ -108,18 +82,12 @@ def tune(
     if trials < 1:
         raise InputError("must be at least 1", field="trials", value=trials)
     space = given if isinstance(given, Space) else make_space(given, **options)
-    search = Search(open_study(storage, study, space.name, space.identity), space, seed, storage)
-    interrupted, lost = False, None
+    search, interrupted = Search(space, seed), False
     try:
         search.run(trials, allowance, progress)
     except KeyboardInterrupt:
         interrupted = True
-    except StorageError as error:
-        lost = StorageLost(error.rule, field=error.field, value=error.value)
     tuned = search.outcome(interrupted or allowance.interrupted, allowance)
-    if lost is not None:
-        lost.tuned = tuned
-        raise lost
     if tuned is None and interrupted:
         raise KeyboardInterrupt
     if tuned is None:
@@ -133,28 +101,23 @@ def _no_success(trials: Sequence[Trial]) -> str:
 
 
 class Search:
-    """A study, which may hold trials already, with its space; the URL is for messages.
+    """A study of Optuna in memory, with its space.
 
     `trials`: those that are finished, by number.
     `known`: those of them that were run, by the key of their choice.
     `asked`: trials that are wanted in all.
     """
 
-    def __init__(self, study: "optuna.Study", space: Space, seed: int, url: str | None) -> None:
-        self.study, self.space, self.seed, self.url = study, space, seed, url
+    def __init__(self, space: Space, seed: int) -> None:
+        import optuna
+
+        optuna.logging.disable_default_handler()
+        self.study, self.space, self.seed = optuna.create_study(), space, seed
         self.trials: list[Trial] = []
         self.known: dict[str, Trial] = {}
         self.asked = 0
         self._is_small = False
         self._listed: dict[str, dict[str, ParameterValue]] = {}
-
-    def _read(self) -> None:
-        """Take in what was finished by now, also by other processes."""
-        with storage_errors(self.url):
-            finished = finished_trials(self.study, {trial.number for trial in self.trials})
-        self.trials = sorted((*self.trials, *finished), key=lambda trial: trial.number)
-        for trial in fresh(finished):
-            self.known.setdefault(self.space.key(trial.choice), trial)
 
     def run(self, trials: int, allowance: Allowance, progress: TrialProgress) -> None:
         """Try choices until `trials` were run, all are known, or the allowance is used up.
@@ -162,8 +125,7 @@ class Search:
         The one at work when time is up is cut off.  The first one, nearest to what users do today, may take some
         overtime; by its pieces some time is left for what follows the search, but not all of it.
         """
-        self._read()
-        self.asked, is_late = self._total(trials, allowance) if self.known else trials, False
+        self.asked, is_late = trials, False
         with suppress(TimeUp), ExitStack() as turns:
             while len(self.known) < self.asked and not is_late:
                 INTERRUPTION.check()
@@ -171,7 +133,7 @@ class Search:
                 with cut_off(allowance, self._overtime):
                     choice = self._next_choice()
                 if choice is not None:
-                    self._enqueue(choice)
+                    self.study.enqueue_trial(choice)
                 trial = self._try_next(allowance)
                 if is_first and begin < math.inf and trial.measurement:
                     after = SECONDS_AFTER + SECONDS_PER_PIECE * trial.measurement.pieces
@@ -180,7 +142,6 @@ class Search:
                     self.asked = self._total(trials, allowance)
                 progress(len(self.known), self.asked, trial)
                 is_late = allowance.left <= 0
-                self._read()
 
     def outcome(self, interrupted: bool, allowance: Allowance) -> Tuned | None:
         """What came of the search; None if no choice was measured."""
@@ -189,8 +150,6 @@ class Search:
             return None
         return Tuned(
             space=self.space,
-            study=self.study.study_name,
-            storage=without_secrets(self.url),
             best=best,
             trials=tuple(self.trials),
             importances=self._importances(),
@@ -203,15 +162,15 @@ class Search:
     def _importances(self) -> dict[str, float]:
         """Share of each parameter in what makes trials good (PED-ANOVA, https://arxiv.org/abs/2304.10255).
 
-        Empty where the trials are too few or too alike, or cannot be read.
+        Empty where the trials are too few or too alike.
         """
         from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
         try:
-            with storage_errors(self.url), warnings.catch_warnings():
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return get_param_importances(self.study, evaluator=PedAnovaImportanceEvaluator())
-        except StorageError as error:
+        except (RuntimeError, ValueError) as error:
             logging.getLogger(__name__).info("no importances: %s", error)
             return {}
 
@@ -234,14 +193,7 @@ class Search:
         repeats = sum(1 for _ in takewhile(lambda trial: trial.repeats is not None, reversed(self.trials)))
         if not self._is_small and repeats < MOST_REPEATS:
             return None
-        unknown = [choice for key, choice in self._each() if key not in self.known]
-        return unknown[self._num_at_work % len(unknown)]  # others that share the study try those before
-
-    @property
-    def _num_at_work(self) -> int:
-        """Trials that are not finished, of other processes or of a search that was killed."""
-        with storage_errors(self.url):
-            return len(self.study.get_trials(deepcopy=False)) - len(self.trials)
+        return next(choice for key, choice in self._each() if key not in self.known)
 
     def _each(self) -> Iterator[tuple[str, dict[str, ParameterValue]]]:
         """One choice for every schedule, with its key; the one nearest to what users do today comes first.
@@ -263,42 +215,20 @@ class Search:
         parameters = self.space.parameters
         return [nearest_choice(parameters, self.space.reference), *every_choice(parameters)][::-1]
 
-    def _enqueue(self, choice: dict[str, ParameterValue]) -> None:
-        """Let the next trial be this one, unless a search that was killed left it to be tried."""
+    def _try_next(self, allowance: Allowance) -> Trial:
         from optuna.trial import TrialState
 
-        with storage_errors(self.url):
-            if not self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
-                self.study.enqueue_trial(choice)
-
-    def _try_next(self, allowance: Allowance) -> Trial:
-        seeds = [self.seed, len(self.trials), self._num_at_work]
-        with storage_errors(self.url):
-            self.study.sampler = sampler(seeds)
-            asked = self.study.ask()
-        with self._failing_if_interrupted(asked):
-            with storage_errors(self.url):
-                raw: dict[str, ParameterValue] = {}
-                for parameter in self.space.parameters:
-                    if parameter.matters(raw):
-                        raw[parameter.name] = suggested(asked, parameter)
-            trial = self._outcome(asked.number, raw, allowance)
-            with storage_errors(self.url):
-                asked.set_user_attr(OUTCOME, trial.outcome())
-                value = trial.value if trial.measurement else None
-                self.study.tell(asked, value, state=_states()[trial.state])
-        self.trials.append(trial)  # at once: Ctrl-C may come before the next look at the study
+        self.study.sampler = sampler([self.seed, len(self.trials), 0])
+        asked = self.study.ask()
+        raw: dict[str, ParameterValue] = {}
+        for parameter in self.space.parameters:
+            if parameter.matters(raw):
+                raw[parameter.name] = suggested(asked, parameter)
+        trial = self._outcome(asked.number, raw, allowance)
+        self.trials.append(trial)
+        value = trial.value if trial.measurement else None
+        self.study.tell(asked, value, state=TrialState.FAIL if value is None else TrialState.COMPLETE)
         return trial
-
-    @contextmanager
-    def _failing_if_interrupted(self, asked: "optuna.Trial") -> Iterator[None]:
-        """Close the trial if Ctrl-C or the clock ends it; it counts as not tried."""
-        try:
-            yield
-        except (KeyboardInterrupt, TimeUp):
-            with storage_errors(self.url):
-                self.study.tell(asked, state=_states()["failed"], skip_if_finished=True)
-            raise
 
     def _outcome(self, number: int, raw: dict[str, ParameterValue], allowance: Allowance) -> Trial:
         with cut_off(allowance, self._overtime):
@@ -319,9 +249,3 @@ def suggested(asked: "optuna.Trial", parameter: TunedParameter) -> ParameterValu
         return str(asked.suggest_categorical(parameter.name, parameter.values))
     low, high = int(parameter.values[0]), int(parameter.values[-1])
     return parameter.nearest(asked.suggest_int(parameter.name, low, high, log=True))
-
-
-def _states() -> dict[str, Any]:
-    from optuna.trial import TrialState
-
-    return {"complete": TrialState.COMPLETE, "failed": TrialState.FAIL}
