@@ -1,26 +1,24 @@
 """Batches and solves that are killed in the middle: nothing is lost, nothing is done twice.
 
-``python -m pytest -m benchmarks benchmarks/test_kills.py -s``; THEMIS_OPT_KILLS says how many kills there are, a third of
-them of each.
+``python -m pytest -m benchmarks benchmarks/test_kills.py -s``; THEMIS_OPT_KILLS says how many kills there are,
+a third of them of each.
 """
 
 import multiprocessing
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import six_layers
 from background import PATIENCE
 
 import themis_opt
 from themis_opt.batches import runner
-from themis_opt.batches.executors import Site, cluster
+from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.store import RunStore
@@ -34,7 +32,6 @@ pytestmark = pytest.mark.benchmarks
 
 KILLS = int(os.environ.get("THEMIS_OPT_KILLS", "100"))
 EACH = -(-KILLS // 3)
-FEWER = max(1, KILLS // 10)  # kills with PostgreSQL, and with a cluster
 CONTEXT = multiprocessing.get_context("forkserver")
 PRELOADED = [
     "pytest",
@@ -79,27 +76,17 @@ def forks() -> None:
     CONTEXT.set_forkserver_preload(PRELOADED)
 
 
-def run_batch(path: Path, address: str, steps: Any) -> None:
-    """A batch with many small commits, in threads of this process or on a cluster."""
+def run_batch(path: Path, steps: Any) -> None:
+    """A batch with many small commits, in a thread of this process."""
 
     def report(state: runner.State) -> None:
         steps.value = state.done - done
 
     params = runner.RunnerParams(commit_seconds=0.0)
     runs = expand(read_experiment(path), path)
-    with RunStore(path.with_name("runs.sqlite")) as store, site(address) as place:
+    with RunStore(path.with_name("runs.sqlite")) as store, ThreadPoolExecutor(1) as pool:
         done = len(runs) - len(runner.unfinished(runs, store))
-        runner.run_batch(runs, store, place, report=report, params=params)
-
-
-@contextmanager
-def site(address: str) -> Iterator[Site]:
-    if address:
-        with cluster(address) as place:
-            yield place
-    else:
-        with ThreadPoolExecutor(1) as pool:
-            yield Site(1, pool.submit)
+        runner.run_batch(runs, store, Site(1, pool.submit), report=report, params=params)
 
 
 def rows_of(path: Path) -> dict[str, str]:
@@ -107,31 +94,20 @@ def rows_of(path: Path) -> dict[str, str]:
         return dict(store.connection.execute("SELECT key, row FROM runs").fetchall())
 
 
-def batches_survive(folder: Path, kills: int, address: str = "") -> None:
-    path, moments, lost = folder / "experiment.toml", random.Random(0), 0
-    path.write_text(EXPERIMENT.format(seeds=list(range(6 * kills))), encoding="utf-8")
+def test_batches(tmp_path: Path) -> None:
+    path, moments, lost = tmp_path / "experiment.toml", random.Random(0), 0
+    path.write_text(EXPERIMENT.format(seeds=list(range(6 * EACH))), encoding="utf-8")
     before: dict[str, str] = {}
-    for _ in range(kills):
-        kill_in_the_middle(run_batch, (path, address), moments, 5)
+    for _ in range(EACH):
+        kill_in_the_middle(run_batch, (path,), moments, 5)
         after = rows_of(path)
         assert before.items() <= after.items()  # with the times at which they ran: none is lost, none ran again
         lost += len(after) == len(before)
         before = after
-    to_completion(run_batch, (path, address))
+    to_completion(run_batch, (path,))
     assert before.items() <= rows_of(path).items()
     assert rows_of(path).keys() == {run.key for run in expand(read_experiment(path), path)}
-    print(f"\nbatches{' on a cluster' if address else ''}: {kills} kills, {len(before)} rows survived, {lost} in vain")
-
-
-def test_batches(tmp_path: Path) -> None:
-    batches_survive(tmp_path, EACH)
-
-
-def test_batches_on_a_cluster(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed", reason="needs the package distributed")
-    options = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
-    with distributed.LocalCluster(**options) as local:
-        batches_survive(tmp_path, FEWER, local.scheduler_address)
+    print(f"\nbatches: {EACH} kills, {len(before)} rows survived, {lost} in vain")
 
 
 def run_solve(folder: Path, seconds: float, steps: Any) -> None:

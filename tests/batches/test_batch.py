@@ -134,25 +134,6 @@ def test_a_lost_run_is_run_again(many, store):
     assert (outcome.state.failed, outcome.state.done) == (0, 60)
 
 
-def test_a_lost_cluster_ends_the_batch_and_keeps_its_rows(many, store):
-    class Leaving(ThreadPoolExecutor):
-        sent = 0
-
-        def submit(self, function, task, version):
-            self.sent += 1
-            future = super().submit(function, task, version)
-            if self.sent <= 20:
-                return future
-            cancelled = Future()
-            cancelled.cancel()
-            cancelled.set_running_or_notify_cancel()
-            return cancelled
-
-    with pytest.raises(InputError, match="connection to the scheduler was lost"):
-        run_batch(many, store, threads(1, Leaving))
-    assert 0 < len(finished_rows(many, store)) <= 20
-
-
 def test_a_lost_ctrl_c_ends_the_batch(many, store, loses_ctrl_c):
     outcome = run_batch(many, store, threads(1), report=loses_ctrl_c)
     assert outcome.interrupted

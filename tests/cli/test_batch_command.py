@@ -1,11 +1,9 @@
 import csv
 import json
-import sys
-from functools import partial
 
 import pytest
 
-from themis_opt.batches import executors, measured_run
+from themis_opt.batches import measured_run
 from themis_opt.batches.experiment_run import ROW_COLUMNS
 from themis_opt.batches.store import RunStore
 
@@ -119,32 +117,6 @@ def test_an_unknown_policy_is_refused_before_anything_runs(refuse, experiment):
 def test_a_folder_as_output_is_refused_before_anything_runs(refuse, experiment, tmp_path):
     assert "must be a file: it is a folder" in refuse("batch", experiment, "-o", tmp_path)
     assert not experiment.with_name("runs.sqlite").exists()
-
-
-def test_an_unreachable_scheduler_is_refused(invoke, experiment, monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(executors, "cluster", partial(executors.cluster, patience=0.3))
-    result = invoke("batch", experiment, "--cluster", "tcp://127.0.0.1:9")
-    assert result.exit_code == 2
-    assert "error: --cluster = 'tcp://127.0.0.1:9': no scheduler answers" in result.stderr
-
-
-def test_a_missing_package_is_told(invoke, experiment, monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    result = invoke("batch", experiment, "--cluster", "tcp://x:1")
-    assert result.exit_code == 2
-    assert "needs the package distributed: pip install" in result.stderr
-
-
-@pytest.mark.usefixtures("in_threads")
-def test_a_batch_that_never_starts_keeps_the_rows(refuse, succeed, experiment_file):
-    succeed("batch", experiment_file, "--jobs", 1)
-    rows, provenance = (experiment_file.parent / name for name in ("rows.csv", "provenance.json"))
-    before = rows.read_bytes(), provenance.read_bytes()
-    (experiment_file.parent / "runs.sqlite").unlink()
-    pytest.importorskip("distributed")
-    refuse("batch", experiment_file, "--cluster", "nonsense")
-    assert (rows.read_bytes(), provenance.read_bytes()) == before
 
 
 @pytest.mark.usefixtures("in_threads")

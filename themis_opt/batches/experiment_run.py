@@ -127,7 +127,6 @@ def run_experiment(
     path: str | Path,
     *,
     jobs: int | None = None,
-    address: str | None = None,
     output: Path | None = None,
     store: Path | None = None,
     quick: bool = False,
@@ -147,8 +146,6 @@ def run_experiment(
         The experiment file (TOML).
     jobs : int, optional
         Threads to keep busy, by default one per core.
-    address : str, optional
-        Dask scheduler whose workers run instead, such as ``tcp://host:8786``.
     output, store : Path, optional
         CSV file of the rows and store of finished runs, by default beside the experiment.
     quick : bool
@@ -190,7 +187,7 @@ def run_experiment(
         exports = _Exports(lambda: _export(runs, kept, rows, command, began))
         export = exports.if_due if rows.is_file() or not rows.exists() else (lambda: None)
         try:
-            with _site(jobs, address) as site:
+            with executors.processes(jobs or executors.cores()) as site:
                 outcome = run_batch(runs, kept, site, retry_failed=retry_failed, report=report, committed=export)
         except BaseException:
             if len(unfinished(runs, kept, retry_failed=retry_failed)) < left:
@@ -214,12 +211,6 @@ class _Exports:
             self.export()
             ended = monotonic()
             self.due = ended + max(EXPORT_SECONDS, (ended - began) / EXPORT_SHARE)
-
-
-def _site(jobs: int | None, address: str | None) -> AbstractContextManager[executors.Site]:
-    if address:
-        return executors.cluster(address, jobs)
-    return executors.processes(jobs or executors.cores())
 
 
 def _export(

@@ -2,7 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, replace
 from statistics import fmean
 from time import monotonic, time
@@ -80,7 +80,6 @@ class RunnerParams:
 
     commit_seconds: float = 0.2  # rows wait at most so long until they are committed
     largest_commit: int = 500  # rows that are not made to wait
-    check_seconds: float = 2.0  # how often the site is asked whether it is still there
 
 
 USUAL_RUNNER = RunnerParams()
@@ -129,7 +128,7 @@ def run_batch(
 ) -> Outcome:
     """Execute all runs that have no row yet.
 
-    Raises InputError if rows cannot be stored, the cluster is lost, or a worker has other code; rows before are kept.
+    Raises InputError if rows cannot be stored, or a worker has other code; rows before are kept.
 
     `runs`: where several have one key, one is executed.
     `retry_failed`: whether to execute again what failed before.
@@ -173,7 +172,6 @@ class _Runner:
         self.free, self.executed, self.committed_at = site.slots, 0, monotonic()
         self.suspects: set[str] = set()
         self.is_told, self.noted = False, state
-        self.checked_at = monotonic()
         known = store.rows(code_version()) if runs else ()
         self.estimate = RunEstimate(runs, site.slots, (row for row in known if row["status"] == "ok"))
 
@@ -189,9 +187,6 @@ class _Runner:
                     self.collect(future)
                 if not self.is_told:
                     self.tell()
-                if monotonic() - self.checked_at >= self.params.check_seconds:
-                    self.site.check()
-                    self.checked_at = monotonic()
                 if (
                     len(self.rows) >= self.params.largest_commit
                     or monotonic() - self.committed_at >= self.params.commit_seconds
@@ -221,8 +216,6 @@ class _Runner:
         self.free += self.slots(run)
         try:
             self.take(run, future.result())
-        except CancelledError:
-            raise InputError("the connection to the scheduler was lost; the rows before are kept") from None
         except OtherVersion as error:
             raise InputError(str(error)) from None
         except BrokenExecutor:

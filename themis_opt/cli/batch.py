@@ -21,9 +21,6 @@ def batch(
     experiment: Annotated[Path, Argument(help="Experiment file (TOML).", metavar="EXPERIMENT")],
     *,
     jobs: Annotated[int | None, Option(help="Threads to keep busy, by default one per core.", min=1, max=4096)] = None,
-    address: Annotated[
-        str | None, Option("--cluster", help="Dask scheduler whose workers run instead, such as tcp://host:8786.")
-    ] = None,
     output: Annotated[
         Path | None,
         options.output(
@@ -53,14 +50,13 @@ def batch(
     from themis_opt.cli.progress import batch_progress
 
     _check_report(experiment)
-    given_options = {"--jobs": jobs, "--cluster": address, "-o": output, "--store": store}
+    given_options = {"--jobs": jobs, "-o": output, "--store": store}
     given_options |= {f"--{name.replace('_', '-')}": value for name, value in given.items()}
     given_options |= {"--quick": quick, "--retry-failed": retry_failed}
     with batch_progress() as report:
         finished = run_experiment(
             experiment,
             jobs=jobs,
-            address=address,
             output=output,
             store=store,
             quick=quick,
