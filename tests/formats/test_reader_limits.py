@@ -21,7 +21,6 @@ LINES = {
     "nvidia-smi": "topology.txt.gz",
     "pytorch-ddp": "ddp.log.gz",
     "pytorch-shapes": "shapes.txt.gz",
-    "astra-sim-1-workload": "workload.txt.gz",
     "fjsp": "shop.fjs.gz",
 }
 

@@ -15,32 +15,6 @@ SYSTEM = {
     "preferred-dataset-splits": 4, "all-reduce-implementation": ["ring"], "all-gather-implementation": ["ring"],
     "collective-optimization": "localBWAware", "local-mem-bw": 50, "boost-mode": 0,
 }  # fmt: skip
-DGX_2 = {
-    "dimensions-count": 2, "topologies-per-dim": ["Switch", "Switch"], "units-count": [16, 4], "links-count": [6, 1],
-    "link-latency": [500, 1000], "link-bandwidth": [25, 12.5],
-}  # fmt: skip
-SYSTEM_1 = (
-    "scheduling-policy: LIFO\nendpoint-delay: 1\nactive-chunks-per-dimension: 1\npreferred-dataset-splits: 64\n"
-    "all-reduce-implementation: halvingDoubling_halvingDoubling\ncollective-optimization: localBWAware\n"
-    "inter-dimension-scheduling: themis\nseprate-log: 0\n"
-)
-DATA_PARALLEL = (
-    "DATA\n2\nconv1\t-1\t100\tNONE\t0\t20\tNONE\t0\t30\tALLREDUCE\t4096\t5\n"
-    "fc -1 200 NONE 0 40 NONE 0 50 ALLREDUCE 8192 0\n"
-)
-TRANSFORMER = (
-    "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 checkpoints: 1 0 checkpoint_initiates: 1 1\n2\n"
-    "attention -1 100 ALLREDUCE 4096 20 ALLREDUCE 4096 30 ALLREDUCE 8192 0\n"
-    "mlp -1 100 ALLREDUCE 4096 20 ALLREDUCE 4096 30 ALLGATHER 8192 0\n"
-)
-SIMAI = (
-    "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 8 pp: 2 vpp: 1 ga: 4 all_gpus: 128 "
-    "checkpoints: 0 checkpoint_initiates: 0 pp_comm 50331648\n3\n"
-    "grad_gather -1 1 NONE 0 1 NONE 0 1 ALLGATHER 8192 100\n"
-    "moe -1 1 ALLTOALL_EP 4096 1 NONE 0 1 REDUCESCATTER_DP_EP 8192 0\n"
-    "moe -1 1 ALLREDUCE 0 1 NONE 0 1 NONE 0 0\n"
-)
-
 AICB = (
     "[rank0 ~ rank31]\ncomm_type,comm_group,comm_group_size,msg_size,stage,dst,src,additional,_elapsed_time,count\n"
     "CommType.broadcast,CommGroup.dp_group,8,64,init,None,0,,None,1\n"
@@ -310,9 +284,6 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
     "json": {},
     "astra-sim-network": {"ring.yml": RING_16, "levels.yml": THREE_LEVELS},
     "astra-sim-system": {"system.json": json.dumps(SYSTEM)},
-    "astra-sim-1-network": {"dgx2.json": json.dumps(DGX_2)},
-    "astra-sim-1-system": {"system.txt": SYSTEM_1},
-    "astra-sim-1-workload": {"data.txt": DATA_PARALLEL, "transformer.txt": TRANSFORMER, "simai.txt": SIMAI},
     "aicb": {"step.csv": AICB},
     "astra-sim-groups": {"groups.json": '{"0": [0, 1, 2, 3], "1": [0, 4]}'},
     "nccl-tests": {
@@ -344,12 +315,10 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
 
 COMPANIONS: dict[str, dict[str, str]] = {
     "astra-sim-system": {"network.yml": RING_16},
-    "astra-sim-1-system": {"network.json": json.dumps(DGX_2)},
     "astra-sim-groups": {"network.yml": RING_16},
     "pytorch-ddp": {"network.yml": RING_16},
     "pytorch-shapes": {"network.yml": RING_16},
     "hugging-face": {"network.yml": RING_16},
     "chakra": {"network.yml": RING_16},
-    "astra-sim-1-workload": {"network.json": json.dumps(DGX_2)},
 }
 """What files of a format need beside them to make a whole problem; recognized as what they are."""

@@ -28,9 +28,6 @@ def import_command(
     bandwidths: Annotated[
         str | None, Option(help="Of links, or dimensions, that files leave out, such as nvlink=450GB/s,pcie=64GB/s.")
     ] = None,
-    time_unit: Annotated[
-        str | None, Option(help="Of workloads of ASTRA-sim 1, which state none: ns if left out, us, ms or s.")
-    ] = None,
     output: Annotated[Path | None, options.output("Write the instance to this file.")] = None,
     whole: Annotated[bool, Option("--all", help="Every row of what the files hold beside the problem.")] = False,
     as_json: options.Json = False,
@@ -47,7 +44,7 @@ def import_command(
         if (collective, size, bandwidths) != (None, None, None):
             rates = dict(_rates(bandwidths))
             request = Request(kind=collective or Request.kind, size=size or Request.size, bandwidths=rates)
-        imported = import_files(files, request=request, time_unit=time_unit)
+        imported = import_files(files, request=request)
     except ModelError as error:
         raise error.within("command line") from None
     family = family_of(imported.instance)

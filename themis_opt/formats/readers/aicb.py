@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from themis_opt.base.sources import Source
-from themis_opt.formats.readers.astra_sim_1_workload import split_at
 from themis_opt.formats.readers.draft import Draft, needs_network
 from themis_opt.formats.readers.parts import Machine, Part, Reader, only, row_read
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.iteration import MAX_TASKS
+from themis_opt.problem.iteration import MAX_TASKS, Split
+from themis_opt.problem.network import Network
 from themis_opt.problem.phases import CollectiveKind
 
 COLUMNS = ("comm_type", "comm_group", "msg_size", "stage")
@@ -129,6 +129,35 @@ def _built(source: Source, rows: Sequence[CommRow], machine: Machine) -> Instanc
         after = tasks[(place + 1) % len(tasks)]
         draft.exchange(row.name, row.kind, row.size, (tasks[place], after), span, parallelism="model")
     return draft.instance(f"{machine.network.name or 'network'} {source.path.name.partition('.')[0]}", machine, splits)
+
+
+def split_at(source: Source, network: Network, edges: Sequence[int]) -> tuple[list[Split], list[str], list[int]]:
+    """Dimensions of which some are split, so that groups of as many NPUs as the `edges` say end between dimensions.
+
+    Raises InputError if groups do not fill dimensions from the innermost one, but for a divisor of the last, or two end
+    inside one.
+
+    Returns the splits, and names and sizes of all dimensions after them.
+    """
+    splits: list[Split] = []
+    names: list[str] = []
+    sizes: list[int] = []
+    reached = 1
+    for name, size in zip(network.dimension_names, network.sizes, strict=True):
+        within = [edge for edge in edges if reached < edge < reached * size]
+        for edge in within:
+            if len(within) > 1 or edge % reached or size % (edge // reached):
+                shape = " x ".join(map(str, network.sizes))
+                rule = f"must fill dimensions of {shape} from the innermost one, and divide the size of the last"
+                raise source.error(rule, "group", edge)
+            halves = (edge // reached, size * reached // edge)
+            splits.append(Split(dimension=name, sizes=halves, names=(f"{name}_in", f"{name}_out"), shared=True))
+        names += list(splits[-1].names) if within else [name]
+        sizes += list(splits[-1].sizes) if within else [size]
+        reached *= size
+    if edges and edges[-1] > reached:
+        raise source.error(f"must be at most the {reached} NPUs of the network", "group", edges[-1])
+    return splits, names, sizes
 
 
 def _span(source: Source, row: CommRow, rows: Sequence[CommRow], npus: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ All-to-alls in a ring go one way round, one hop and one message at a time (``All
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -140,7 +140,6 @@ def executed(
     machine: Machine,
     chosen: Sequence[Algorithm],
     numbers: Mapping[str, float],
-    share: Callable[[Dimension, Algorithm], float] = one_queue,
     *,
     newest_first: bool = False,
 ) -> Machine:
@@ -150,7 +149,6 @@ def executed(
 
     `chosen`: of each dimension; none if not given.
     `numbers`: values of :data:`USED` that are given.
-    `share`: share of the links of a dimension that an algorithm uses at a time.
     `newest_first`: whether a collective goes before those that wait already (LIFO).
     """
     num_dimensions = len(machine.network.dimensions)
@@ -163,7 +161,7 @@ def executed(
     def changes(k: int, dimension: Dimension) -> Mapping[str, Any]:
         changed: dict[str, Any] = {}
         if chosen:
-            bandwidth = format_bandwidth(dimension.bandwidth * share(dimension, chosen[k]))
+            bandwidth = format_bandwidth(dimension.bandwidth * one_queue(dimension, chosen[k]))
             changed = {"algorithm": chosen[k].value, "bandwidth": bandwidth}
         if delay:
             changed["latency"] = format_time(dimension.latency + delay)
@@ -186,13 +184,11 @@ def as_exchanged(
     instance: Instance,
     chosen: Sequence[Algorithm],
     exchanging: Sequence[Algorithm],
-    share: Callable[[Dimension, Algorithm], float] = one_queue,
 ) -> tuple[Instance, tuple[str, ...]]:
     """The problem with all-to-alls as the simulator runs them, and notes where it has no place for that.
 
     `chosen`: algorithm of each dimension for collectives that reduce or gather.
     `exchanging`: that for all-to-alls.
-    `share`: share of the links of a dimension that an algorithm uses at a time.
     """
     dimensions = instance.network.dimensions
     notes = _shares_links(instance)
@@ -201,7 +197,7 @@ def as_exchanged(
         notes.append(NO_EXCHANGE)
     if True not in are_exchanges or len(exchanging) != len(dimensions):
         return instance, tuple(notes)
-    changed = [_exchanging(*each, share) for each in zip(dimensions, chosen, exchanging, strict=True)]
+    changed = [_exchanging(*each) for each in zip(dimensions, chosen, exchanging, strict=True)]
     if False not in are_exchanges:
         network = instance.network.replace(dimensions=tuple(changed))
         return instance.replace(network=network), tuple(notes)
@@ -218,13 +214,13 @@ def _shares_links(instance: Instance) -> list[str]:
     return [DIRECT_SHARES] if any(each.kind is not Kind.FULLY_CONNECTED for each in direct) else []
 
 
-def _exchanging(
-    dimension: Dimension, chosen: Algorithm, algorithm: Algorithm, share: Callable[[Dimension, Algorithm], float]
-) -> Dimension:
+def _exchanging(dimension: Dimension, chosen: Algorithm, algorithm: Algorithm) -> Dimension:
     """A dimension that takes as long for an all-to-all as the simulator with an algorithm."""
     changed = dimension.replace(
         algorithm=algorithm.value,
-        bandwidth=format_bandwidth(dimension.bandwidth * share(dimension, algorithm) / share(dimension, chosen)),
+        bandwidth=format_bandwidth(
+            dimension.bandwidth * one_queue(dimension, algorithm) / one_queue(dimension, chosen)
+        ),
     )
     if algorithm is not Algorithm.RING:
         return changed

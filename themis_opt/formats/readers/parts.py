@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
-from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_short_size
+from themis_opt.base.units import format_short_size
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.documents import INSTANCE_FORMAT
@@ -30,7 +30,6 @@ class Machine:
     flops: float | None = None  # operations per second and NPU
     memory_bandwidth: float | None = None  # bytes per second and NPU
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # NPUs of the communicators that have names
-    time_unit: int = PICOSECONDS_PER_NANOSECOND  # of workloads that state none
     launching: str = EACH_WHEN_READY  # the policy that stands for the tool
 
 
@@ -111,22 +110,19 @@ def only(sources: Sequence[Source], what: str) -> Source:
     return sources[0]
 
 
-def assemble(
-    parts: Sequence[Part], request: Request | None = None, time_unit: int = PICOSECONDS_PER_NANOSECOND
-) -> tuple[Instance, tuple[str, ...]]:
+def assemble(parts: Sequence[Part], request: Request | None = None) -> tuple[Instance, tuple[str, ...]]:
     """The problem that parts describe together, and their notes.
 
     Raises InputError if a part is missing or stands twice, or the parts do not fit together.
 
     `request`: what is exchanged where no part says it.
-    `time_unit`: of workloads that state none, in picoseconds.
     """
     workloads = [(part.workload, part.source) for part in parts if part.workload]
     if len(workloads) > 1:
         raise InputError(f"says what is exchanged, and {workloads[0][1]} does so already", source=workloads[1][1])
     notes = [note for part in parts for note in part.notes]
     try:
-        machine = _machine(parts, time_unit)
+        machine = _machine(parts)
         if not workloads:
             instance = _requested(machine, request, parts)
         else:
@@ -175,7 +171,7 @@ def _names(parts: Sequence[Part]) -> str:
     return " + ".join(part.source for part in parts)
 
 
-def _machine(parts: Sequence[Part], time_unit: int) -> Machine | None:
+def _machine(parts: Sequence[Part]) -> Machine | None:
     """The machine that networks and changes describe; None where no part does."""
     networks = [(part.network, part.source) for part in parts if part.network]
     changes = [(part.change, part.source) for part in parts if part.change]
@@ -185,7 +181,7 @@ def _machine(parts: Sequence[Part], time_unit: int) -> Machine | None:
         raise InputError("describes no network: name its file too", source=changes[0][1])
     if not networks:
         return None
-    machine = Machine(networks[0][0], time_unit=time_unit)
+    machine = Machine(networks[0][0])
     for change, _ in changes:
         machine = change(machine)
     return machine

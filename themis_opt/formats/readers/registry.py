@@ -9,7 +9,6 @@ from typing import Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.registries import Registry
 from themis_opt.base.sources import HEAD_BYTES, Source
-from themis_opt.base.units import TIME_UNITS
 from themis_opt.formats.readers.parts import Machine, Part, Reader, Request, assemble, assemble_graph
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.problem import catalog
@@ -38,8 +37,6 @@ FOREIGN = (
 )
 """Files of other tools that are no problem, by what stands in their heads, and what to do with them."""
 
-WITHOUT_UNIT = {"astra-sim-1-workload"}  # formats whose times have no unit
-
 READERS = Registry(
     "themis_opt.readers",
     {
@@ -48,9 +45,6 @@ READERS = Registry(
         "astra-sim-network": "themis_opt.formats.readers.astra_sim_network:READER",
         "astra-sim-system": "themis_opt.formats.readers.astra_sim_system:READER",
         "astra-sim-groups": "themis_opt.formats.readers.chakra_trace:GROUPS",
-        "astra-sim-1-network": "themis_opt.formats.readers.astra_sim_1_network:READER",
-        "astra-sim-1-system": "themis_opt.formats.readers.astra_sim_1_system:READER",
-        "astra-sim-1-workload": "themis_opt.formats.readers.astra_sim_1_workload:READER",
         "nccl-tests": "themis_opt.formats.readers.nccl_tests:READER",
         "nccl-inspector": "themis_opt.formats.readers.nccl_inspector:READER",
         "nccl-topology": "themis_opt.formats.readers.nccl_topology:READER",
@@ -118,9 +112,7 @@ class Import:
         return {"formats": self.files, "notes": list(self.notes), "tables": tables, "instance": document}
 
 
-def import_files(
-    files: Sequence[str | Path], *, request: Request | None = None, time_unit: str | None = None
-) -> Import:
+def import_files(files: Sequence[str | Path], *, request: Request | None = None) -> Import:
     """Put an instance together from files: a network, what else they say of the machine, and what runs on it.
 
     Raises InputError if a file breaks a rule of its format, or the files are no whole problem together.
@@ -128,7 +120,6 @@ def import_files(
     `files`: files of other tools, or documents, of which only the network counts beside others; ``FORMAT:FILE`` where
       the format is not to be recognized.
     `request`: what is exchanged, where no file says it; an all-reduce of 100 MB if not given.
-    `time_unit`: that of workloads whose files state none, such as ``us``; nanoseconds if not given.
     """
     readers: dict[str, tuple[_Entry, list[Path]]] = {}
     file_formats: list[tuple[str, str]] = []
@@ -136,8 +127,6 @@ def import_files(
         name, reader, path = _recognized(file)
         readers.setdefault(name, (reader, []))[1].append(path)
         file_formats.append((str(file), name))
-    if time_unit is not None and not readers.keys() & WITHOUT_UNIT:
-        raise InputError("is for workloads of ASTRA-sim 1, which state none", field="--time-unit", value=time_unit)
     parts = [part for reader, paths in readers.values() for part in _parts(reader, paths, alone=len(readers) == 1)]
     rates = request.bandwidths if request else {}
     if rates and not any(part.graph or part.open_network for part in parts):
@@ -153,7 +142,7 @@ def import_files(
     if graph is not None:
         notes = tuple(note for part in parts for note in part.notes)
         return Import(graph, tuple(file_formats), (), notes, {})
-    instance, notes = assemble(parts, stated or (Request() if needs_request else None), _picoseconds(time_unit))
+    instance, notes = assemble(parts, stated or (Request() if needs_request else None))
     judged = [part.judge(instance) for part in parts if part.judge]
     return Import(
         instance=instance,
@@ -169,12 +158,6 @@ def import_files(
 
 
 _Entry = Reader | Callable[[Path], Instance]
-
-
-def _picoseconds(unit: str | None) -> int:
-    if unit not in (None, *TIME_UNITS):
-        raise InputError(f"use one of {', '.join(TIME_UNITS)}", field="--time-unit", value=unit)
-    return int(TIME_UNITS[unit or "ns"])
 
 
 def _recognized(file: str | Path) -> tuple[str, _Entry, Path]:
