@@ -26,7 +26,6 @@ from themis_opt.schedules.schedule_file import read_schedule
 from themis_opt.schedules.validation import validate
 from themis_opt.study.bundle import write_comparison
 from themis_opt.study.comparison import solve
-from themis_opt.study.plan_cache import PlanCache
 
 pytestmark = pytest.mark.benchmarks
 
@@ -115,8 +114,7 @@ def run_solve(folder: Path, seconds: float, steps: Any) -> None:
         steps.value += 1
 
     instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(chunks=8)
-    cache = PlanCache(folder / "cache")
-    comparison = solve(instance, progress=report, cache=cache, time_limit=seconds, workers=1, sizes="equal")
+    comparison = solve(instance, progress=report, time_limit=seconds, workers=1, sizes="equal")
     steps.value += 1
     write_comparison(folder / "solved", comparison, {})
 

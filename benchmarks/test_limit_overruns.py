@@ -86,7 +86,7 @@ def overrun(case: LimitCase, folder: Path) -> float:
     command, *rest = case.command
     options = [*rest, "--time-limit", str(case.limit)]
     options += [] if command == "compare" else ["-o", str(folder / "out")]
-    options += [] if command == "tune" else ["--no-cache", "--workers", "1"]
+    options += [] if command == "tune" else ["--workers", "1"]
     forget()
     begin = time.process_time()
     run_command([command, str(path), *options])

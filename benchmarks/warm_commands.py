@@ -4,7 +4,7 @@ import tempfile
 
 from limited_command import run_command
 
-COSTS = ("--launch-overhead", "1us", "--no-cache", "--workers", "1", "--time-limit", "20")
+COSTS = ("--launch-overhead", "1us", "--workers", "1", "--time-limit", "20")
 
 
 def run_all() -> None:

@@ -8,7 +8,7 @@ import pytest
 from themis_opt.study import bundle, comparison
 
 NAME = "fig5.all_reduce.256MB"
-QUICK = ("--time-limit", 5, "--workers", 1, "--no-cache")
+QUICK = ("--time-limit", 5, "--workers", 1)
 
 
 def test_unmet_gap_is_1_and_keeps_the_schedule(invoke, succeed, tmp_path):

@@ -184,12 +184,6 @@ def test_bad_options_are_refused_in_one_line(arguments: tuple[str, ...], message
     assert output.startswith("error: ")
 
 
-def test_options_of_the_search_are_said_to_do_nothing(invoke):
-    said = invoke("compare", "dgx1.all_gather.1GB", "--policies", "ring", "--time-limit", 5, "--no-cache").stderr
-    assert "graphs do not take --no-cache" in " ".join(said.split())
-    assert "search" not in invoke("compare", "dgx1.all_gather.1GB", "--policies", "ring", "--gap", 9).stderr
-
-
 def test_commands_on_schedules_take_those_on_graphs(tmp_path: Path) -> None:
     run("solve", NETWORK, "--size", "1 MB", "--policies", "ring", "-o", str(tmp_path))
     path = str(tmp_path / "schedule.json")

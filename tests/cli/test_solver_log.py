@@ -1,6 +1,6 @@
 """``--solver-log``: what CP-SAT says of its models and its search."""
 
-ARGUMENTS = ("solve", "fig5.all_reduce.256MB", "--chunks", 4, "--time-limit", 5, "--chunk-sizes", "equal", "--no-cache")
+ARGUMENTS = ("solve", "fig5.all_reduce.256MB", "--chunks", 4, "--time-limit", 5, "--chunk-sizes", "equal")
 
 
 def test_the_log_of_the_solver_is_written_and_ends_with_the_command(succeed, tmp_path):

@@ -17,7 +17,7 @@ from themis_opt.problem.catalog import shipped
 from themis_opt.problem.schema import SCHEMA_FILE, instance_schema
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.validation import VALIDATION_RULES
-from themis_opt.study import columns, comparison
+from themis_opt.study import columns
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1, "--chunk-sizes", "equal")
@@ -149,20 +149,6 @@ def test_compare_runs_every_policy_with_every_dispatch_rule(rows):
     assert sorted(row["policy"] for row in rows("collectives", "compare")) == sorted([*dispatched, *others])
 
 
-@pytest.mark.parametrize(("option", "cached"), [((), True), (("--no-cache",), False), (("--deterministic",), False)])
-@pytest.mark.parametrize("kind", KINDS)
-def test_plans_are_cached_unless_that_could_change_the_result(invoke, arguments, monkeypatch, kind, option, cached):
-    caches = []
-
-    def spy(*given, cache, **options):
-        caches.append(cache)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(comparison, "compare", spy)
-    invoke(*arguments[kind]["compare"], *option)
-    assert [cache is not None for cache in caches] == [cached]
-
-
 def table(text):
     """The lines of the first table, its title first, without the verdict before it."""
     lines = text.splitlines()
@@ -182,7 +168,7 @@ def test_a_verdict_stands_before_the_figures(printed, kind, command):
 def test_a_solved_file_is_explained_with_the_proof_that_was_printed(succeed, tmp_path, sizes):
     """Of a comparison of heuristics, whose gap only the strongest bound that fits its chunks makes so small."""
     options = ("--chunks", 9, "--chunk-sizes", sizes, "--policies", "baseline,themis+scf", "--launch-overhead", "2us")
-    solved = succeed("solve", "3d-fc_ring_sw.all_reduce.100MiB", *options, "--no-cache", "-o", tmp_path / "solved")
+    solved = succeed("solve", "3d-fc_ring_sw.all_reduce.100MiB", *options, "-o", tmp_path / "solved")
     proof = next(line for line in solved.splitlines() if "which is proven" in line)
     assert proof in succeed("explain", tmp_path / "solved" / "schedule.json").splitlines()
 

@@ -21,7 +21,7 @@ def demo(
     from themis_opt.reports.solution import PAGE
 
     instance = options.load_instance(DEMONSTRATED)
-    search = options.SearchOptions(time_limit=10, sizes="free", no_cache=True)
+    search = options.SearchOptions(time_limit=10, sizes="free")
     compare_and_write(instance, None, search, folder=output, as_json=False, usual=True)
     page = (output / PAGE).resolve()
     say(f"Two dimensions of four NPUs each: the best order keeps both busy. See it in {page}")

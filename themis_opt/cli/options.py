@@ -199,21 +199,12 @@ class SearchOptions(OptionGroup):
     ] = None
     sizes: ChunkSizes = "equal"
     deterministic: Annotated[
-        bool, Option("--deterministic", help="Same result on every run: limits count work, the cache is not used.")
+        bool, Option("--deterministic", help="Same result on every run: limits count work.")
     ] = False
     memory: Annotated[float, Option(help="GiB of memory at which the search ends.", min=0.001, max=1e6)] = 4.0
-    no_cache: Annotated[bool, Option("--no-cache", help="Neither use nor keep plans in the user's cache folder.")] = (
-        False
-    )
     solver_log: Annotated[
         Path | None, Option("--solver-log", help="File for what CP-SAT logs of its models, presolve and search.")
     ] = None
-
-    def changed(self, *heard: str) -> list[str]:
-        """Options that differ from their defaults, but for those that are heard of."""
-        usual = SearchOptions(sizes=self.sizes)
-        names = [field.name for field in fields(self) if field.name not in heard]
-        return [f"--{n.replace('_', '-')}" for n in names if getattr(self, n) != getattr(usual, n)]
 
     def settings(self) -> dict[str, Any]:
         """The limits as :func:`themis_opt.compare` takes them."""

@@ -21,7 +21,7 @@ class Reference:
     """A schedule and what is proven about it.
 
     `bound` is in picoseconds; for ``sizes="equal"`` it may hold for chunks of these sizes only.  `status` is
-    ``finished``, ``interrupted``, or ``recalled`` if it was known before.
+    ``finished`` or ``interrupted``.
     """
 
     schedule: Schedule

@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from formulations.interruption import INTERRUPTION, TimeUp
-from formulations.limits import MIN_SECONDS, PROVEN_GAP, Limits
+from formulations.limits import MIN_SECONDS, Limits
 from themis_opt.base.allowance import SLACK, Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.base.html import page
@@ -30,10 +29,8 @@ from themis_opt.schedules.results import PolicyResult
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
-from themis_opt.search.incumbent import Reference
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.columns import Value, result_row, result_table
-from themis_opt.study.plan_cache import PlanCache, Recalled
 from themis_opt.study.rival_trees import has_rival_trees
 
 if TYPE_CHECKING:
@@ -177,7 +174,6 @@ def solve(
     instance: Instance,
     *,
     progress: ComparisonProgress | None = None,
-    cache: PlanCache | None = None,
     sizes: Sizes = "free",
     **limits: Any,
 ) -> Comparison:
@@ -185,11 +181,11 @@ def solve(
 
     Parameters
     ----------
-    progress, cache, sizes, **limits
+    progress, sizes, **limits
         As in :func:`compare`.
     """
     policies = (*usual_policies(instance), REFERENCE)
-    return compare(instance, policies, progress=progress, cache=cache, sizes=sizes, **limits)
+    return compare(instance, policies, progress=progress, sizes=sizes, **limits)
 
 
 def compare(
@@ -197,7 +193,6 @@ def compare(
     policies: Sequence[str | Policy],
     *,
     progress: ComparisonProgress | None = None,
-    cache: PlanCache | None = None,
     sizes: Sizes = "equal",
     time_limit: float = Limits.seconds,
     **limits: Any,
@@ -211,9 +206,6 @@ def compare(
         the names of the functions.
     progress : callable, optional
         Hears of every better schedule and bound.
-    cache : PlanCache, optional
-        Earlier plans, from which a reference starts; it answers at once where such a plan is within the asked gap, or
-        its search had as much time.
     sizes : {"equal", "free"}
         How policies that have a choice cut chunks.
     time_limit : float
@@ -239,7 +231,7 @@ def compare(
         for name, policy in zip(names, policies, strict=True)
     }
     equal_sizes = all(getattr(chunk_policy_of(policy), "sizes", "equal") == "equal" for policy in made.values())
-    run = _Run(instance, progress or (lambda policy, makespan, bound: None), cache, equal_sizes)
+    run = _Run(instance, progress or (lambda policy, makespan, bound: None), equal_sizes)
     shares = _Shares(clock, sum(seconds_of(policy) is not None for policy in made.values()))
     try:
         for name, policy in made.items():
@@ -256,8 +248,7 @@ def compare(
         run.prove(clock)
         for name, policy in made.items():
             if is_reference(policy):
-                recalled = run.recalled(policy)
-                run.reference(name, shares.within(policy), recalled)
+                run.reference(name, shares.within(policy))
     except KeyboardInterrupt:
         if not run.schedules:
             raise
@@ -319,7 +310,6 @@ class _Run:
 
     instance: Instance
     tell: ComparisonProgress
-    cache: PlanCache | None
     equal_sizes: bool
     schedules: dict[str, Schedule] = field(default_factory=dict)
     bounds: dict[str, float] = field(default_factory=dict)
@@ -369,49 +359,17 @@ class _Run:
                 proven[name] = kinds[name].compute(self.instance)
         self.bounds = {name: proven[name] for name in valid if name in proven}
 
-    def recalled(self, policy: "Exact") -> Recalled | None:
-        """What the cache knows for a reference, which it must not influence in deterministic mode."""
-        if self.cache is None or policy.deterministic:
-            return None
-        return self.cache.recall(self.instance, policy.sizes)
-
-    def reference(self, specification: str, policy: "Exact", recalled: Recalled | None) -> None:
+    def reference(self, specification: str, policy: "Exact") -> None:
         bound = max(self.bounds.values())
-        if recalled is not None and self._is_enough(recalled, bound, policy):
-            reference = Reference(recalled.schedule, bound, "recalled")
-        else:
-            began = monotonic()
-            report, start = partial(self.tell, specification), self._start(policy, recalled)
-            reference = policy.solve(self.instance, bound, report, start)
-            self._keep(reference, policy, monotonic() - began)
+        known = [s for s in self.schedules.values() if policy.sizes == "free" or s.has_equal_sizes]
+        start = min(known, key=lambda schedule: schedule.makespan, default=None)
+        reference = policy.solve(self.instance, bound, partial(self.tell, specification), start)
         if all(reference.schedule is not schedule for schedule in self.schedules.values()):
             validate(reference.schedule)
         self.schedules[specification] = reference.schedule
         if (self.equal_sizes or policy.sizes == "free") and reference.bound > bound:
             self.bounds["cp_sat"] = reference.bound
         self.interrupted |= reference.status == "interrupted"
-
-    def _start(self, policy: "Exact", recalled: Recalled | None) -> Schedule | None:
-        """The best schedule at hand whose sizes are those asked for."""
-        known = [s for s in self.schedules.values() if policy.sizes == "free" or s.has_equal_sizes]
-        if recalled is not None:
-            known.append(recalled.schedule)
-        return min(known, key=lambda schedule: schedule.makespan, default=None)
-
-    def _is_enough(self, recalled: Recalled, bound: float, policy: "Exact") -> bool:
-        """Whether a search is not expected to improve a recalled schedule by much."""
-        makespan = recalled.schedule.makespan
-        had_time = recalled.seconds >= 0.8 * policy.seconds
-        is_best = all(makespan <= schedule.makespan for schedule in self.schedules.values())
-        return makespan / bound - 1 <= policy.gap or (is_best and had_time)
-
-    def _keep(self, reference: Reference, policy: "Exact", seconds: float) -> None:
-        """Remember a schedule, with the seconds of its search; one content with a wide gap had few."""
-        complete = policy.local_search and policy.cp_sat and not policy.deterministic
-        if self.cache is not None and complete and reference.status == "finished":
-            gap = reference.schedule.makespan / reference.bound - 1
-            stopped_early = policy.gap > PROVEN_GAP and gap <= policy.gap
-            self.cache.keep(reference.schedule, policy.sizes, seconds if stopped_early else policy.seconds)
 
     def judged(self, order: Sequence[str]) -> Comparison:
         """Set every schedule against the baseline and the best bound."""

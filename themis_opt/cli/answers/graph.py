@@ -131,13 +131,7 @@ def plan_losses(
     draw_losses(instance, [(entry["lost"], entry["kept"], entry["alike"]) for entry in losses], folder / "losses.svg")
     files = [folder / INDEX_FILE, folder / "losses.svg"]
     verdict = [losses_in_words(instance, entries)]
-    return Reply(losses, verdict, [table], _not_heard(search), files, interrupted=interrupted)
-
-
-def _not_heard(search: options.SearchOptions) -> list[str]:
-    """Options that searches on graphs do not take, in a note."""
-    changed = search.changed("sizes", *options.LIMITS)
-    return [f"graphs do not take {', '.join(changed)}"] if changed else []
+    return Reply(losses, verdict, [table], files=files, interrupted=interrupted)
 
 
 def _in_words(entry: Mapping[str, object]) -> dict[str, str]:
@@ -186,12 +180,11 @@ def tell(compared: "GraphComparison", search: options.SearchOptions) -> Reply:
     shown = columns("policy", "makespan_ns", "gap", "algorithm_bandwidth", *counts, "status", **counts)
     proof = f"bound of any algorithm: {compared.best.proof.name}"
     title = f"{instance.name or 'graph'}: {instance.network.num_npus} NPUs, {proof}"
-    notes = [*_not_heard(search), *left_out(compared)]
     tables = [Listing(title, rows, shown)]
     if compared.choices:
         told = columns("setting", "npus", "makespan_ns", "kept", setting=("in the words of NCCL", "text"))
         tables.append(Listing("what NCCL can be told", compared.choices, told))
-    return Reply(rows, compared.verdict, tables, notes)
+    return Reply(rows, compared.verdict, tables, left_out(compared))
 
 
 def write(folder: Path, compared: "GraphComparison", answer: Reply, search: options.SearchOptions) -> list[Path]:

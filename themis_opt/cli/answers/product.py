@@ -253,16 +253,14 @@ def compare(
     from themis_opt.cli.progress import comparison_progress
     from themis_opt.study import comparison
     from themis_opt.study.columns import objective
-    from themis_opt.study.plan_cache import PlanCache
 
     comparison.checked_sizes(search.sizes)
     if folder is not None:
         make_folder(folder)  # before the search, which would be lost
     seconds = search.time_limit if search.deterministic else _seconds_to_search(instance, search, folder)
     limits = search.settings() | {"time_limit": seconds}
-    cache = None if search.no_cache or search.deterministic else PlanCache()
     with comparison_progress(objective(instance).title, seconds) as progress:
-        return comparison.compare(instance, tuple(names), progress=progress, cache=cache, **limits)
+        return comparison.compare(instance, tuple(names), progress=progress, **limits)
 
 
 def _seconds_to_search(instance: "Instance", search: options.SearchOptions, folder: Path | None) -> float:
