@@ -153,12 +153,3 @@ def experiment_file(tmp_path):
     runs = '[[runs]]\ninstances = ["fig5.all_reduce.256MB"]\npolicies = ["baseline+fifo", "themis+scf"]\n'
     path.write_text(f'name = "small"\n{runs}', encoding="utf-8")
     return path
-
-
-@pytest.mark.usefixtures("in_threads")
-def test_status_counts_what_is_done_and_runs_nothing(experiment, succeed):
-    assert "0 of 12 runs done" in succeed("batch", experiment, "--status")
-    assert not experiment.with_name("runs.sqlite").exists()
-    succeed("batch", experiment, "--quick", "--jobs", 1)
-    status = json.loads(succeed("batch", experiment, "--status", "--json"))
-    assert (status["done"], status["remaining"], status["is_running"]) == (3, 9, False)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, replace
 from statistics import fmean
-from time import monotonic, time
+from time import monotonic
 from typing import Any
 
 from formulations.interruption import INTERRUPTION
@@ -93,7 +93,6 @@ class BatchState:
     done: int = 0  # runs that have a row
     failed: int = 0  # those of them that failed
     running: int = 0  # runs that are being executed now
-    is_running: bool = True  # whether a process is writing the store
     seconds_left: float | None = None  # how long the rest may take; None where nothing is known yet
 
 
@@ -171,7 +170,7 @@ class _Runner:
         self.rows: list[dict[str, Any]] = []
         self.free, self.executed, self.committed_at = site.slots, 0, monotonic()
         self.suspects: set[str] = set()
-        self.is_told, self.noted = False, state
+        self.is_told = False
         known = store.rows(code_version()) if runs else ()
         self.estimate = RunEstimate(runs, site.slots, (row for row in known if row["status"] == "ok"))
 
@@ -247,14 +246,9 @@ class _Runner:
         self.is_told = True
 
     def commit(self) -> None:
-        """Put the rows that wait into the store, and beside them how far the batch is."""
+        """Put the rows that wait into the store."""
         self.committed_at = monotonic()
-        if not self.rows and self.noted == self.state:
-            return
         if self.rows:
             self.store.add(self.rows)
-        state, self.noted = self.state, self.state
-        self.store.write_progress({"running": state.running, "seconds_left": state.seconds_left, "at": time()})
-        if self.rows:
             self.rows = []
             self.committed()

@@ -7,7 +7,7 @@ The file is journalled ahead of writing, and belongs to one format.
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,12 +24,11 @@ CREATE TABLE runs (
     row TEXT NOT NULL
 );
 CREATE INDEX runs_by_code_version ON runs (code_version);
-CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL);
 """
 
 # Seconds that readers and the writer wait for each other, where the file system has no shared memory for journals
 BUSY_SECONDS = 30.0
-# Seconds for which a writer tries to get the lock: who asks whether a batch runs shares it for a moment
+# Seconds for which a writer tries to get the lock
 LOCK_SECONDS = 1.0
 
 MOST_HOLDERS = 10  # how many holders of the lock may leave in front of a writer that tries to get it
@@ -126,18 +125,6 @@ class RunStore:
             self._lock.close()
             self._lock = None
 
-    def is_written(self) -> bool:
-        """Whether a process is writing now."""
-        if self._lock is not None:
-            return True
-        place = f"{self._lock_path.absolute().as_uri()}?mode=ro"
-        try:
-            with closing(sqlite3.connect(place, timeout=0, uri=True)) as lock:
-                lock.execute("SELECT 1 FROM sqlite_schema").fetchone()  # shares the lock: others may ask too
-        except sqlite3.Error as error:
-            return _code(error) != sqlite3.SQLITE_CANTOPEN
-        return False
-
     def __enter__(self) -> Self:
         return self
 
@@ -157,21 +144,6 @@ class RunStore:
                 self.connection.close()
         finally:
             self._unlock()
-
-    def write_progress(self, state: Mapping[str, Any]) -> None:
-        """Note what the batch at work says of itself, for readers."""
-        with self._located():
-            self.connection.execute("INSERT OR REPLACE INTO progress VALUES (1, ?)", (json.dumps(dict(state)),))
-
-    def progress(self) -> dict[str, Any]:
-        """What the last batch said of itself; nothing if none did."""
-        with self._located():
-            row = self.connection.execute("SELECT state FROM progress").fetchone()
-        try:
-            state = json.loads(row[0]) if row else {}
-        except (ValueError, TypeError, RecursionError):
-            state = {}
-        return state if isinstance(state, dict) else {}
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Commit rows, all or none; a row replaces the one with its key.

@@ -1,7 +1,6 @@
 """``themis-opt batch``: all runs of an experiment, kept in a store, exported as rows."""
 
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,17 +34,10 @@ def batch(
     retry_failed: Annotated[bool, Option("--retry-failed", help="Run again what failed before.")] = False,
     changes: options.Changes,
     sizes: Annotated[str | None, Option("--chunk-sizes", help="equal or free, instead of the experiment's.")] = None,
-    status: Annotated[
-        bool, Option("--status", help="Only say how far the batch is, which may be running elsewhere.")
-    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Run an experiment, with its costs and sizes or others; what is finished is kept and not run again."""
     given = changes.given() | ({} if sizes is None else {"chunk_sizes": sizes})
-    if status:
-        _say_status(experiment, as_json, store=store, jobs=jobs, quick=quick, overrides=given)
-        return
-
     from themis_opt.batches.experiment_run import run_experiment
     from themis_opt.cli.progress import batch_progress
 
@@ -67,26 +59,6 @@ def batch(
             undisturbed=undisturbed,
         )
     _conclude(finished, as_json)
-
-
-def _say_status(experiment: Path, as_json: bool, **settings: Any) -> None:
-    from themis_opt.base.units import format_clock
-    from themis_opt.batches.experiment_run import status_of
-    from themis_opt.cli.answers.answer import Reply
-
-    status = status_of(experiment, **settings)
-    remaining = status.total - status.done - status.running
-    at_work = "a batch is at work" if status.is_running else "no batch is at work"
-    sentences = [
-        f"{status.done} of {status.total} runs done, {status.failed} of them failed; {status.running} running, "
-        f"{remaining} remaining; {at_work}"
-    ]
-    if status.done < status.total and status.seconds_left is None:
-        sentences.append("no run like these is done yet: the time left is not known")
-    elif status.done < status.total:
-        once = "" if status.is_running else ", once it goes on"
-        sentences.append(f"about {format_clock(status.seconds_left or 0.0)} left{once}")
-    Reply(asdict(status) | {"remaining": remaining}, sentences).tell(as_json=as_json)
 
 
 def _check_report(experiment: Path) -> None:

@@ -42,7 +42,7 @@ def solve(
     if network.lost == options.EACH:
         given: dict[str, Any] = {"slow": network.slow, "compare": beside}
         by = ("--lost", network.lost)
-        ask("plan_losses", problem, problem, policies, search, folder, by=by, **given).tell(as_json=as_json)
+        ask("plan_losses", problem, problem, policies, folder, by=by, **given).tell(as_json=as_json)
         return
     given = {"compare": beside, **network.given()}
     compare_and_write(problem, policies, search, folder=folder, as_json=as_json, usual=True, **given)

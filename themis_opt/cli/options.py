@@ -198,9 +198,9 @@ class SearchOptions(OptionGroup):
         float | None, Option(help="Stop at this gap (a fraction); exit code 1 if it is not reached.", min=0)
     ] = None
     sizes: ChunkSizes = "equal"
-    deterministic: Annotated[
-        bool, Option("--deterministic", help="Same result on every run: limits count work.")
-    ] = False
+    deterministic: Annotated[bool, Option("--deterministic", help="Same result on every run: limits count work.")] = (
+        False
+    )
     memory: Annotated[float, Option(help="GiB of memory at which the search ends.", min=0.001, max=1e6)] = 4.0
     solver_log: Annotated[
         Path | None, Option("--solver-log", help="File for what CP-SAT logs of its models, presolve and search.")

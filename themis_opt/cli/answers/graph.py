@@ -103,7 +103,6 @@ def _every_loss(instance: "GraphInstance", output: Path | None) -> Reply:
 def plan_losses(
     healthy: "GraphInstance",
     policies: str | None,
-    search: options.SearchOptions,
     folder: Path,
     *,
     slow: str | None = None,
