@@ -1,29 +1,37 @@
 """Reports that cannot go stale: which are older than the code that they depend on, and rows of theirs made again.
 
-    python reports/remake.py [REPORT...]                # makes the stale ones again, by default of all
-    python reports/remake.py --list                     # says which are stale
+    python reports/remake.py [REPORT...] [--jobs 2]     # makes the stale ones again, by default of all
+    python reports/remake.py --list                     # says which are stale, how old they are and what they cost
     python reports/remake.py --numbers                  # writes numbers of reports into the pages that quote them
     python reports/remake.py --check --sample 30 --seed 7
 
-A report is stale if its code changed since the commit that made its rows.  ``--check`` draws rows by seed and makes
-them again with the code of today; it ends with code 1 if one differs.  Rows of searches that a clock ends, and times,
-are not drawn.  Pages quote numbers between ``<!--NAME-->`` and ``<!--/-->``; ``quoted.toml`` says what a name means.
+A report is stale if a module that its rows depend on says something else than at the commit that made them: modules
+are compared without docstrings and comments, and instances by their bytes.  What was made stays if the command is
+stopped, and the next call goes on.  ``--check`` draws rows by seed and makes them again with the code of today; it ends
+with code 1 if one differs.  Rows of searches that a clock ends, and times, are not drawn.  Pages quote numbers and
+tables between ``<!--NAME-->`` and ``<!--/-->``; ``quoted.toml`` says what a name means.
 """
 
 import argparse
+import ast
 import csv
 import importlib
+import inspect
 import json
+import os
 import random
 import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from math import isclose
 from pathlib import Path
+from statistics import fmean, median
+from threading import Lock
 from typing import Any, Protocol
 
 from themis_opt.batches.expansion import Run, expand
@@ -33,8 +41,17 @@ from themis_opt.batches.rows_file import read_csv_text
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
-CODE = ("themis_opt", "formulations", "instances", ":!themis_opt/cli", ":!themis_opt/tuning", ":!themis_opt/runtime")
-"""What every report depends on, as paths for git."""
+COSTS = FOLDER / "costs.csv"
+"""Seconds of the processor that each report took when it was made."""
+
+INSTANCES = re.compile(r"instances/(?!library/).*\.(json|csv)")
+"""Shipped files that rows may be of."""
+
+NO_ROWS = ("cli", "emulation", "reports", "runtime", "tuning")
+"""Parts of the package that make no rows."""
+
+NAMED = re.compile(r"(themis_opt|formulations)(\.\w+)+(:\w+)?")
+"""Texts that name a module, as in registries that load it when it is asked for."""
 
 TIMES = ("_s", "_ms", " s", "seconds", "_power", "commit")
 """Ends of the names of columns that no second run repeats."""
@@ -44,6 +61,9 @@ RUN_COLUMNS = ("block", "instance", "policy", "size_bytes", "chunks", "latency",
 
 COMPARED = ("makespan_ns", "bound_ns", "bound_equal_ns")
 """Columns of runs that must come out again."""
+
+FOLDS: dict[str, Callable[[Sequence[float]], float]] = {"largest": max, "mean": fmean, "median": median, "number": len}
+"""What pages quote of the values of a column where more rows than one are meant."""
 
 MARK = re.compile(r"<!--([a-z0-9.-]+)-->(.*?)<!--/-->", re.DOTALL)
 Row = dict[str, Any]
@@ -58,8 +78,8 @@ class Report(Protocol):
         """The commits that made the rows."""
         ...
 
-    def depends(self) -> tuple[str, ...]:
-        """Paths of the code behind the rows, for git."""
+    def entries(self) -> tuple[Path, ...]:
+        """Files that the rows come from: modules, with all that these import, and others."""
         ...
 
     def drawable(self) -> Sequence[int]:
@@ -70,8 +90,8 @@ class Report(Protocol):
         """What a row is called, and what was and is measured, for every cell of a row."""
         ...
 
-    def remake(self) -> None:
-        """Make all rows again, and the report of them."""
+    def commands(self) -> tuple[list[Any], ...]:
+        """Calls of Python that make all rows again, and the report of them."""
         ...
 
 
@@ -101,9 +121,10 @@ class Experiment:
         """The commit that the provenance names."""
         return {json.loads((self.folder / "provenance.json").read_text(encoding="utf-8"))["commit"]}
 
-    def depends(self) -> tuple[str, ...]:
-        """All code, and the experiment."""
-        return (*CODE, f"reports/{self.name}/experiment.toml")
+    def entries(self) -> tuple[Path, ...]:
+        """The experiment, and what expands and runs it."""
+        batches = ROOT / "themis_opt" / "batches"
+        return (self.folder / "experiment.toml", batches / "expansion.py", batches / "measured_run.py")
 
     def drawable(self) -> Sequence[int]:
         """Rows without a time limit that did not fail."""
@@ -122,10 +143,10 @@ class Experiment:
             if row.get(name):
                 yield f"{what}: {name}", row[name], str(columns.get(name))
 
-    def remake(self) -> None:
+    def commands(self) -> tuple[list[Any], ...]:
         """The two commands of the front page."""
-        for command in (["batch", str(self.folder / "experiment.toml")], ["report", str(self.folder)]):
-            subprocess.run([sys.executable, "-m", "themis_opt", *command], check=True, cwd=ROOT)
+        program = ["-m", "themis_opt"]
+        return [*program, "batch", self.folder / "experiment.toml", "--jobs", "1"], [*program, "report", self.folder]
 
 
 def _place(columns: Row) -> tuple[str, ...]:
@@ -140,7 +161,6 @@ class Table:
     script: str  # file below `reports`
     rows_file: str  # CSV file below `reports`
     makes: Callable[[], Any]  # a function that yields the rows in order
-    more: tuple[str, ...] = ()  # further files of code
     is_timed: bool = False  # whether searches end by a clock
     part: str = ""  # the rows of a file of many parts
     single: Callable[[int], Row] | None = None  # makes a row by its number
@@ -157,9 +177,9 @@ class Table:
         path = f"reports/{self.rows_file}"
         return {row.get("commit") or git("log", "-1", "--format=%H", "--", path).strip() for row in self.rows}
 
-    def depends(self) -> tuple[str, ...]:
-        """All code, and the script."""
-        return (*CODE, f"reports/{self.script}", *(f"reports/{file}" for file in self.more))
+    def entries(self) -> tuple[Path, ...]:
+        """The script, or that part of it which makes the rows."""
+        return (Path(inspect.getfile(self.makes)) if self.part else FOLDER / self.script,)
 
     def drawable(self) -> Sequence[int]:
         """All, unless a clock ends searches."""
@@ -181,9 +201,9 @@ class Table:
     def _made(self) -> Iterator[Row]:
         return iter(self.makes())
 
-    def remake(self) -> None:
+    def commands(self) -> tuple[list[Any], ...]:
         """Call the script."""
-        subprocess.run([sys.executable, FOLDER / self.script, self.name.rpartition(":")[2]], check=True, cwd=ROOT)
+        return ([FOLDER / self.script, self.name.rpartition(":")[2]],)
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -210,10 +230,9 @@ def reports() -> dict[str, Report]:
     """All reports by name."""
     every: list[Report] = [Experiment(file.parent.name) for file in sorted(FOLDER.glob("*/experiment.toml"))]
     systems = _load("rivals/systems", "measure")
-    neighbours = tuple(f"rivals/systems/{file.name}" for file in sorted((FOLDER / "rivals/systems").glob("*.py")))
     for part in systems.PARTS:
         name, rows = part.__name__, "rivals/systems/rows.csv.gz"
-        every.append(Table(f"systems:{name}", "rivals/systems/measure.py", rows, part, neighbours, part=name))
+        every.append(Table(f"systems:{name}", "rivals/systems/measure.py", rows, part, part=name))
     for folder, module in (("graphs", "tables"), ("rivals", "problems")):
         script = _load(folder, module)
         for name, makes in script.TABLES.items():
@@ -228,16 +247,113 @@ def git(*call: str) -> str:
 
 
 def is_stale(report: Report) -> bool:
-    """Whether the code of a report differs from that of the commit of one of its rows, or is not known."""
+    """Whether what a report depends on has changed since the commit of one of its rows, or that is not known."""
+    files = {file.relative_to(ROOT).as_posix() for entry in report.entries() for file in imported(entry)}
     for commit in report.commits():
-        known = subprocess.run(
-            ["git", "-C", ROOT, "diff", "--quiet", commit.rstrip("+"), "--", *report.depends()],
-            check=False,
-            capture_output=True,
-        )
-        if known.returncode:
+        names = changed_since(commit)
+        if names is None or any(map(INSTANCES.fullmatch, names)):
+            return True
+        if any(not name.endswith(".py") or has_another_meaning(name, commit) for name in sorted(files & names)):
             return True
     return False
+
+
+@cache
+def changed_since(commit: str) -> frozenset[str] | None:
+    """Files that differ from those of a commit; None if git does not know that."""
+    try:
+        return frozenset(git("diff", "--name-only", commit.rstrip("+")).splitlines())
+    except subprocess.CalledProcessError:
+        return None
+
+
+@cache
+def has_another_meaning(name: str, commit: str) -> bool:
+    """Whether a module says something else than at a commit."""
+    try:
+        before = git("show", f"{commit.rstrip('+')}:{name}")
+    except subprocess.CalledProcessError:  # the file is new
+        return True
+    return meaning(before) != meaning((ROOT / name).read_text(encoding="utf-8"))
+
+
+def meaning(text: str) -> str:
+    """What a module does: its syntax tree without docstrings and other texts that stand alone."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [line for line in body if not _is_text(line)]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _is_text(line: ast.AST) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+
+
+@cache
+def imported(entry: Path) -> frozenset[Path]:
+    """A file, and all that it imports which may make rows, also in functions, through others and by name."""
+    files, fresh = {entry}, [entry]
+    while fresh:
+        file = fresh.pop()
+        more = set(_imports(file)) - files if file.suffix == ".py" else set()
+        files |= more
+        fresh += more
+    return frozenset(files)
+
+
+@cache
+def _imports(file: Path) -> tuple[Path, ...]:
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and NAMED.fullmatch(node.value):
+            names.add(node.value.partition(":")[0])
+    places = [folder / name.replace(".", "/") for name in sorted(names) for folder in (ROOT, file.parent)]
+    found = [path for place in places for path in (place.with_suffix(".py"), place / "__init__.py")]
+    aside = [ROOT / "themis_opt" / part for part in NO_ROWS]
+    return tuple(path for path in found if path.is_file() and not any(part in path.parents for part in aside))
+
+
+def costs() -> dict[str, float]:
+    """Seconds of the processor by report."""
+    rows = read_rows(COSTS) if COSTS.is_file() else []
+    return {row["report"]: float(row["cpu_s"]) for row in rows}
+
+
+def remake(names: Sequence[str], jobs: int) -> None:
+    """Make reports again, the longest first; those that share a file follow each other."""
+    known, lock = costs(), Lock()
+
+    def make(group: Sequence[str]) -> None:
+        for name in group:
+            seconds = sum(map(_cpu_seconds, reports()[name].commands()))
+            with lock:
+                print(f"{name}: made in {seconds:.0f} s of the processor", flush=True)
+                known[name] = seconds
+                lines = [f"{report},{known[report]:.1f}" for report in reports() if report in known]
+                COSTS.write_text("\n".join(["report,cpu_s", *lines, ""]), encoding="utf-8")
+
+    by_file: dict[str, list[str]] = {}
+    for name in names:
+        by_file.setdefault(getattr(reports()[name], "rows_file", name), []).append(name)
+    groups = sorted(by_file.values(), key=lambda group: -sum(known.get(name, 0.0) for name in group))
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(make, groups))
+
+
+def _cpu_seconds(arguments: Sequence[Any]) -> float:
+    """Call Python; the seconds of the processor that it and its children take."""
+    process = subprocess.Popen([sys.executable, *map(str, arguments)], cwd=ROOT, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, process.args)
+    return used.ru_utime + used.ru_stime
 
 
 def check(sample: int, seed: int, names: Sequence[str]) -> int:
@@ -277,6 +393,8 @@ def quoted() -> dict[str, str]:
 
 
 def _figures(name: str, quote: dict[str, Any]) -> str:
+    if "where" not in quote and "pattern" not in quote:
+        return _table(_rows_of(quote["file"]), quote.get("columns", ()))
     if "pattern" in quote:
         match = re.search(quote["pattern"], (FOLDER / quote["file"]).read_text(encoding="utf-8"))
         if match is None:
@@ -288,10 +406,21 @@ def _figures(name: str, quote: dict[str, Any]) -> str:
     for place in where.get(axis, [None]):
         wanted = where | {axis: place} if axis else where
         cells = {row[quote["column"]] for row in rows if all(_is(row, key, value) for key, value in wanted.items())}
+        if "fold" in quote:
+            values = [float(row[quote["column"]]) for row in rows if all(_is(row, *item) for item in wanted.items())]
+            cells = {str(FOLDS[quote["fold"]](values))}
         if len(cells) != 1:
             raise ValueError(f"quoted.toml: {name}: {len(cells)} values of {quote['column']} have {wanted}")
         figures.append(format(float(cells.pop()), quote["format"]))
     return ", ".join(figures)
+
+
+def _table(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """Rows as a table in Markdown: some columns, by default all but the commit."""
+    shown = columns or [name for name in rows[0] if name != "commit"]
+    lines = [[name.replace("_", " ") for name in shown], ["---"] + ["---:"] * (len(shown) - 1)]
+    lines += [[row[name] for name in shown] for row in rows]
+    return "\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
 
 
 @cache
@@ -307,6 +436,7 @@ def pages() -> Iterator[Path]:
     """Files that may quote."""
     yield ROOT / "README.md"
     yield from (FOLDER / "rivals/systems" / name for name in ("findings.md", "README.md"))
+    yield from (FOLDER / name for name in ("graphs/README.md", "graphs/clusters.md", "rivals/README.md"))
     yield from sorted((ROOT / "docs").rglob("*.md"))
 
 
@@ -315,12 +445,18 @@ def written(text: str, numbers: dict[str, str]) -> str:
     return MARK.sub(lambda mark: f"<!--{mark[1]}-->{numbers[mark[1]]}<!--/-->", text)
 
 
+@cache
+def _said(commit: str) -> str:
+    return git("show", "-s", "--format=%h (%cr)", commit.rstrip("+")).strip()
+
+
 def main(arguments: Sequence[str]) -> int:
     """Do what is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("report", nargs="*", help="names as --list says them")
-    parser.add_argument("--list", action="store_true", help="say which are stale")
+    parser.add_argument("--list", action="store_true", help="say which are stale, and what they cost")
     parser.add_argument("--numbers", action="store_true", help="write numbers into the pages that quote them")
+    parser.add_argument("--jobs", type=int, default=1, help="reports to make at once (1)")
     parser.add_argument("--check", action="store_true", help="make rows again")
     parser.add_argument("--sample", type=int, default=30, help="rows to make again (30)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the draw (0)")
@@ -331,11 +467,14 @@ def main(arguments: Sequence[str]) -> int:
     if given.check:
         return min(check(given.sample, given.seed, given.report), 1)
     if not given.numbers:
-        for name in given.report or reports():
-            stale = is_stale(reports()[name])
-            print(f"{name}: {'stale' if stale else 'as its code is'}, rows of {', '.join(reports()[name].commits())}")
-            if stale and not given.list:
-                reports()[name].remake()
+        chosen, known = given.report or list(reports()), costs()
+        stale = [name for name in chosen if is_stale(reports()[name])]
+        for name in chosen:
+            commits, cost = ", ".join(map(_said, sorted(reports()[name].commits()))), known.get(name)
+            took = "" if cost is None else f", {cost:.0f} s of the processor"
+            print(f"{name}: {'stale' if name in stale else 'as its code is'}, rows of {commits}{took}", flush=True)
+        if not given.list:
+            remake(stale, given.jobs)
     if not given.list:
         numbers = quoted()
         for page in pages():

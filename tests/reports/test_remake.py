@@ -45,3 +45,16 @@ def test_a_row_that_differs_is_counted(remake, monkeypatch, capsys):
 
     monkeypatch.setattr(remake, "reports", lambda: {"made up": Report()})
     assert remake.check(12, 3, []) == sum("stored" in line for line in capsys.readouterr().out.splitlines()) > 0
+
+
+def test_a_report_depends_on_what_its_modules_do_not_on_what_they_say(remake):
+    code = '"""Words."""\n\ndef double(x):\n    """More words."""\n    return 2 * x  # and more\n'
+    assert remake.meaning(code) == remake.meaning('def double(x):\n    """Others."""\n    return 2 * x\n')
+    assert remake.meaning(code) != remake.meaning(code.replace("2 * x", "3 * x"))
+
+
+def test_a_report_depends_on_modules_that_registries_name_and_not_on_commands(remake):
+    (entry,) = remake.reports()["systems:hetseq"].entries()
+    names = {file.relative_to(remake.ROOT).as_posix() for file in remake.imported(entry)}
+    assert {"themis_opt/policies/law.py", "reports/rivals/systems/common.py"} <= names
+    assert not [name for name in names if name.startswith(("themis_opt/cli/", "reports/graphs/"))]
