@@ -5,11 +5,13 @@ Sets and data
     :math:`x = 1..X` of a microbatch on a part: forward, backward, and with split passes weights; durations
     :math:`d_{xq}`.  The integer :math:`l_q`, time of a message between parts q and q + 1.  Memory :math:`K`, of which a
     microbatch takes :math:`g_1` from the start of the first step to the end of the second and :math:`g_2` from then on
-    to the end of the last.
+    to the end of the last.  Where stages have hosts: the integer :math:`o`, time of what a microbatch keeps of a part
+    on the link to the host, in each direction.
 
 Variables
     - :math:`s_{xqi}`, start of a step; with :math:`d_{xq}` an interval;
     - :math:`y_{qi}` and :math:`z_{qi}`, starts of the messages from q to q + 1 and back, where messages may queue;
+    - :math:`a_{qi} \in \{0, 1\}`, whether it leaves, :math:`u_{qi}` and :math:`v_{qi}`, when it does and comes back;
     - :math:`T`, the objective.
 
 Objective
@@ -25,20 +27,24 @@ Constraints
     5. *symmetry*: :math:`s_{xq,i+1} \ge s_{xqi} + d_{xq}`;
     6. *objective*: T is at least the end of every last step minus the start of the first step of the stage, or, for
        the makespan, than the end itself;
-    7. *bounds*: :math:`L \le T \le H`.
+    7. *bounds*: :math:`L \le T \le H`;
+    8. *host*: if :math:`a_{qi} = 1`, then :math:`u_{qi} \ge s_{1qi} + d_{1q}`, :math:`v_{qi} \ge u_{qi} + o` and
+       :math:`s_{2qi} \ge v_{qi} + o`; transfers of a stage in one direction are disjoint, and (4) holds without
+       :math:`g_1` from :math:`u_{qi} + o` to :math:`v_{qi}`.
 
 If T counts from the first step of each stage, that of part 1 begins at 0.  Each stage begins before the first
 microbatch is back there, by H at the latest, so that all starts are below 2 H.
 
-Microbatches are alike, so (5) loses nothing: in any schedule let the i-th of them take the i-th earliest start of each
-step.  The same intervals stay busy, results still come before they are needed, and the memory at any time depends on
-the numbers of begun and of ended steps alone.  With one part on a stage (4) then says that step 1 of microbatch
-:math:`i + K / g_1` follows the end of the last step of microbatch i, if :math:`g_1 = g_2`; so it is written.
+If none can leave, microbatches are alike, so (5) loses nothing: in any schedule let the i-th of them take the i-th
+earliest start of each step. The same intervals stay busy, results still come before they are needed, and the memory at
+any time depends on the numbers of begun and of ended steps alone. With one part on a stage (4) then says that step 1 of
+microbatch :math:`i + K / g_1` follows the end of the last step of microbatch i, if :math:`g_1 = g_2`; so it is written.
+Where some leave, the last one to come may be the first to go back, and (5) is left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 from ortools.sat.python import cp_model
 
@@ -71,6 +77,8 @@ class MicrobatchProblem:
         What a microbatch takes of it before the end of the second step and after it.
     from_first : bool
         Whether the time of a stage counts from its first step, instead of from 0.
+    transfer : int, optional
+        Time from a stage to its host or back; None where nothing leaves.
     """
 
     durations: Sequence[Sequence[int]]
@@ -81,15 +89,21 @@ class MicrobatchProblem:
     memory: int | None
     kept: tuple[int, int]
     from_first: bool
+    transfer: int | None = None
+
+
+Transfers = Mapping[tuple[int, int], tuple[int, int]]
+"""By part and microbatch when activations leave and come back."""
 
 
 @dataclass(frozen=True)
 class OrderOutcome:
-    """Best starts (None if there are none), proven bound and status of the search."""
+    """Best starts (None if there are none), proven bound and status of the search, and what leaves for the host."""
 
     starts: StartTable | None
     bound: int
     status: str
+    transfers: Transfers
 
 
 class MicrobatchOrder:
@@ -124,8 +138,11 @@ class MicrobatchOrder:
             for durations, by_part in zip(problem.durations, self.starts, strict=True)
         ]
         self._held_for: list[tuple[cp_model.IntVar, tuple[int, int, int]]] = []
+        self._transfers: dict[tuple[int, int], tuple[cp_model.IntVar, cp_model.IntVar, cp_model.IntVar]] = {}
         self._passes()
         self._no_overlap()
+        if problem.transfer is not None and problem.memory is not None:
+            self._host(problem.transfer)
         self._memory()
         self._symmetry()
         self._objective()
@@ -134,15 +151,24 @@ class MicrobatchOrder:
     def solve(self, limits: Limits, report: SolverProgress) -> OrderOutcome:
         """Search within limits; `report` hears of every better solution and bound."""
         variables = [start for by_part in self.starts for starts in by_part for start in starts]
+        variables += [variable for transfer in self._transfers.values() for variable in transfer]
         outcome = search(self.model, variables, limits, report, relaxation="mixed")
         value = outcome.value
         if value is None:
-            return OrderOutcome(None, int(outcome.bound), outcome.status)
+            return OrderOutcome(None, int(outcome.bound), outcome.status, {})
         table = [[[value[start.index] for start in starts] for starts in by_part] for by_part in self.starts]
-        return OrderOutcome(table, int(outcome.bound), outcome.status)
+        transfers = {
+            place: (value[out.index], value[back.index])
+            for place, (leaves, out, back) in self._transfers.items()
+            if value[leaves.index]
+        }
+        return OrderOutcome(table, int(outcome.bound), outcome.status, transfers)
 
-    def hint(self, table: StartTable) -> None:
-        """Suggest starts, those of each step in ascending order."""
+    def hint(self, table: StartTable, transfers: Transfers) -> None:
+        """Suggest starts, those of each step in ascending order where nothing leaves for the host."""
+        for place, moments in self._transfers.items():
+            for variable, value in zip(moments, (place in transfers, *transfers.get(place, ())), strict=False):
+                self.model.add_hint(variable, value)
         for by_part, values in zip(self.starts, table, strict=True):
             for variables, starts in zip(by_part, values, strict=True):
                 for variable, start in zip(variables, starts, strict=True):
@@ -188,7 +214,11 @@ class MicrobatchOrder:
         if self.problem.memory is None:
             return
         for parts in self.problem.stages:
-            if len(parts) == 1 and before == after:
+            if self._transfers:
+                held = [interval for q in parts for interval in self._held_or_away(q)]
+                intervals, amounts = [interval for interval, _ in held], [amount for _, amount in held]
+                self.model.add_cumulative(intervals, amounts, self.problem.memory)
+            elif len(parts) == 1 and before == after:
                 self._rotation(parts[0], self.problem.memory // before)
             else:
                 held = [interval for q in parts for interval in self._held(q)]
@@ -210,8 +240,39 @@ class MicrobatchOrder:
                     self._held_for.append((size, (step, part, i)))
                     yield self.model.new_interval_var(start, size, self._end(step, part, i), ""), amount
 
+    def _host(self, transfer: int) -> None:
+        """(8)."""
+        for parts in self.problem.stages:
+            links: tuple[list[cp_model.IntervalVar], ...] = ([], [])
+            for q, i in product(parts, range(self.problem.microbatches)):
+                leaves = self.model.new_bool_var(f"leaves_{q}_{i}")
+                out, back = (self.model.new_int_var(0, self._horizon, f"{name}_{q}_{i}") for name in ("out", "back"))
+                steps = (self._end(0, q, i), out, back, self.starts[1][q][i])
+                for (one, following), time in zip(pairwise(steps), (0, transfer, transfer), strict=True):
+                    self.model.add(following >= one + time).only_enforce_if(leaves)
+                for link, moment in zip(links, (out, back), strict=True):
+                    link.append(self.model.new_optional_fixed_size_interval_var(moment, transfer, leaves, ""))
+                self._transfers[q, i] = (leaves, out, back)
+            for link in links:
+                self.model.add_no_overlap(link)
+
+    def _held_or_away(self, part: int) -> Iterator[tuple[cp_model.IntervalVar, int]]:
+        """Intervals in which a part keeps something here, and how much."""
+        before, after = self.problem.kept
+        for i, start in enumerate(self.starts[0][part]):
+            leaves, out, back = self._transfers[part, i]
+            due = self._end(1, part, i)
+            stays = [(start, due, ~leaves), (start, out + (self.problem.transfer or 0), leaves), (back, due, leaves)]
+            for begin, end, literal in stays:
+                size = self.model.new_int_var(0, self._horizon, "")
+                yield self.model.new_optional_interval_var(begin, size, end, literal, ""), before
+            size = self.model.new_int_var(0, self._horizon, "")
+            yield self.model.new_interval_var(due, size, self._end(-1, part, i), ""), after
+
     def _symmetry(self) -> None:
         """(5)."""
+        if self._transfers:
+            return
         for durations, by_part in zip(self.problem.durations, self.starts, strict=True):
             for duration, starts in zip(durations, by_part, strict=True):
                 for one, following in pairwise(starts):
@@ -219,8 +280,12 @@ class MicrobatchOrder:
 
     def _objective(self) -> None:
         """(6)."""
-        last = self.problem.microbatches - 1
-        for parts in self.problem.stages:
-            first = self.starts[0][parts[0]][0] if self.problem.from_first else 0
-            for q in parts:
-                self.model.add(self.objective >= self._end(-1, q, last) - first)
+        numbers = range(self.problem.microbatches)
+        for number, parts in enumerate(self.problem.stages):
+            begin: cp_model.LinearExprT = self.starts[0][parts[0]][0] if self.problem.from_first else 0
+            if self._transfers and self.problem.from_first:  # any microbatch may be the first
+                begin = self.model.new_int_var(0, self._horizon, f"begin{number}")
+                for i in numbers:
+                    self.model.add(begin <= self.starts[0][parts[0]][i])
+            for q, i in product(parts, numbers if self._transfers else numbers[-1:]):
+                self.model.add(self.objective >= self._end(-1, q, i) - begin)

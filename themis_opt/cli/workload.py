@@ -84,7 +84,9 @@ class Choices(OptionGroup):
         str, Option(help="Accelerator, whose memory and peak rate count; its memory also where it names the network.")
     ] = ""
     memory: Annotated[str | None, Option(help="Memory of an NPU, such as '16 GB', which training must fit.")] = None
-    host_link: Annotated[str | None, Option(help="Bandwidth between an NPU and its host (out-of-core).")] = None
+    host_link: Annotated[str | None, Option(help="Bandwidth between an NPU and its host (out-of-core, pipeline).")] = (
+        None
+    )
 
     def by_name(self) -> dict[str, Any]:
         """The choices as :func:`themis_opt.workload` takes them."""

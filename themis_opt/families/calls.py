@@ -202,7 +202,14 @@ def make_workload(
     check_clock(instance)
     rate = f"Compute runs at {timing}; --flops, --efficiency and --layer-times state another."
     held = parallelisms.memory_of(layers, setup, asked).rows(setup)
-    notes = (*trained.assumptions, *([rate] if named else []), *([] if cut is None else [str(cut)]))
+    offloads = asked == "pipeline" and setup.host_link is not None
+    host = "The iteration keeps all activations; solve the file of --pipeline for those that go to the host."
+    notes = (
+        *trained.assumptions,
+        *([rate] if named else []),
+        *([host] if offloads else []),
+        *([] if cut is None else [str(cut)]),
+    )
     return MadeWorkload(instance, layers, held, notes)
 
 

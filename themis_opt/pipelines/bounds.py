@@ -40,12 +40,17 @@ forward pass of :math:`q_1` that microbatch goes to the end and back, and throug
 ended, so that both waits add up; otherwise the larger one counts.  Before the first pass of a stage a microbatch
 passes all parts before :math:`q_0`, which a makespan holds too.
 
+If activations may go to the host, each in a time :math:`o`, the link makes room for :math:`D / o` more passes until
+then, memory delays nothing else, and the larger wait counts.  Where a pass takes less than :math:`o`, a later return
+lets the stage wait longer, so that :math:`D` is its best case; otherwise the link keeps up.
+
 So a stage waits until its first microbatch is back, but for forward passes that fit into its memory, and behind the
 last one likewise; and a microbatch comes back no faster than all stages on its way can work.  With all passes of one
 unit, S stages of one part and memory for S microbatches, the first stage waits :math:`S - 1` units, which is what
 ZB-H1 of P. Qi et al., *Zero Bubble Pipeline Parallelism* (https://arxiv.org/abs/2401.10241, section 2) reaches.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -139,7 +144,7 @@ def _way(pipeline: Pipeline, stage: int | None = None) -> list[PartStep]:
 
 def _room(pipeline: Pipeline) -> Iterator[tuple[ActionKind, int]]:
     """How many passes later a forward pass of a stage has to wait for the end of another one."""
-    if pipeline.memory is None:
+    if pipeline.memory is None or pipeline.offload is not None:
         return
     yield pipeline.kinds[1], pipeline.memory // pipeline.activation
     kept = -pipeline.change_of_memory(pipeline.kinds[-1])
@@ -281,11 +286,12 @@ def _interrupted(waiting: list[tuple[int, int, int]]) -> int:
 def _filling_and_draining(pipeline: Pipeline, stage: int) -> int:
     """What a stage works, and waits while its memory fills and empties."""
     first, last = pipeline.parts_of[stage][0], pipeline.parts_of[stage][-1]
-    filling = max(pipeline.round_trip(first, last) - _most_work(pipeline, stage, pipeline.kinds[:1]), 0)
+    there = pipeline.round_trip(first, last)
+    filling = max(there - _most_work(pipeline, stage, pipeline.kinds[:1], there), 0)
     return_trip = pipeline.round_trip(last, last) - pipeline.duration(ActionKind.FORWARD, last)
-    back = sum(pipeline.duration(kind, last) for kind in pipeline.kinds[1:])
-    draining = max(return_trip + back - _most_work(pipeline, stage, pipeline.kinds[1:]), 0)
-    apart = pipeline.memory is not None and pipeline.memory < _all_activations(pipeline)
+    back = return_trip + sum(pipeline.duration(kind, last) for kind in pipeline.kinds[1:])
+    draining = max(back - _most_work(pipeline, stage, pipeline.kinds[1:], back), 0)
+    apart = pipeline.offload is None and (pipeline.memory or math.inf) < _all_activations(pipeline)
     before = pipeline.round_trip(0, last) - pipeline.round_trip(first, last) if pipeline.objective == "makespan" else 0
     return before + pipeline.work(stage) + (filling + draining if apart else max(filling, draining))
 
@@ -294,11 +300,11 @@ def _all_activations(pipeline: Pipeline) -> int:
     return pipeline.microbatches * pipeline.parts * pipeline.activation
 
 
-def _most_work(pipeline: Pipeline, stage: int, kinds: tuple[ActionKind, ...]) -> int:
+def _most_work(pipeline: Pipeline, stage: int, kinds: tuple[ActionKind, ...], within: int) -> int:
     """The most time of some kinds of actions on a stage of microbatches whose activations fit into its memory.
 
     Where gradients keep less than activations, more of them fit, and each counts with the kind that takes longest for
-    its bytes.
+    its bytes.  `within` a time the link to the host makes room for more, one transfer after the other.
     """
     parts = pipeline.parts_of[stage]
     longest = max(sum(pipeline.duration(kind, part) for kind in kinds) for part in parts)
@@ -306,6 +312,8 @@ def _most_work(pipeline: Pipeline, stage: int, kinds: tuple[ActionKind, ...]) ->
     if pipeline.memory is None:
         return everything
     most = (pipeline.memory // pipeline.activation) * longest
+    if pipeline.offload is not None:
+        most += everything if pipeline.offload <= longest else -(-within * longest // pipeline.offload)
     kept = -pipeline.change_of_memory(ActionKind.WEIGHTS)
     if pipeline.split and kept < pipeline.activation and ActionKind.WEIGHTS in kinds:
         weights = max(pipeline.duration(ActionKind.WEIGHTS, part) for part in parts)

@@ -42,6 +42,7 @@ class PipelineResult(PolicyResult):
             "bubble": schedule.bubble() - schedule.communication,
             "communication": schedule.communication,
             "kept": max(schedule.peaks()),
+            "offloads": schedule.offloads,
             "status": self.status,
         }
 
@@ -94,10 +95,13 @@ def verdict(compared: PipelineComparison) -> list[str]:
     limit = schedule.pipeline.memory
     kept = f"a stage keeps {format_short_size(max(schedule.peaks()))} at most"
     kept += f" of {format_short_size(limit)}" if limit else ""
+    if schedule.offloads:
+        kept += f", and {schedule.offloads} activations go to the host and back"
     waits = f"the busiest stage waits for {format_percent(schedule.bubble())} of the time"
-    if schedule.pipeline.message:
+    if schedule.pipeline.message or schedule.offloads:
         bubble, messages = schedule.bubble() - schedule.communication, schedule.communication
         waits += f": {format_percent(bubble)} bubble, {format_percent(messages)} messages"
+        waits += " and transfers to the host" if schedule.offloads else ""
     return [f"{words}.", f"{kept}; {waits}."]
 
 

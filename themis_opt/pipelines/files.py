@@ -20,7 +20,7 @@ from themis_opt.problem.documents import errors_of, read_model
 
 PIPELINE_SCHEDULE_FORMAT: Literal["themis-opt/pipeline-schedule/1"] = "themis-opt/pipeline-schedule/1"
 
-ACTION = re.compile(r"(\d{1,6})([FBIW])(\d{1,6})")
+ACTION = re.compile(r"(\d{1,6})([FBIWOL])(\d{1,6})")
 """Part, kind and microbatch, as PyTorch writes them: ``2F0``."""
 
 

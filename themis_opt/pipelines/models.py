@@ -9,12 +9,17 @@ from themis_opt.workloads.pipeline import layer_times, pipeline_stages, sharing
 from themis_opt.workloads.setup import Setup
 
 
+def transfer_time(num_bytes: int, bandwidth: float) -> int:
+    """Picoseconds of a transfer."""
+    return round(PICOSECONDS_PER_SECOND * num_bytes / bandwidth)
+
+
 def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
     """The order of microbatches of a model as a problem, with as many parts of it on each stage as the setup says.
 
     A part keeps what the backward passes of its layers need, or with recomputation the inputs of its first layer; that
     with the most bytes counts for all.  What an NPU has beside parameters, gradients and Adam is for activations.
-    Messages cross the slowest dimension that stages lie on.
+    Messages cross the slowest dimension that stages lie on, and a link of each NPU to its host takes activations.
 
     Raises
     ------
@@ -43,6 +48,8 @@ def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
     }
     if not all(time for row in passes.values() for time in row):
         raise InputError("must leave some time for every stage", field="--flops")
+    activation = bytes_of_sample * max(kept)
+    host = {} if setup.host_link is None else {"offload": f"{transfer_time(activation, setup.host_link)} ps"}
     return Pipeline(
         name=name,
         description=f"{name} in {setup.stages} stages. {setup}",
@@ -50,7 +57,8 @@ def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
         **({"parts": setup.virtual_stages, "placement": placement} if setup.virtual_stages > 1 else {}),
         microbatches=setup.microbatches,
         **{kind: [f"{time} ps" for time in row] for kind, row in passes.items()},
-        message=f"{link.latency + round(PICOSECONDS_PER_SECOND * sent / link.bandwidth)} ps",
-        activation=bytes_of_sample * max(kept),
+        message=f"{link.latency + transfer_time(sent, link.bandwidth)} ps",
+        activation=activation,
+        **host,
         **({"memory": max(memory, 1)} if memory else {}),
     )

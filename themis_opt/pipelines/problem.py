@@ -29,6 +29,13 @@ class ActionKind(StrEnum):
     """The half of it that the stage before waits for."""
     WEIGHTS = "W"
     """The half that nobody waits for."""
+    OFFLOAD = "O"
+    """Activations go to the host; actions behind it in an order wait until they have left."""
+    LOAD = "L"
+    """They come back, from the end of the action before it in an order on."""
+
+
+TRANSFERS = (ActionKind.OFFLOAD, ActionKind.LOAD)
 
 
 class Action(NamedTuple):
@@ -73,6 +80,9 @@ class Pipeline(Model):
         What it keeps from then on until those of its weights are there; as much as `activation` unless said otherwise.
     memory : bytes, optional
         What each stage can keep.
+    offload : time, optional
+        Of the activations of a part and a microbatch from a stage to its host, or back; the link carries one at a time
+        in each direction.  A plan chooses which leave; without a time none do.
     objective : {"period", "makespan"}
         The longest time that a stage needs from its first action to its last, after which it may begin the next
         iteration, or the time until all stages have ended.
@@ -99,6 +109,7 @@ class Pipeline(Model):
     activation: Annotated[Bytes, Field(gt=0, le=MAX_BYTES)] = 1
     gradient: Annotated[Bytes, Field(ge=0, le=MAX_BYTES)] | None = None
     memory: Annotated[Bytes, Field(gt=0, le=MAX_BYTES)] | None = None
+    offload: Annotated[Picoseconds, Field(ge=0)] | None = None
     objective: Literal["period", "makespan"] = "period"
 
     @model_validator(mode="after")
@@ -151,6 +162,8 @@ class Pipeline(Model):
 
     def duration(self, kind: ActionKind, part: int) -> int:
         """Picoseconds of an action."""
+        if kind in TRANSFERS:
+            return self.offload or 0
         if kind is ActionKind.BACKWARD:
             return self.duration(ActionKind.INPUTS, part) + self.duration(ActionKind.WEIGHTS, part)
         times = {ActionKind.FORWARD: self.forward, ActionKind.INPUTS: self.inputs, ActionKind.WEIGHTS: self.weights}
@@ -159,9 +172,13 @@ class Pipeline(Model):
     def change_of_memory(self, kind: ActionKind) -> int:
         """Bytes that an action takes when it begins, or, below zero, gives back when it ends."""
         kept = self.activation if self.gradient is None else self.gradient
-        if kind is ActionKind.FORWARD:
+        if kind in (ActionKind.FORWARD, ActionKind.LOAD):
             return self.activation
-        return {ActionKind.BACKWARD: -self.activation, ActionKind.INPUTS: kept - self.activation}.get(kind, -kept)
+        return {
+            ActionKind.OFFLOAD: -self.activation,
+            ActionKind.BACKWARD: -self.activation,
+            ActionKind.INPUTS: kept - self.activation,
+        }.get(kind, -kept)
 
     def hop(self, part: int) -> int:
         """Picoseconds of a message between a part and the one after it: none within a stage."""
@@ -175,6 +192,8 @@ class Pipeline(Model):
         kind, part, microbatch = action
         if kind is ActionKind.WEIGHTS:
             return Action(ActionKind.INPUTS, part, microbatch)
+        if kind in TRANSFERS:
+            return Action(ActionKind.FORWARD if kind is ActionKind.OFFLOAD else ActionKind.OFFLOAD, part, microbatch)
         if kind is ActionKind.FORWARD:
             return Action(kind, part - 1, microbatch) if part else None
         if part + 1 == self.num_parts:

@@ -1,17 +1,17 @@
 """When the actions of a plan run."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
 
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.base.units import format_short_time
-from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
+from themis_opt.pipelines.problem import TRANSFERS, Action, ActionKind, Pipeline, StageOrders
 from themis_opt.schedules.kernel import Operations, start_times
 from themis_opt.schedules.timed import TimedOperations
 
@@ -79,12 +79,12 @@ class PipelineSchedule:
     @cached_property
     def period(self) -> int:
         """The longest time of a stage from its first action to its last."""
-        return max(self.end(order[-1]) - self.start[order[0]] for order in self.orders)
+        return max(max(map(self.end, order)) - min(map(self.start.__getitem__, order)) for order in self.orders)
 
     @cached_property
     def makespan(self) -> int:
         """When all stages have ended."""
-        return max(self.end(order[-1]) for order in self.orders)
+        return max(map(self.end, self.start))
 
     @property
     def value(self) -> int:
@@ -98,10 +98,17 @@ class PipelineSchedule:
 
     @cached_property
     def communication(self) -> float:
-        """The share of the value that the same orders save where messages take no time; other waits are bubble."""
-        if not self.pipeline.message:
+        """The share of the value that the same orders save where links take no time; other waits are bubble."""
+        pipeline = self.pipeline
+        if not pipeline.message and not self.offloads:
             return 0.0
-        return max(1 - simulate(self.pipeline.replace(message=0), self.orders).value / self.value, 0.0)
+        free = pipeline.replace(message=0, offload=None if pipeline.offload is None else 0)
+        return max(1 - simulate(free, self.orders).value / self.value, 0.0)
+
+    @cached_property
+    def offloads(self) -> int:
+        """Activations that go to the host and back."""
+        return sum(action.kind is ActionKind.OFFLOAD for action in self.start)
 
     def peaks(self) -> tuple[int, ...]:
         """The most bytes that each stage keeps."""
@@ -121,7 +128,7 @@ def lower(pipeline: Pipeline, orders: StageOrders) -> tuple[list[Action], Operat
     """The plan as the clock sees it: the actions of each stage, and a message for each result that another stage needs.
 
     Stages and, in each direction, links are resources that serve in an enforced order: messages leave in the order
-    of the stage that sends them.
+    of the stage that sends them.  So do activations for the host.
 
     Returns
     -------
@@ -130,52 +137,82 @@ def lower(pipeline: Pipeline, orders: StageOrders) -> tuple[list[Action], Operat
     Operations
     """
     actions = list(chain.from_iterable(orders))
-    resource = [stage for stage, order in enumerate(orders) for _ in order]
-    duration = [pipeline.duration(action.kind, action.part) for action in actions]
-    turns = [turn for order in orders for turn in range(len(order))]
-    source = {half: number for number, action in enumerate(actions) for half in (action, *halves(action))}
     links = {link: pipeline.stages + number for number, link in enumerate(sorted(pipeline.links()))}
-    sent, message_of = Counter[int](), dict[int, int]()
+    to_host = pipeline.stages + len(links)
+    resource = [
+        to_host + 2 * stage + TRANSFERS.index(action.kind) if action.kind in TRANSFERS else stage
+        for stage, order in enumerate(orders)
+        for action in order
+    ]
+    duration = [pipeline.duration(action.kind, action.part) for action in actions]
+    served, turns = Counter[int](), list[int]()
+    for one in resource:
+        turns.append(served[one])
+        served[one] += 1
+    source = {half: number for number, action in enumerate(actions) for half in (action, *halves(action))}
+    message_of = dict[int, int]()
     for number, action in enumerate(actions):
         to = _receiver(pipeline, action)
-        if to is not None and to != resource[number]:
+        if to is not None and to != pipeline.stage_of[action.part]:
             link = links[resource[number], to]
             message_of[number] = len(resource)
             resource.append(link)
             duration.append(pipeline.message)
-            turns.append(sent[link])
-            sent[link] += 1
+            turns.append(served[link])
+            served[link] += 1
     edges = list(message_of.items())
     for number, action in enumerate(actions):
         need = pipeline.before(action)
         if need is not None:
             giver = source.get(need, number)  # an action whose input nobody makes waits for itself for ever
-            stays = action.kind is ActionKind.WEIGHTS
+            stays = action.kind in (ActionKind.WEIGHTS, *TRANSFERS)
             edges.append((giver if stays else message_of.get(giver, giver), number))
-    return actions, _operations(resource, duration, turns, edges, pipeline.stages + len(links))
+        load = source.get(action._replace(kind=ActionKind.LOAD))
+        if load is not None and action.kind in (ActionKind.BACKWARD, ActionKind.INPUTS):
+            edges.append((load, number))
+    edges += _waits_for_host(orders)
+    return actions, _operations(resource, duration, turns, edges, len(resource_names(pipeline)))
+
+
+def _waits_for_host(orders: StageOrders) -> Iterator[tuple[int, int]]:
+    """Actions wait for activations to leave that stand before them in the order, and those that return for actions."""
+    numbers = count()
+    for order in orders:
+        leaving, last = list[int](), None
+        for action, number in zip(order, numbers, strict=False):
+            if action.kind is ActionKind.OFFLOAD:
+                leaving.append(number)
+                continue
+            yield from ((left, number) for left in leaving)
+            if action.kind is not ActionKind.LOAD:
+                leaving, last = [], number
+            elif last is not None:
+                yield last, number
 
 
 def resource_names(pipeline: Pipeline) -> list[str]:
-    """Names of the stages, and of the links behind them."""
+    """Names of the stages, of the links behind them, and of those to hosts."""
     links = [f"stage {one} > stage {other}" for one, other in sorted(pipeline.links())]
-    return [*(f"stage {number}" for number in range(pipeline.stages)), *links]
+    hosts = [name for s in range(pipeline.stages) for name in (f"stage {s} > host", f"host > stage {s}")]
+    hosts = [] if pipeline.offload is None else hosts
+    return [*(f"stage {number}" for number in range(pipeline.stages)), *links, *hosts]
 
 
 def _operations(
     resource: list[int], duration: list[int], turns: list[int], edges: list[tuple[int, int]], num_resources: int
 ) -> Operations:
     """Operations in enforced turns, of which the second of each pair waits for the first."""
-    count = len(resource)
-    zeros = np.zeros(count, dtype=np.int64)
+    size = len(resource)
+    zeros = np.zeros(size, dtype=np.int64)
     tails, heads = np.array(sorted(edges), dtype=np.int64).reshape(-1, 2).T
     return Operations(
         resource=np.array(resource, dtype=np.int64),
         duration=np.array(duration, dtype=np.int64),
         lag=zeros,
         release=zeros,
-        successor_start=np.searchsorted(tails, np.arange(count + 1)),
+        successor_start=np.searchsorted(tails, np.arange(size + 1)),
         successor=np.ascontiguousarray(heads),
-        num_predecessors=np.bincount(heads, minlength=count),
+        num_predecessors=np.bincount(heads, minlength=size),
         major=np.array(turns, dtype=np.float64),
         minor=zeros,
         time_sign=zeros,
@@ -201,7 +238,7 @@ def simulate(pipeline: Pipeline, orders: StageOrders) -> PipelineSchedule:
 
 def _receiver(pipeline: Pipeline, action: Action) -> int | None:
     """The stage that gets the result of an action, None where it stays."""
-    if action.kind is ActionKind.WEIGHTS:
+    if action.kind in (ActionKind.WEIGHTS, *TRANSFERS):
         return None
     part = action.part + 1 if action.kind is ActionKind.FORWARD else action.part - 1
     return pipeline.stage_of[part] if 0 <= part < pipeline.num_parts else None

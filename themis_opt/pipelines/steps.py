@@ -1,9 +1,10 @@
 """The best order of a pipeline, by annealing and CP-SAT from the best policy."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 from formulations.interruption import TimeUp
@@ -11,23 +12,27 @@ from formulations.limits import MAX_SECONDS, Limits
 from themis_opt.base.allowance import SLACK, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.pipelines.bounds import bounds
+from themis_opt.pipelines.offloads import with_offloads
 from themis_opt.pipelines.order_search import anneal
 from themis_opt.pipelines.policies import PIPELINE_POLICIES, put_off
 from themis_opt.pipelines.priorities import PriorityOrders, tunable
-from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
+from themis_opt.pipelines.problem import TRANSFERS, Action, ActionKind, Pipeline, StageOrders
 from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
 from themis_opt.pipelines.validation import validate
 from themis_opt.schedules.contest import Contest
 from themis_opt.schedules.incumbent import Progress, Step, ignore, take_turns
 
 if TYPE_CHECKING:
-    from formulations.microbatch_order import MicrobatchProblem
+    from formulations.microbatch_order import MicrobatchProblem, OrderOutcome
 
 WARM_UPS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 """Forward passes before the first backward one, as multiples of those of 1F1B."""
 
-VARIANTS = "variants"
-"""The name under which rules with other numbers are tried."""
+VARIANTS, OFFLOADS = "variants", "offloads"
+"""Names under which rules with other numbers are tried, and orders with transfers to hosts."""
+
+MEMORIES = (1.25, 1.5, 2.0, 3.0, 0.0)
+"""Memory of orders that are then made to fit by transfers, as multiples of what there is; 0 for all activations."""
 
 ACTIONS_PER_SECOND = 50_000
 """Actions of rules that a core plans and simulates, for limits that count work."""
@@ -59,11 +64,7 @@ class PipelineContest(Contest[PipelineSchedule]):
 
 def planned(pipeline: Pipeline, policy: str) -> Iterator[PipelineSchedule]:
     """The schedule of a policy. Raises InputError or InvalidSchedule if the policy is not for the pipeline."""
-    orders = PIPELINE_POLICIES[policy](pipeline)
-    kept = max(PipelineSchedule(pipeline, orders, {}).peaks())
-    if pipeline.memory is not None and kept > pipeline.memory:  # before the longer simulation
-        raise InvalidSchedule("memory", f"a stage keeps {kept} of {pipeline.memory} bytes")
-    yield simulate(pipeline, orders)
+    yield simulate(pipeline, with_offloads(pipeline, PIPELINE_POLICIES[policy](pipeline)))
 
 
 def searched(contest: PipelineContest) -> Iterator[PipelineSchedule]:
@@ -87,7 +88,7 @@ class Rules:
     def run(self, contest: PipelineContest) -> None:
         """Try one after the other until the turn is over."""
         pipeline = contest.pipeline
-        work = pipeline.num_parts * pipeline.microbatches * len(pipeline.kinds) / ACTIONS_PER_SECOND
+        work = _work_of_rules(pipeline)
         for name in [name for name in PIPELINE_POLICIES if name not in contest.tried]:
             with suppress(InputError, InvalidSchedule):
                 for schedule in planned(pipeline, name):
@@ -100,6 +101,33 @@ class Rules:
                 return
             contest.offer(simulate(pipeline, orders))
             contest.allowance.charge(work)
+
+
+@dataclass
+class Offload:
+    """Orders for more memory than there is, with transfers to the host (:mod:`themis_opt.pipelines.offloads`)."""
+
+    engine: str = ""
+
+    def applies(self, contest: PipelineContest) -> bool:
+        """Whether there is a link to hosts, and a limit that was not exceeded yet."""
+        pipeline = contest.pipeline
+        return pipeline.memory is not None and pipeline.offload is not None and OFFLOADS not in contest.tried
+
+    def run(self, contest: PipelineContest) -> None:
+        """Try one memory after the other until the turn is over."""
+        pipeline, everything = contest.pipeline, contest.pipeline.replace(memory=None, offload=None)
+        contest.tried.add(OFFLOADS)
+        behind = {0, *(-(-(pipeline.offload or 0) // time) for time in pipeline.forward)}
+        for times in MEMORIES:
+            relaxed = everything.replace(memory=int((pipeline.memory or 0) * times)) if times else everything
+            for orders in _variants(relaxed):
+                for spared in sorted(behind):
+                    if contest.best is not None and contest.done:
+                        return
+                    with suppress(InvalidSchedule):
+                        contest.offer(simulate(pipeline, with_offloads(pipeline, orders, spared)))
+                    contest.allowance.charge(_work_of_rules(pipeline))
 
 
 @dataclass
@@ -128,8 +156,8 @@ class AnnealOrders:
     engine: str = "annealing"
 
     def applies(self, contest: PipelineContest) -> bool:
-        """Whether there is a schedule to start from."""
-        return contest.best is not None
+        """Whether there is a schedule to start from, all of whose activations stay."""
+        return contest.best is not None and not contest.best.offloads
 
     def run(self, contest: PipelineContest) -> None:
         """Anneal until the turn is over, or nothing is gained."""
@@ -152,22 +180,23 @@ class ExactOrders:
         from formulations.microbatch_order import MicrobatchOrder
 
         pipeline, start, lower = contest.pipeline, known(contest.best), int(contest.bound)
-        tick = math.gcd(*pipeline.forward, *pipeline.inputs, *pipeline.weights, pipeline.message)
+        times = (*pipeline.forward, *pipeline.inputs, *pipeline.weights, pipeline.message, pipeline.offload or 0)
+        tick = math.gcd(*times)
         model = MicrobatchOrder(microbatch_problem(pipeline, tick), -(-lower // tick), start.value // tick)
-        model.hint(_table(start, tick))
+        model.hint(_table(start, tick), _transfers(start, tick))
         seconds = contest.left
         outcome = model.solve(contest.solver_limits(), lambda best, bound: contest.tell(best * tick, bound * tick))
         contest.allowance.charge(seconds)
         if outcome.status == "interrupted":
             contest.allowance.interrupt()
         if outcome.starts is not None:
-            better = _schedule(pipeline, outcome.starts, tick)
+            better = _schedule(pipeline, outcome, tick)
             validate(better)
             contest.offer(better)
         contest.raise_bound(outcome.bound * tick)
 
 
-PIPELINE_STEPS: tuple[Step, ...] = (Rules(), TunePriorities(), AnnealOrders(), ExactOrders())
+PIPELINE_STEPS: tuple[Step, ...] = (Rules(), Offload(), TunePriorities(), AnnealOrders(), ExactOrders())
 """The steps of the reference."""
 
 
@@ -182,6 +211,11 @@ def known(schedule: PipelineSchedule | None) -> PipelineSchedule:
     """A schedule that there is, since the first policies are for every pipeline."""
     assert schedule is not None
     return schedule
+
+
+def _work_of_rules(pipeline: Pipeline) -> float:
+    """Seconds of work for the orders of a rule."""
+    return pipeline.num_parts * pipeline.microbatches * len(pipeline.kinds) / ACTIONS_PER_SECOND
 
 
 def _variants(pipeline: Pipeline) -> Iterator[StageOrders]:
@@ -209,34 +243,51 @@ def microbatch_problem(pipeline: Pipeline, tick: int) -> "MicrobatchProblem":
         memory=pipeline.memory,
         kept=(pipeline.activation, kept),
         from_first=pipeline.objective == "period",
+        transfer=None if pipeline.offload is None else pipeline.offload // tick,
     )
 
 
 def _table(schedule: PipelineSchedule, tick: int) -> list[list[list[int]]]:
-    """Starts by kind, part and microbatch in ticks; those of alike steps in order."""
+    """Starts by kind, part and microbatch in ticks; those of alike steps in order, where any may leave for the host."""
     pipeline = schedule.pipeline
     table: dict[ActionKind, list[list[int]]] = {
-        kind: [[] for _ in range(pipeline.num_parts)] for kind in pipeline.kinds
+        kind: [[0] * pipeline.microbatches for _ in range(pipeline.num_parts)] for kind in pipeline.kinds
     }
     for action, start in schedule.start.items():
         now = start // tick
         for step in halves(action) if pipeline.split and halves(action) else (action,):
-            table[step.kind][step.part].append(now)
-            now += pipeline.duration(step.kind, step.part) // tick
-    return [[sorted(starts) for starts in table[kind]] for kind in pipeline.kinds]
+            if step.kind not in TRANSFERS:
+                table[step.kind][step.part][step.microbatch] = now
+                now += pipeline.duration(step.kind, step.part) // tick
+    in_order = sorted if pipeline.offload is None else list
+    return [[in_order(starts) for starts in table[kind]] for kind in pipeline.kinds]
 
 
-def _schedule(pipeline: Pipeline, starts: Sequence[Sequence[Sequence[int]]], tick: int) -> PipelineSchedule:
-    """A schedule with the starts of the model, or with its orders alone where messages queue.
+def _transfers(schedule: PipelineSchedule, tick: int) -> dict[tuple[int, int], tuple[int, int]]:
+    """When activations leave and come back, in ticks, by part and microbatch."""
+    start, pairs = schedule.start, product(range(schedule.pipeline.num_parts), range(schedule.pipeline.microbatches))
+    out, back = TRANSFERS
+    return {p: (start[Action(out, *p)] // tick, start[Action(back, *p)] // tick) for p in pairs if (out, *p) in start}
 
-    Stages may begin later than they could, which makes a period shorter.  Messages leave as they are ready, which the
-    model does not ask for.
+
+def _schedule(pipeline: Pipeline, outcome: "OrderOutcome", tick: int) -> PipelineSchedule:
+    """A schedule with the starts of the model, or with its orders alone where messages queue or activations leave.
+
+    Stages may begin later than they could, which makes a period shorter.  Messages leave as they are ready, and
+    activations come back between passes, which the model does not ask for.
     """
     times = {
         Action(kind, part, i): start * tick
-        for kind, by_part in zip(pipeline.kinds, starts, strict=True)
+        for kind, by_part in zip(pipeline.kinds, outcome.starts or (), strict=True)
         for part, row in enumerate(by_part)
         for i, start in enumerate(row)
     }
-    orders = tuple(tuple(sorted(pipeline.actions_of(s), key=times.__getitem__)) for s in range(pipeline.stages))
-    return simulate(pipeline, orders) if pipeline.messages_queue else PipelineSchedule(pipeline, orders, times)
+    for place, (out, back) in outcome.transfers.items():
+        times[Action(ActionKind.OFFLOAD, *place)] = out * tick + (pipeline.offload or 0)
+        times[Action(ActionKind.LOAD, *place)] = back * tick
+    rank = {ActionKind.OFFLOAD: 0, ActionKind.LOAD: 1}
+    by_time = sorted(times, key=lambda action: (times[action], rank.get(action.kind, 2)))
+    orders = tuple(tuple(a for a in by_time if pipeline.stage_of[a.part] == s) for s in range(pipeline.stages))
+    if pipeline.messages_queue or outcome.transfers:
+        return simulate(pipeline, orders)
+    return PipelineSchedule(pipeline, orders, times)

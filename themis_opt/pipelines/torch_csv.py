@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from themis_opt.base.documents import write_atomically
-from themis_opt.base.errors import InvalidSchedule
+from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.pipelines.files import text_of
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule
@@ -27,7 +27,12 @@ def write_torch_csv(path: Path, schedule: PipelineSchedule) -> None:
 
 
 def torch_rows(schedule: PipelineSchedule) -> list[list[Action]]:
-    """The actions of each rank; halves of backward passes are joined where nothing is later for it."""
+    """The actions of each rank; halves of backward passes are joined where nothing is later for it.
+
+    Raises InputError if activations go to the host, for which PyTorch's schedules have no action.
+    """
+    if schedule.offloads:
+        raise InputError("cannot send activations to the host; leave out 'offload'", field="--to", value=TORCH)
     return [list(_joined(schedule, order)) for order in schedule.orders]
 
 

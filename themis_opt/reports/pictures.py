@@ -14,7 +14,7 @@ from themis_opt.graphs.bounds import alike_nodes
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule
 from themis_opt.graphs.slots import SlotPlan
-from themis_opt.pipelines.problem import ActionKind
+from themis_opt.pipelines.problem import TRANSFERS, ActionKind
 from themis_opt.pipelines.schedule import PipelineSchedule
 from themis_opt.reports.rendering.charts import BAR_COLUMNS, Axis, lines, save, stacked, timeline
 
@@ -23,6 +23,8 @@ ACTION_TITLES = {
     ActionKind.BACKWARD: "backward",
     ActionKind.INPUTS: "gradients of inputs",
     ActionKind.WEIGHTS: "gradients of weights",
+    ActionKind.OFFLOAD: "to the host",
+    ActionKind.LOAD: "from the host",
 }
 LATER_PARTS = 0.55  # opacity of actions of the last part of a stage; those between are in between
 MOST_LINK_LINES, MOST_DRAWN_BARS = 40, 10_000  # rows of links, and bars of all rows but the first: of more the busiest
@@ -39,7 +41,8 @@ def draw_pipeline(path: Path, schedule: PipelineSchedule, title: str) -> None:
         for action, held in zip(order, schedule.held(order), strict=True):
             start, end = schedule.start[action] / scale, schedule.end(action) / scale
             solid = 1 - (1 - LATER_PARTS) * (action.part - first) / max(last - first, 1)
-            bars.append((f"stage {stage}", start, end, ACTION_TITLES[action.kind], 0.0, f"{action.microbatch}", solid))
+            row = f"host of stage {stage}" if action.kind in TRANSFERS else f"stage {stage}"
+            bars.append((row, start, end, ACTION_TITLES[action.kind], 0.0, f"{action.microbatch}", solid))
             kept.append((f"stage {stage}", start, held / size))
     memory = pd.DataFrame(kept, columns=["stage", "start", "held"])
     limit = None

@@ -94,7 +94,8 @@ def check_memory(layers: Sequence[Layer], setup: Setup, parallelism: str, make: 
     if setup.memory is None or parallelism == "out-of-core":  # which chooses what stays
         return
     use = memory_use(layers, setup, parallelism, make)
-    if use.total <= setup.memory:
+    goes_to_host = parallelism == "pipeline" and setup.host_link is not None  # as the order of microbatches decides
+    if (use.states if goes_to_host else use.total) <= setup.memory:
         return
     fits = list(_what_fits(layers, setup, parallelism, make))
     advice = f"use {', or '.join(fits)}" if fits else "no stages, tensor groups or shards on this network are enough"

@@ -33,7 +33,7 @@ class Maker(NamedTuple):
 
 PIPELINE_OPTIONS = (
     *("group", "experts", "data", "context", "stages", "layers_per_stage", "virtual_stages", "microbatches"),
-    *("schedule", "zero", "gathers", "granularity", "recompute", "update"),
+    *("schedule", "zero", "gathers", "granularity", "recompute", "update", "host_link"),
 )
 STEP_OPTIONS = ("accumulate", "zero", "granularity", "recompute", "update", "local_blocks")
 

@@ -62,7 +62,8 @@ class Setup:
       (:mod:`themis_opt.workloads.daso`).
     `memory`: bytes of an NPU, None where everything fits (:mod:`themis_opt.workloads.memory`).
     `device`: name of the NPU, whose memory is taken where none is given (:mod:`themis_opt.workloads.devices`).
-    `host_link`: bytes per second between an NPU and its host (:mod:`themis_opt.workloads.out_of_core`).
+    `host_link`: bytes per second between an NPU and its host (:mod:`themis_opt.workloads.out_of_core`), to which
+      activations of a pipeline may go (:mod:`themis_opt.pipelines.offloads`).
     `local_blocks`: blocks of layers with a separate loss, whose gradients leave in the forward sweep; 1 for one loss at
       the end (M. Laskin et al., *Parallel Training of Deep Networks with Local Updates*,
       https://arxiv.org/abs/2012.03837).

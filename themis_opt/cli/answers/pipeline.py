@@ -92,9 +92,11 @@ def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: o
     from themis_opt.reports.pictures import draw_pipeline
 
     best = compared.best
-    paths = [folder / name for name in ("schedule.json", f"{TORCH}.csv")]
+    paths = [folder / "schedule.json"]
     write_schedule(paths[0], best.schedule, {"policy": best.policy, "bound_ns": best.row()["bound_ns"]})
-    write_torch_csv(paths[1], best.schedule)
+    if not best.schedule.offloads:  # of which PyTorch knows nothing
+        paths.append(folder / f"{TORCH}.csv")
+        write_torch_csv(paths[1], best.schedule)
     title = "\n".join(compared.verdict)
     return [*paths, *write_operations(folder, compared, lambda path: draw_pipeline(path, best.schedule, title))]
 
