@@ -298,7 +298,6 @@ def changed(**arguments):
 
 BROKEN = [
     (changed(Collective_name="allreduces"), "Collective name = 'allreduces': must be one of allreduce"),
-    (changed(Collective_name="send"), "sends between two NPUs"),
     (changed(dtype="Floats"), "dtype = 'Floats': must be one of .*; did you mean 'Float'"),
     (changed(In_msg_nelems=-1), "In msg nelems = -1: must be at least 0"),
     (pytorch_trace([kernel(0, 10)]), "holds no kernel of NCCL"),

@@ -45,6 +45,7 @@ NCCL_KINDS: Mapping[str, CollectiveKind] = {
         (CollectiveKind.ALL_TO_ALL, ("all_to_all", "all_to_allv", "all_to_all_single")),
         (CollectiveKind.BROADCAST, ("broadcast", "broadcast_oop", "_broadcast_oop")),
         (CollectiveKind.REDUCE, ("reduce", "_reduce_oop")),
+        (CollectiveKind.SEND, ("send",)),
     )
     for name in names
 }
@@ -85,6 +86,7 @@ LIBRARIES: Mapping[str, re.Pattern[str]] = {
 }
 """Libraries whose kernels communicate and say no sizes, by the names of kernels."""
 
+RECEIVES = "receiving from other stages"  # which waits for them
 WITHOUT_BYTES = "NCCL without bytes"  # barriers, and what moves nothing or is on one NPU
 NOT_IN_A_PROBLEM = ("barrier", "init", "wait", "gather", "scatter")
 LIKE_A_COLLECTIVE = re.compile(
@@ -114,6 +116,8 @@ class CollectiveEvent:
 class GpuTrace:
     """What the GPU did, in picoseconds from the start of the trace.
 
+    `rank`: the NPU, -1 where the trace does not say.
+    `compute`, `copies`: kernels, and what the GPU copies or sets.
     `others`: kernels that communicate without sizes, by library.
     `doubtful`: kernels that count as compute and have names like collectives, by name.
     `without_size`: kernels of NCCL whose sizes nothing tells.
@@ -124,19 +128,21 @@ class GpuTrace:
     source: Source
     collectives: list[CollectiveEvent] = field(default_factory=list)
     compute: list[Span] = field(default_factory=list)
+    copies: list[Span] = field(default_factory=list)
     others: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
     doubtful: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
     without_size: list[Span] = field(default_factory=list)
     marks: dict[str, dict[int, Span]] = field(default_factory=lambda: {category: {} for category in STEP_MARKS})
     is_annotated: bool = False
     npus: int = 0
+    rank: int = -1
 
     @property
     def all(self) -> list[Span]:
         """Everything that ran on the GPU."""
         others = [span for spans in self.others.values() for span in spans]
         events = [(event.start, event.end) for event in self.collectives]
-        return [*events, *self.compute, *others, *self.without_size]
+        return [*events, *self.compute, *self.copies, *others, *self.without_size]
 
 
 def read_trace(source: Source) -> GpuTrace:
@@ -145,8 +151,7 @@ def read_trace(source: Source) -> GpuTrace:
     Raises InputError if it is none, breaks a rule, or holds no kernel of NCCL.
     """
     trace = GpuTrace(source)
-    world = re.search(r'"distributedInfo"\s*:\s*\{[^}]{0,2000}?"world_size"\s*:\s*([0-9]{1,7})', source.head)
-    trace.npus = int(world[1]) if world else 0
+    trace.npus, trace.rank = _distributed(source, "world_size", 0), _distributed(source, "rank", -1)
     without_size: dict[object, Span] = {}
     num_kernels = 0
     for event in events(source):
@@ -173,19 +178,28 @@ def read_trace(source: Source) -> GpuTrace:
     return trace
 
 
+def _distributed(source: Source, name: str, otherwise: int) -> int:
+    """A number of what the trace says of the whole training."""
+    number = re.search(rf'"distributedInfo"\s*:\s*\{{[^}}]{{0,2000}}?"{name}"\s*:\s*([0-9]{{1,7}})', source.head)
+    return int(number[1]) if number else otherwise
+
+
 def _add_kernel(trace: GpuTrace, event: Mapping[str, Any], without_size: dict[object, Span]) -> None:
     name, span = str(event.get("name"))[:NAME_LETTERS], _span(trace.source, event)
     if NCCL.search(name) and not LIBRARIES["MSCCL"].search(name):
         arguments = event.get("args")
         if not isinstance(arguments, dict) or "Collective name" not in arguments:
             without_size[_number(event, len(without_size))] = span
+        elif arguments["Collective name"] == "recv":
+            trace.others[RECEIVES].append(span)
         elif collective := _collective(trace.source, arguments, span):
             trace.collectives.append(collective)
         else:
             trace.others[WITHOUT_BYTES].append(span)
         return
     library = next((library for library, pattern in LIBRARIES.items() if pattern.search(name)), None)
-    (trace.compute if library is None else trace.others[library]).append(span)
+    computes = trace.compute if event["cat"] == "kernel" else trace.copies
+    (computes if library is None else trace.others[library]).append(span)
     if library is None and LIKE_A_COLLECTIVE.search(name):
         trace.doubtful[name[:60]].append(span)
 
@@ -253,8 +267,6 @@ def _collective(source: Source, arguments: Mapping[str, Any], span: Span) -> Col
     name = arguments["Collective name"]
     if name in NOT_IN_A_PROBLEM:
         return None
-    if name in ("send", "recv"):
-        raise source.error("sends between two NPUs, as pipelines do, are not collectives", "Collective name", name)
     kind: CollectiveKind = source.choice(name, NCCL_KINDS, "Collective name")
     element_bytes: int = source.choice(arguments.get("dtype"), DTYPE_BYTES, "dtype")
     field = "Out msg nelems" if kind is CollectiveKind.ALL_GATHER else "In msg nelems"

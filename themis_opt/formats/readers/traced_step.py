@@ -5,6 +5,9 @@ else is the time of tasks, also gaps in which the GPU waits for the host, and ke
 sizes.  Tasks end where a collective starts, and where one is needed: gradients (all-reduce, reduce-scatter) after the
 next gap of compute that a collective fills, anything else by the first kernel after it ends.
 
+Of several traces, each of one rank, the rank whose collectives wait least makes the problem.  Sends between stages of a
+pipeline are exchanges; a kernel that receives waits for another stage, and stays as it is.
+
 Without a file of the network, the groups of the trace are its dimensions, with the largest latencies and least
 bandwidths of which no collective takes longer than it was measured.  What one took beyond that, it waited, for other
 NPUs or for launches: it leaves when it would have had to, and its wait is the time of tasks.
@@ -12,7 +15,8 @@ NPUs or for launches: it leaves when it would have had to, and its wait is the t
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -28,11 +32,12 @@ from themis_opt.base.units import (
 )
 from themis_opt.formats.readers.draft import Draft
 from themis_opt.formats.readers.kineto import GRADIENTS, CollectiveEvent, GpuTrace, Span, read_trace
-from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_by_size, dimensions_of, only
+from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_by_size, dimensions_of
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
+from themis_opt.problem.phases import CollectiveKind
 from themis_opt.problem.wiring import blocks_sent, steps
 
 SPANNING_CHUNKS = 4  # where collectives span several dimensions, which chunks overlap
@@ -45,33 +50,54 @@ def _recognizes(source: Source) -> bool:
 
 
 def _read(sources: Sequence[Source]) -> Part:
-    step = TrainingStep(only(sources, "trace"))
+    steps = sorted(_steps(sources), key=lambda step: step.trace.rank)
+    waits = waits_for_others(steps)
+    step = steps[waits.index(min(waits))]
     by_shapes = "sizes are those of annotations, and all NPUs take part; " if step.trace.is_annotated else ""
     derived = "without a separate network, no collective takes longer on that of the trace than it was measured"
     note = f"PyTorch: {step.name}; {by_shapes}a collective is ready when its kernel starts; {derived}."
     return Part(
         workload=lambda machine: _built(step, machine or _machine(step), is_fitted=machine is None),
-        notes=(note, *step.doubts()),
-        tables={"trace": step.rows()},
+        notes=(note, *late_rank(steps, waits), *step.doubts()),
+        tables={
+            "trace": step.rows(),
+            "shares": [row for one in zip(steps, waits, strict=True) for row in share_rows(*one)],
+        },
         judge=step.judged,
     )
+
+
+def _steps(sources: Sequence[Source]) -> Iterator["TrainingStep"]:
+    """The same step of the traces of several ranks. Raises InputError if a rank comes twice or lacks the step."""
+    first, ranks = None, set[int]()
+    for source in sources:
+        step = TrainingStep(source, first and first.number)
+        if step.trace.rank in ranks:
+            raise source.error(
+                "must be of another rank than the other traces", "distributedInfo: rank", step.trace.rank
+            )
+        ranks.add(step.trace.rank)
+        first = first or step
+        yield step
 
 
 class TrainingStep:
     """One step of a trace: its collectives and compute, and exposed communication.
 
+    `number`: of the step to read, None for one of median length, -1 for a trace without marks.
     `name`: which step it is of how many.
     `collectives`: those that start in the step; all spans end with it.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, number: int | None = None) -> None:
         self.trace = trace = read_trace(source)
-        self.name, (self.start, self.end) = _chosen(trace)
+        self.number, self.name, (self.start, self.end) = _chosen(trace, number)
         if self.end <= self.start:
             raise source.error("must have a step that lasts", "traceEvents", self.name)
         self.collectives = [event for event in trace.collectives if self.start <= event.start < self.end]
-        self.kernels = sorted(start for start, _ in trace.compute if self.start <= start < self.end)
-        self.compute = self._within(trace.compute)
+        kernels = [*trace.compute, *trace.copies]
+        self.kernels = sorted(start for start, _ in kernels if self.start <= start < self.end)
+        self.compute = self._within(kernels)
         self.others = {name: spans for name in trace.others if (spans := self._within(trace.others[name]))}
         others = [span for spans in self.others.values() for span in spans]
         self.busy = _union([*self.compute, *others])
@@ -179,8 +205,8 @@ class TrainingStep:
         return (sentence,), {"what the best launch would gain": rows}
 
 
-def _chosen(trace: GpuTrace) -> tuple[str, Span]:
-    """The name and span of the step of median length of those that hold collectives, all with their sizes.
+def _chosen(trace: GpuTrace, number: int | None) -> tuple[int, str, Span]:
+    """The step of a number, or of median length of those that hold collectives, all with their sizes.
 
     Steps end with the next mark; one without a next mark counts only if no other does.  Marks are those of the GPU, or
     of the CPU where those hold no collective.  Without marks that hold any, all of the trace is one step.
@@ -200,12 +226,14 @@ def _chosen(trace: GpuTrace) -> tuple[str, Span]:
         raise trace.source.error(f"{rule}: {advice}", "traceEvents: args", "no 'Collective name' and 'In msg nelems'")
     held = [number for number in held if number + 1 in marks] or held
     lengths = sorted((spans[number][1] - spans[number][0], number) for number in held)
-    number = lengths[len(lengths) // 2][1]
+    if number is not None and number not in spans:
+        raise trace.source.error("must hold the step of the other traces", "ProfilerStep", number)
+    number = lengths[len(lengths) // 2][1] if number is None else number
     if not marks:
-        return "the whole trace is one step", spans[number]
+        return number, "the whole trace is one step", spans[number]
     least, most = (format_short_time(length) for length, _ in (lengths[0], lengths[-1]))
     of = f", the median of {len(held)} steps of {least} to {most}"
-    return f"ProfilerStep#{number}{of if len(held) > 1 else ''}", spans[number]
+    return number, f"ProfilerStep#{number}{of if len(held) > 1 else ''}", spans[number]
 
 
 def _from_mark_to_mark(marks: Mapping[int, Span], host: Mapping[int, Span]) -> dict[int, Span]:
@@ -269,6 +297,69 @@ def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
 
 def _total(spans: Sequence[Span]) -> int:
     return sum(end - start for start, end in spans)
+
+
+def gpu_shares(trace: GpuTrace, span: Span | None = None) -> dict[str, float]:
+    """Shares of a span, or of the time from the first kernel to the last, as Holistic Trace Analysis defines them.
+
+    ``idle``: nothing runs.  ``compute``: kernels that compute run.  ``other``: only communication or copies do.
+    ``overlap`` is a share of communication: that during which kernels compute.
+    Source: https://github.com/facebookresearch/HolisticTraceAnalysis, breakdown_analysis.py, communication_analysis.py.
+    """
+    begin, end = span or (min(start for start, _ in trace.all), max(end for _, end in trace.all))
+    others = [span for spans in trace.others.values() for span in spans]
+    busy, compute, communication = (
+        _union([(max(a, begin), min(b, end)) for a, b in spans if a < end and b > begin])
+        for spans in (trace.all, trace.compute, [*_spans(trace.collectives), *others, *trace.without_size])
+    )
+    alone, sent = _total(_without(communication, compute)), _total(communication)
+    shares = {"idle": end - begin - _total(busy), "compute": _total(compute)}
+    shares["other"] = end - begin - sum(shares.values())
+    return {name: time / (end - begin) for name, time in shares.items()} | {
+        "overlap": 1 - alone / sent if sent else 0.0
+    }
+
+
+def share_rows(step: TrainingStep, waits: int) -> Iterator[dict[str, str]]:
+    """Shares of the step and of all of its trace, and how long its collectives wait for other ranks."""
+    rank = "" if step.trace.rank < 0 else str(step.trace.rank)
+    for part, span in (("step", (step.start, step.end)), ("all of the trace", None)):
+        shares = {name: format_percent(share) for name, share in gpu_shares(step.trace, span).items()}
+        yield {"rank": rank, "part": part, **shares, "waits": format_short_time(waits) if span else ""}
+
+
+def waits_for_others(steps: Sequence[TrainingStep]) -> list[int]:
+    """How long the collectives of each rank take beyond the rank where the same one is shortest, which comes last.
+
+    Clocks of ranks need not agree.  Collectives are the same if group, kind, bytes and number of such in the step are.
+    """
+    times = defaultdict[object, dict[int, int]](dict)
+    for place, step in enumerate(steps):
+        count = Counter[object]()
+        for event in step.collectives:
+            if event.kind is not CollectiveKind.SEND:
+                name = event.group, event.ranks, event.kind, event.size
+                times[name, count[name]][place] = event.end - event.start
+                count[name] += 1
+    waits = [0] * len(steps)
+    for by_place in times.values():
+        for place, time in by_place.items():
+            waits[place] += time - min(by_place.values())
+    return waits
+
+
+def late_rank(steps: Sequence[TrainingStep], waits: Sequence[int]) -> Iterator[str]:
+    """Which of several ranks the others wait for, and how long."""
+    if len(steps) < 2:
+        return
+    late, most = (waits.index(worst) for worst in (min(waits), max(waits)))
+    ranks, step = [one.trace.rank for one in steps], steps[most]
+    share = format_percent(waits[most] / step.length)
+    if waits[most] < NEAR * step.length:
+        yield f"No rank is late: collectives of rank {ranks[most]} wait the longest, {share} of the step."
+        return
+    longest = f"those of rank {ranks[most]} wait the longest, {format_short_time(waits[most])}, {share} of the step"
+    yield f"Rank {ranks[late]} is late: collectives of other ranks wait for it; {longest}."
 
 
 def _stride(event: CollectiveEvent) -> int:
