@@ -69,15 +69,15 @@ def _read(sources: Sequence[Source]) -> Part:
 
 def _steps(sources: Sequence[Source]) -> Iterator["TrainingStep"]:
     """The same step of the traces of several ranks. Raises InputError if a rank comes twice or lacks the step."""
-    first, ranks = None, set[int]()
+    number, ranks = None, set[int]()
     for source in sources:
-        step = TrainingStep(source, first and first.number)
+        step = TrainingStep(source, number)
         if step.trace.rank in ranks:
             raise source.error(
                 "must be of another rank than the other traces", "distributedInfo: rank", step.trace.rank
             )
         ranks.add(step.trace.rank)
-        first = first or step
+        number = step.number
         yield step
 
 
