@@ -257,6 +257,16 @@ def test_layouts_are_those_of_the_command_line(workloads_of):
     assert len(set(gathers)) == 2
 
 
+def test_the_best_cut_is_one_of_the_cuts(workloads_of):
+    model = 'model = "transformer:layers=4:hidden=256", network = "v100-256.resnet-50", parallelism = "pipeline"'
+    choices = f"{model}, npus = [8, 4], stages = 2, microbatches = 2, batch = 2, sequence = 64, chunks = 2"
+    cuts = ", ".join(f'"{blocks},{4 - blocks}"' for blocks in (1, 2, 3))
+    best, *others = workloads_of(f'{choices}, layers_per_stage = ["best", {cuts}]')
+    iterations = [run.task.instance.iteration for run in (*others, *workloads_of(choices))]
+    assert len(iterations) == 4
+    assert best.task.instance.iteration in iterations
+
+
 def test_npus_replace_the_sizes_of_dimensions(workloads_of):
     runs = workloads_of('model = "resnet-50", network = "v100-256.resnet-50", npus = [[8, 4], [4, 1], [1, 2]]')
     assert [run.task.instance.network.sizes for run in runs] == [(8, 4), (4,), (2,)]

@@ -220,16 +220,18 @@ def _name(workload: Workload, distinctive: Mapping[tuple[str, str], Sequence[str
 
 def _make(workload: Workload, network: Network, folder: Path, place: str) -> Instance:
     """The training iteration; errors name the field of the table."""
+    from themis_opt.pipelines.cuts import read_cut_setup
     from themis_opt.workloads.models import find_model
     from themis_opt.workloads.parallelisms import make_workload
-    from themis_opt.workloads.setup import read_setup, weights_only
+    from themis_opt.workloads.setup import weights_only
 
     with _placed(place):
         model = find_model(workload.model)
         layers = model.layers(workload.sequence)
         if workload.weights_only:
             layers = weights_only(layers)
-        setup = read_setup(network, _timing(workload, folder, layers), **workload.model_dump(exclude=set(APART)))
+        timing = _timing(workload, folder, layers)
+        setup, _ = read_cut_setup(network, timing, layers, **workload.model_dump(exclude=set(APART)))
         instance = make_workload(model, layers, setup, parallelism=workload.parallelism, chunks=workload.chunks)
         check_clock(instance)
         return instance

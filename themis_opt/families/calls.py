@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -175,13 +174,13 @@ def make_workload(
     **choices: Any,
 ) -> MadeWorkload:
     """The workload of :func:`workload`, with what else is known of it."""
-    from themis_opt.pipelines.cuts import cut_and_order
+    from themis_opt.pipelines.cuts import read_cut_setup
     from themis_opt.pipelines.models import pipeline_of
     from themis_opt.problem.cost import check_clock
     from themis_opt.workloads import parallelisms
     from themis_opt.workloads.devices import device_in
     from themis_opt.workloads.models import find_model
-    from themis_opt.workloads.setup import rate_of, read_setup
+    from themis_opt.workloads.setup import rate_of
     from themis_opt.workloads.timing import read_times
 
     source, layers = instance_for(network, "network"), layers_of(model, sequence, weights_only=weights_only)
@@ -190,11 +189,7 @@ def make_workload(
     device = named or device_in(source.network.name)
     rule = latency or ("occupy" if device else source.latency)  # kernels of NCCL and the like queue up
     asked = parallelism or _asked(choices)
-    is_searched = choices.get("layers_per_stage") == "best"
-    choices |= {"layers_per_stage": None} if is_searched else {}
-    setup = read_setup(source.network, timing, batch=batch, dtype=dtype, device=device, **choices)
-    cut = cut_and_order(layers, setup) if is_searched else None
-    setup = setup if cut is None else replace(setup, layers_per_stage=cut.counts)
+    setup, cut = read_cut_setup(source.network, timing, layers, batch=batch, dtype=dtype, device=device, **choices)
     if family == "pipeline":
         return MadeWorkload(pipeline_of(model, layers, setup), layers)
     number = chunks if chunks is not None else USUAL_CHUNKS.get(rule, 4)

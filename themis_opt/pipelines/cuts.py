@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 from formulations.limits import Limits
 from themis_opt.base.allowance import Allowance
@@ -21,10 +22,12 @@ from themis_opt.pipelines.problem import Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule
 from themis_opt.pipelines.steps import PipelineContest, best_policy, searched
 from themis_opt.problem.fields import ModelError
+from themis_opt.problem.network import Network
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.microbatch_orders import stage_of_parts
 from themis_opt.workloads.pipeline import ends_of_blocks, layer_times
-from themis_opt.workloads.setup import Setup
+from themis_opt.workloads.setup import Setup, read_setup
+from themis_opt.workloads.timing import Timing
 
 MOST_CUTS = 1000
 """Cuts that are looked at; where there are more, the bound is that all stages work equally long."""
@@ -56,6 +59,17 @@ class CutAndOrder:
     def gap(self) -> float:
         """The iteration over the bound, minus 1."""
         return self.schedule.value / self.bound - 1
+
+
+def read_cut_setup(
+    network: Network, timing: Timing, layers: tuple[Layer, ...], *, layers_per_stage: str | None = None, **choices: Any
+) -> tuple[Setup, CutAndOrder | None]:
+    """The setup of choices in words, and the best cut where ``best`` is asked for as the layers of each stage."""
+    if layers_per_stage != "best":
+        return read_setup(network, timing, layers_per_stage=layers_per_stage, **choices), None
+    setup = read_setup(network, timing, **choices)
+    cut = cut_and_order(layers, setup)
+    return replace(setup, layers_per_stage=cut.counts), cut
 
 
 def cut_and_order(layers: tuple[Layer, ...], setup: Setup, seconds: float = 20.0) -> CutAndOrder:
