@@ -8,8 +8,8 @@ COSTS = ("--launch-overhead", "1us", "--workers", "1", "--time-limit", "20")
 
 
 def run_all() -> None:
-    """Solve and tune a collective and an iteration."""
+    """Solve a collective and an iteration, and tune the first."""
     with tempfile.TemporaryDirectory() as folder:
         for name, *options in (("3d-fc_ring_sw.all_reduce.100MiB", *COSTS), ("v100-64.vgg-16", *COSTS[2:])):
             run_command(["solve", name, *options, "-o", f"{folder}/solved"])
-            run_command(["tune", name, "--trials", "2", "-o", f"{folder}/tuned-{name}"])
+        run_command(["tune", "3d-fc_ring_sw.all_reduce.100MiB", "--trials", "2", "-o", f"{folder}/tuned"])

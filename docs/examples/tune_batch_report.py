@@ -1,4 +1,4 @@
-"""Tune a training iteration, compare the result with other policies in a batch, and write a report.
+"""Tune a collective, compare the result with other policies in a batch, and write a report.
 
 python docs/examples/tune_batch_report.py [FOLDER]
 """
@@ -13,22 +13,22 @@ from themis_opt.tuning.folder import write_tuned
 
 EXPERIMENT = """
 name = "tuned"
-title = "A tuned training iteration beside other policies"
+title = "A tuned collective beside other policies"
 report = "table"
 
 [[runs]]
 instances = ["instance.json"]
-policies = ["fused/baseline+fifo", "ddp/themis+scf", "{policy}", "bound"]
+policies = ["baseline+fifo", "themis+scf", "{policy}", "bound"]
 """
 
 
 def main(folder: Path) -> None:
     """Tune, run, report."""
     folder.mkdir(parents=True, exist_ok=True)
-    instance = themis_opt.load("v100-256.resnet-50")
-    tuned = themis_opt.tune(instance, trials=10, max_chunks=4, policies=("themis", "baseline"), launch_overhead="10 us")
+    instance = themis_opt.load("2d-sw_sw.all_reduce.100MiB")
+    tuned = themis_opt.tune(instance, trials=10, profiles=("equal",), launch_overhead="10 us")
     write_tuned(folder, tuned)
-    print(f"tuned: {tuned.policy}, {tuned.best.value / 1e6:.2f} ms per iteration, {tuned.gain:.1%} saved")
+    print(f"tuned: {tuned.policy}, {tuned.best.value / 1e6:.2f} ms, {tuned.gain:.1%} saved")
 
     experiment = folder / "experiment.toml"
     experiment.write_text(EXPERIMENT.format(policy=tuned.policy), encoding="utf-8")

@@ -25,7 +25,7 @@ NAMES = ["fused/baseline", "wait_free/themis+scf", "dear/hourglass"]
 SOME = ("--policies", ",".join(NAMES))
 
 KINDS = ("collectives", "iteration")
-FOR_BOTH = ("solve", "compare", "bound", "simulate", "validate", "robustness", "explain", "tune", "show")
+FOR_BOTH = ("solve", "compare", "bound", "simulate", "validate", "robustness", "explain", "show")
 WITH_PROCESSES = ("run", "calibrate")  # commands that start processes; they have separate tests
 CASES = [("collectives", command) for command in COMMANDS if command not in WITH_PROCESSES] + [
     ("iteration", command) for command in FOR_BOTH

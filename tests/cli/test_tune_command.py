@@ -5,7 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-from typing import NamedTuple
 
 import pytest
 from background import LISTENING, PATIENCE, read_until
@@ -21,45 +20,21 @@ PICTURES = ("history.svg",)
 FILES = {"instance.json", "best.json", "schedule.json", "trials.csv", *PICTURES}
 
 
-class Search(NamedTuple):
-    """What is tuned with which options, what is measured, and what users do today."""
-
-    name: str
-    options: tuple
-    measured: str
-    chunks: str
-    default: str
-
-
-SEARCHES = {
-    "collectives": Search(NAME, FEW, "makespan", "64", "64 chunks, sizes equal, themis+scf"),
-    "iteration": Search(
-        "v100-256.resnet-50",
-        (*COSTS, "--trials", 6, "--max-chunks", 4, "--policies", "themis,baseline"),
-        "iteration",
-        "20",
-        "4 chunks, ddp/baseline+fifo",
-    ),
-}
-
-
-@pytest.fixture(scope="module", params=SEARCHES)
-def search(request):
-    return SEARCHES[request.param]
+DEFAULT = "64 chunks, sizes equal, themis+scf"  # what users do today
 
 
 @pytest.fixture(scope="module")
-def folder(search, succeed, tmp_path_factory):
+def folder(succeed, tmp_path_factory):
     """What a short search writes; not to be changed."""
     folder = tmp_path_factory.mktemp("tune") / "tuned"
-    succeed("tune", search.name, *search.options, "-o", folder)
+    succeed("tune", NAME, *FEW, "-o", folder)
     return folder
 
 
 @pytest.fixture
-def again(search, succeed, folder):
+def again(succeed, folder):
     """Run the search once more, which has the same trials."""
-    return lambda *more: succeed("tune", search.name, *search.options, "-o", folder, *more)
+    return lambda *more: succeed("tune", NAME, *FEW, "-o", folder, *more)
 
 
 def trials(folder):
@@ -70,9 +45,8 @@ def best(folder):
     return json.loads((folder / "best.json").read_text(encoding="utf-8"))
 
 
-def test_everything_is_written(folder, search):
-    more = {"tasks.csv", "stages.csv"} if search.measured == "iteration" else {"order.csv", "stages.csv"}
-    assert {path.name for path in folder.iterdir()} >= FILES | more
+def test_everything_is_written(folder):
+    assert {path.name for path in folder.iterdir()} >= FILES | {"order.csv", "stages.csv"}
     for name in FILES:
         assert (folder / name).stat().st_size > 0
 
@@ -87,27 +61,26 @@ def test_the_instance_holds_the_chunk_count_and_the_costs(folder):
     assert values == {(2_000_000, 4096, 400e9)}
 
 
-def test_the_schedule_belongs_to_the_instance_and_is_the_best_trial(folder, search):
+def test_the_schedule_belongs_to_the_instance_and_is_the_best_trial(folder):
     schedule = read_schedule(folder / "schedule.json", load(folder / "instance.json"))
     validate(schedule)
     assert schedule.makespan / 1000 == min(float(row["makespan_ns"]) for row in trials(folder))
 
 
-def test_the_table_has_the_default_and_the_best(again, folder, search):
-    lines = [line for line in again().splitlines() if not line.startswith("Paste: ")]
-    chosen, gained, title, *lines = lines
+def test_the_table_has_the_default_and_the_best(again, folder):
+    chosen, gained, title, *lines = again().splitlines()
     assert chosen == f"Best of 6 settings: {best(folder)['description']}."
-    assert gained.endswith(f": {search.default}.")
-    header, default, tuned = (line.split("\t") for line in lines[:3])  # sizes of buckets follow where there are some
+    assert gained.endswith(f": {DEFAULT}.")
+    header, default, tuned = (line.split("\t") for line in lines[:3])
     assert "6 settings tried" in title
-    assert header == ["", "size", search.measured, "busy", "chunks", "gain", "gap", "setting"]
+    assert header == ["", "size", "makespan", "busy", "chunks", "gain", "gap", "setting"]
     assert (default[0], tuned[0]) == ("default", "best")
-    assert default[4:6] == [search.chunks, "0.00 %"]
-    assert default[7:] == [search.default]
+    assert default[4:6] == ["64", "0.00 %"]
+    assert default[7:] == [DEFAULT]
     assert tuned[7] == best(folder)["description"]
 
 
-def test_json_has_gain_and_setting(again, folder, search):
+def test_json_has_gain_and_setting(again, folder):
     report = json.loads(again("--json"))
     default, tuned = report["results"]
     assert report["gain"] == pytest.approx(1 - tuned["makespan_ns"] / default["makespan_ns"])
@@ -141,20 +114,3 @@ def test_ctrl_c_keeps_the_best(tmp_path):
     assert "interrupted: the best setting so far is kept" in errors
     assert "best" in output
     validate(read_schedule(tmp_path / "schedule.json"))
-
-
-def test_a_launching_policy_is_answered_in_the_words_of_its_framework(succeed, tmp_path):
-    """With few sizes of buckets, all of which are tried beside the best."""
-    options = ("--launching", "ddp", "--trials", 3, "--max-chunks", 1, "--policies", "baseline", "-o", tmp_path)
-    text = succeed("tune", "v100-256.resnet-50", *COSTS, *options)
-    setting = best(tmp_path)["setting"]
-    assert setting["launching"] == "ddp"
-    line = f"model = DistributedDataParallel(model, bucket_cap_mb={setting['cap'] / 2**20:.6g})"
-    assert f"Paste: {line}" in text
-    assert best(tmp_path)["lines"][-1] == line
-    rows = list(csv.DictReader((tmp_path / "buckets.csv").read_text(encoding="utf-8").splitlines()))
-    (chosen,) = (row for row in rows if row["is_best"] == "True")
-    assert float(chosen["makespan_ns"]) == best(tmp_path)["results"][1]["makespan_ns"]
-    assert all(float(row["bound_ns"]) <= float(row["makespan_ns"]) for row in rows)
-    assert "# size of buckets with ddp" in text
-    assert (tmp_path / "buckets.svg").stat().st_size > 0

@@ -3,15 +3,11 @@
 import time
 
 import pytest
-from six_layers import iteration
-from small_iterations import two_layers
 
 import themis_opt
 from themis_opt.base import clock as clocks
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy, specify
-from themis_opt.problem.cost_overrides import with_costs
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.tuning import tune, tuner
 from themis_opt.tuning.options import make_space
@@ -20,10 +16,7 @@ from themis_opt.tuning.trials import Trial, best_of
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
 COSTLY = {"launch_overhead": "2 us", "packet": "4096B/30B", "latency": "occupy"}
-PROBLEMS = {
-    "collectives": (themis_opt.load(NAME), COSTLY | {"trials": 25, "max_chunks": 32}),
-    "iteration": (iteration(), {"launch_overhead": "10 us", "trials": 25, "max_chunks": 8}),
-}
+OPTIONS = COSTLY | {"trials": 25, "max_chunks": 32}
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +24,9 @@ def instance():
     return themis_opt.load(NAME)
 
 
-@pytest.fixture(scope="module", params=PROBLEMS)
-def problem(request):
-    """An instance, and options of a search in it with every kind of choice."""
-    return PROBLEMS[request.param]
-
-
 @pytest.fixture(scope="module")
-def tuned(problem):
-    return tune(problem[0], **problem[1])
+def tuned(instance):
+    return tune(instance, **OPTIONS)
 
 
 def settings(tuned):
@@ -68,41 +55,27 @@ class TestTune:
         assert all(t.measurement.makespan >= proven * (1 - 1e-9) for t in tuned.trials if t.measurement)
         assert tuned.gap == tuned.best.measurement.makespan / proven - 1
 
-    def test_every_trial_names_a_policy_that_can_be_made(self, problem, tuned):
+    def test_every_trial_names_a_policy_that_can_be_made(self, instance, tuned):
         for row in tuned.trial_rows():
-            make_policy(specify(row["specification"], problem[0]))
+            make_policy(specify(row["specification"], instance))
 
-    def test_equal_seeds_give_equal_trials(self, problem, tuned):
-        assert settings(tune(problem[0], **problem[1])) == settings(tuned)
+    def test_equal_seeds_give_equal_trials(self, instance, tuned):
+        assert settings(tune(instance, **OPTIONS)) == settings(tuned)
 
     def test_the_default_of_the_paper_is_tried_first(self, instance):
-        tuned = tune(instance, **PROBLEMS["collectives"][1] | {"trials": 1})
+        tuned = tune(instance, **OPTIONS | {"trials": 1})
         assert tuned.trials[0].choice["chunks"] == 32  # the most that is allowed
         assert tuned.policy == "themis+scf"
         assert tuned.default_schedule.plan.chunks[0].sizes.tolist() == [100 * 2**20 // 64] * 64
-
-    def test_the_default_of_pytorch_is_tried_first(self):
-        tuned = tune(iteration(), trials=1, launch_overhead="10 us")
-        costly = with_costs(iteration(), launch_overhead="10 us")
-        assert tuned.policy == "ddp/baseline+fifo"
-        assert tuned.schedule.makespan == simulate(costly, make_policy(tuned.policy)(costly)).makespan
 
     def test_a_small_space_is_tried_as_a_whole(self, instance):
         tuned = tune(instance, trials=100, policies=("hourglass",), profiles=("equal",), max_chunks=4, **COSTLY)
         assert sorted(t.choice["chunks"] for t in tuned.trials) == [1, 2, 3, 4]
 
-    @pytest.mark.parametrize(
-        ("instance", "options"),
-        [
-            (themis_opt.load(NAME), COSTLY | {"policies": ("hourglass",), "max_chunks": 6}),
-            (iteration((1, 2)), {"policies": ("baseline",), "max_chunks": 1}),
-        ],
-        ids=PROBLEMS,
-    )
-    def test_equal_settings_are_simulated_once(self, monkeypatch, instance, options):
+    def test_equal_settings_are_simulated_once(self, monkeypatch, instance):
         measured, measure = [], Space.measure
         monkeypatch.setattr(Space, "measure", lambda self, c: measured.append(self.key(c)) or measure(self, c))
-        tuned = tune(instance, trials=15, **options)
+        tuned = tune(instance, trials=15, policies=("hourglass",), max_chunks=6, **COSTLY)
         assert len(measured) == len(set(measured)) == tuned.num_run > 5
 
     def test_settings_that_fail_are_recorded_and_the_others_tried(self, instance, monkeypatch):
@@ -194,12 +167,3 @@ class TestTune:
     def test_bad_arguments_are_refused(self, instance, field, value):
         with pytest.raises(InputError, match=field.replace("_", "-")):
             tune(instance, **{field: value})
-
-
-@pytest.mark.parametrize(("kind", "is_offered"), [("all_reduce", True), ("reduce_scatter", False)])
-def test_lines_to_paste_are_for_gradients_in_buckets(kind, is_offered):
-    """Where gradients are reduced and scattered, there is no DistributedDataParallel with buckets."""
-    verdict = tune(
-        two_layers(40_000, 40_000, kind), launching=("ddp",), launch_overhead="9 ms", trials=12, max_chunks=1
-    ).verdict
-    assert any(sentence.startswith("Paste") for sentence in verdict) is is_offered

@@ -1,21 +1,15 @@
 """Spaces of tuning: what can be chosen, what makes no difference, and what a choice is worth."""
 
-from typing import Any
-
 import pytest
-from six_layers import MIB, SIZES, iteration
+from six_layers import MIB, iteration
 
 import themis_opt
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost_overrides import is_free_to_cut, with_costs
 from themis_opt.schedules.simulator import simulate
-from themis_opt.solving.bounds import bounds
-from themis_opt.tuning import tune
-from themis_opt.tuning.launching import LAUNCHING_KNOBS, USUAL_KNOBS, TunedParameter, every_choice
 from themis_opt.tuning.options import chunk_counts, make_space
-from themis_opt.tuning.outcome import settings
+from themis_opt.tuning.parameters import TunedParameter, every_choice
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
 COSTLY = {"launch_overhead": "2 us", "packet": "4096B/30B", "latency": "occupy"}
@@ -24,12 +18,6 @@ COSTLY = {"launch_overhead": "2 us", "packet": "4096B/30B", "latency": "occupy"}
 @pytest.fixture(scope="module")
 def instance():
     return themis_opt.load(NAME)
-
-
-@pytest.fixture(scope="module")
-def space():
-    """The space of an iteration."""
-    return make_space(iteration(), launch_overhead="10 us")
 
 
 class TestParameters:
@@ -153,109 +141,9 @@ class TestChunkSpace:
         assert said in str(caught.value)
 
 
-def choice(launching="ddp", **changes):
-    return {"launching": launching, "order": "ready", "chunks": 4, "chunk_policy": "themis+scf"} | changes
-
-
-def near(space, name, value):
-    """The value of the space nearest to a wanted one; chunk counts are not limited."""
-    parameter = next(p for p in space.parameters if p.name == name)
-    return value if name == "chunks" else parameter.nearest(value)
-
-
-class TestLaunchingSpace:
-    def test_sizes_of_buckets_go_from_the_smallest_tensor_to_all_in_one(self, space):
-        by_name = {p.name: p for p in space.parameters}
-        for name in ("first_cap", "cap", "buffer", "threshold"):
-            values = sorted({*by_name[name].values} - {USUAL_KNOBS[name]} | {MIB})
-            assert values[0] == MIB
-            assert values[-1] == sum(SIZES) * MIB + 1
-        assert 25 * MIB in by_name["cap"].values
-
-    def test_the_default_is_that_of_pytorch(self, space):
-        assert space.specification(space.reference) == "ddp/baseline+fifo"
-        assert make_policy("ddp").launching.cap == space.reference["cap"] == 25 * MIB
-        assert make_policy("ddp").launching.first_cap == space.reference["first_cap"] == MIB
-
-    @pytest.mark.parametrize("sizes", [(1, 2), (30, 40, 50)])
-    def test_the_default_keeps_its_name_where_its_caps_are_out_of_range(self, sizes):
-        """Below 25 MiB in all, and with no tensor as small as 1 MiB."""
-        space = make_space(iteration(sizes))
-        first = tune(space.instance, trials=1).trials[0]
-        assert space.specification(first.choice) == "ddp/baseline+fifo"
-
-    @pytest.mark.parametrize(
-        ("one", "other"),
-        [
-            (choice(first_cap=MIB, cap=60 * MIB), choice(first_cap=2 * MIB, cap=50 * MIB)),
-            (choice("wait_free", order="layer"), choice("priority")),
-            (choice("fused", order="layer"), choice("fused", order="newest")),
-            (choice("fused"), choice(first_cap=63 * MIB + 1, cap=25 * MIB)),
-            (choice("fused"), choice("horovod", buffer=63 * MIB + 1, cycle_us=100_000)),
-            (choice("fused", chunks=64 * MIB), choice("fused", chunks=32 * MIB)),
-        ],
-    )  # fmt: skip
-    def test_settings_that_make_no_difference_are_one(self, space, one, other):
-        nearest = [{name: near(space, name, value) for name, value in c.items()} for c in (one, other)]
-        assert space.key(nearest[0]) == space.key(nearest[1])
-
-    @pytest.mark.parametrize(
-        "changes",
-        [{"cap": 4 * MIB}, {"order": "layer"}, {"order": "newest"}, {"chunks": 8}, {"chunk_policy": "hourglass"}],
-    )
-    def test_settings_that_make_a_difference_are_kept(self, space, changes):
-        usual = dict(space.reference)
-        changed = {name: near(space, name, value) for name, value in (usual | changes).items()}
-        assert space.key(usual) != space.key(changed)
-
-    def test_equal_settings_have_equal_times(self):
-        """What is remembered for a setting is what it would have measured itself."""
-        space = make_space(iteration((1, 2, 4)), policies=("themis",), max_chunks=1)
-        measured: dict[str, set[int]] = {}
-        for raw in every_choice(space.parameters):
-            time = space.measure(raw).makespan
-            measured.setdefault(space.key(raw), set()).add(time)
-        assert all(len(times) == 1 for times in measured.values())
-        assert len(measured) > 10
-
-    def test_a_measurement_is_the_simulated_schedule(self, space):
-        costly = space.instance.replace(chunks=2)
-        expected = simulate(costly, make_policy("priority/hourglass")(costly))
-        measured = space.measure(choice("priority", chunks=2, chunk_policy="hourglass"))
-        assert (measured.makespan, measured.pieces) == (expected.makespan, 2 * len(SIZES))
-        assert space.proven == max(bounds(space.instance).values()) <= measured.makespan
-
-    @pytest.mark.parametrize(
-        ("options", "said"),
-        [
-            ({"profiles": ("equal",)}, "--chunk-sizes = ('equal',): is for collectives, not for training"),
-            ({"min_chunk": "1KiB"}, "--min-chunk = '1KiB'"),
-        ],
-    )
-    def test_options_of_collectives_are_refused(self, options, said):
-        with pytest.raises(InputError) as caught:
-            make_space(iteration(), **options)
-        assert said in str(caught.value)
-
-
-def test_usual_values_of_knobs_are_those_of_the_policies() -> None:
-    """A knob that is as usual is not told: the policy must then have that value by itself."""
-    policies: dict[str, Any] = {name: make_policy(f"{name}/baseline").launching for name in LAUNCHING_KNOBS}
-    values = {
-        knob: getattr(policies[name], knob.removesuffix("_us"))
-        for name, knobs in LAUNCHING_KNOBS.items()
-        for knob in knobs
-    }
-    values["cycle_us"] //= PICOSECONDS_PER_MICROSECOND
-    assert values == {name: value for name, value in USUAL_KNOBS.items() if name != "order"}
-
-
-def test_lines_to_paste_say_the_size_of_the_first_bucket_where_it_has_its_own():
-    first, line = settings({"launching": "ddp", "first_cap": MIB, "cap": 50 * MIB})
-    assert first.startswith(f"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {MIB}  # without effect where")
-    assert line == "model = DistributedDataParallel(model, bucket_cap_mb=50)"
-    assert settings({"launching": "ddp", "first_cap": 50 * MIB, "cap": 50 * MIB}) == (line,)
-    assert settings({"launching": "fused"}) == ()
+def test_training_steps_are_refused_with_the_command_that_plans_them():
+    with pytest.raises(InputError, match="is for collectives: 'plan' finds the buckets of a training step"):
+        make_space(iteration())
 
 
 class TestMemory:

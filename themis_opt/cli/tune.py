@@ -1,4 +1,4 @@
-"""``themis-opt tune``: the chunks and the policy that suit collectives, or a training iteration, best."""
+"""``themis-opt tune``: the chunks and the policy that suit collectives best."""
 
 import math
 from pathlib import Path
@@ -24,14 +24,9 @@ def tune(
     size: Annotated[str | None, Option(help="Size of every collective, such as 100MiB.")] = None,
     ag_order: options.AgOrder = None,
     costs: options.Costs,
-    max_chunks: Annotated[
-        int | None, Option(help="Most chunks of a collective, by default 256, in an iteration 64.")
-    ] = None,
+    max_chunks: Annotated[int | None, Option(help="Most chunks of a collective, by default 256.")] = None,
     min_chunk: Annotated[str | None, Option(help="Least size of an equal chunk, such as 64KiB.")] = None,
     policies: Annotated[str | None, Option(help="Of themis, baseline and hourglass, with commas.")] = None,
-    launching: Annotated[
-        str | None, Option(help="Launching policies of an iteration, with commas, such as ddp.")
-    ] = None,
     profiles: Annotated[
         str | None, Option("--chunk-sizes", help="Chunk sizes: of equal and free, with commas.")
     ] = None,
@@ -49,8 +44,6 @@ def tune(
 ) -> None:
     """Search for the chunk count, the chunk sizes and the policy with the least makespan.
 
-    Of a training iteration: the launching policy, its buckets, the chunk count and the chunk policy with the least
-    iteration time.
     Small chunks look good where nothing makes them costly: state --launch-overhead, --packet and --latency occupy.
     Writes the tuned instance, its schedule, all trials and pictures.
     """
@@ -63,7 +56,6 @@ def tune(
         "max_chunks": max_chunks,
         "min_chunk": min_chunk,
         "policies": options.split(policies),
-        "launching": options.split(launching),
         "profiles": options.split(profiles),
         "memory": memory,
     }
@@ -96,7 +88,7 @@ def _run(
         tuned = tune(space, time_limit=limit, progress=progress, **search)
     with undisturbed():
         files = write_tuned(folder, tuned)
-    tables = [] if as_json else [_settings(tuned), *_buckets(tuned)]
+    tables = [] if as_json else [_settings(tuned)]
     Reply(_summary(tuned), tuned.verdict, tables, files=files).tell(as_json=as_json)
     if tuned.interrupted:
         tell("interrupted: the best setting so far is kept")
@@ -117,7 +109,7 @@ def _settings(tuned: "Tuned") -> Listing:
     shown: ShownColumns = {
         "setting": ("", "text"),
         "size": ("size", "text"),
-        "makespan_ns": (space.measured, "time"),
+        "makespan_ns": ("makespan", "time"),
         "busy": ("busy", "shares"),
         "chunks": ("chunks", "count"),
         "gain": ("gain", "share"),
@@ -125,20 +117,6 @@ def _settings(tuned: "Tuned") -> Listing:
         "described": ("setting", "text"),
     }
     return Listing(f"{space.name}: {tuned.num_run} settings tried", rows, shown)
-
-
-def _buckets(tuned: "Tuned") -> list[Listing]:
-    from themis_opt.tuning.outcome import MIB
-
-    if len({row["makespan_ns"] for row in tuned.buckets}) < 2:
-        return []
-    rows = [
-        row | {"mb": f"{row['bucket_bytes'] / MIB:.4g}", "note": "best" if row["is_best"] else ""}
-        for row in tuned.buckets
-    ]
-    title = f"size of buckets with {tuned.choice['launching']}, all else as it is best"
-    times: ShownColumns = {"makespan_ns": ("iteration", "time"), "gap": ("gap", "share")}
-    return [Listing(title, rows, {"mb": ("bucket, MiB", "text"), **times, "note": ("", "text")})]
 
 
 def _summary(tuned: "Tuned") -> dict[str, Any]:

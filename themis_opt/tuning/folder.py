@@ -1,7 +1,7 @@
 """The folder of a search: the tuned instance and its schedule, the best setting, the trials, and pictures."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,7 @@ from themis_opt.formats.tables import to_csv
 from themis_opt.problem.instance import Instance
 from themis_opt.reports.rendering.charts import Axis, Chart, bars, lines, save
 from themis_opt.schedules.schedule_file import Summary
-from themis_opt.tuning.outcome import MIB, Tuned, settings
-
-SIZE = Axis("mebibytes", "size of a bucket, MiB", log=True)
-TIME = Axis("makespan_ns", "time of an iteration", log=True, format="duration")
+from themis_opt.tuning.outcome import Tuned
 
 
 def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
@@ -29,15 +26,10 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
         "best.json": json.dumps(best_setting(tuned), indent=2) + "\n",
         "instance.json": instance_text(schedule.instance, tuned),
     }
-    if tuned.buckets:
-        texts["buckets.csv"] = to_csv(tuned.buckets)
     for name, text in texts.items():
         write_atomically(folder / name, text)
     files = [folder / name for name in texts]
     files += write_schedule(folder, tuned.schedule, title, _summary(tuned))
-    if tuned.buckets:
-        files.append(folder / "buckets.svg")
-        save(bucket_chart(tuned.buckets), files[-1], f"{tuned.space.name}: {tuned.choice['launching']}")
     return [*files, *draw(tuned, folder)]
 
 
@@ -47,7 +39,6 @@ def best_setting(tuned: Tuned) -> dict[str, Any]:
         "policy": tuned.policy,
         "setting": dict(tuned.choice),
         "description": tuned.space.describe(tuned.choice),
-        "lines": list(settings(tuned.choice)),
         "trial": tuned.best.number,
         "gain": tuned.gain,
         "results": tuned.rows(),
@@ -66,7 +57,7 @@ def instance_text(instance: Instance, tuned: Tuned) -> str:
 def _summary(tuned: Tuned) -> Summary:
     return Summary(
         policy=tuned.policy,
-        bounds_ns={name: nanoseconds(value) for name, value in tuned.space.judges.items()},
+        bounds_ns={"ideal": nanoseconds(tuned.space.ideal)},
         status="feasible",
         settings={name: value for name, value in tuned.choice.items() if name != "policy"},
     )
@@ -97,7 +88,7 @@ def history_chart(tuned: Tuned) -> Chart:
     best = trials.assign(value=trials["value"].cummin(), what="best so far")
     axes = (
         Axis("trial", "number of the trial", format="count"),
-        Axis("value", tuned.space.measured, log=True, format="duration"),
+        Axis("value", "makespan", log=True, format="duration"),
     )
     return lines(best, *axes, "what", dots=trials.assign(what="trial"), step=True)
 
@@ -106,11 +97,3 @@ def importance_chart(importances: Mapping[str, float]) -> Chart:
     """The share of each parameter in what makes trials good."""
     rows = [{"parameter": name, "share": share, "what": "share"} for name, share in importances.items()]
     return bars(pd.DataFrame(rows), "parameter", Axis("share", "share in what decides", format="percent"), "what")
-
-
-def bucket_chart(rows: Sequence[Mapping[str, Any]]) -> Chart:
-    """The rows of :attr:`~themis_opt.tuning.outcome.Tuned.buckets` as a curve above the bound."""
-    frame = pd.DataFrame(rows)
-    frame = frame.assign(what="time", mebibytes=frame["bucket_bytes"] / MIB)
-    bound = frame.assign(makespan_ns=frame["bound_ns"], what="bound")
-    return lines(frame, SIZE, TIME, "what", guides=bound)

@@ -7,21 +7,19 @@ from typing import Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import parse_size
-from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.cost import check_memory
 from themis_opt.problem.cost_overrides import with_costs
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import has_launches
-from themis_opt.tuning.launching import DEFAULT, ParameterValue, TunedParameter, launching_parameters
+from themis_opt.tuning.parameters import ParameterValue, TunedParameter
 from themis_opt.tuning.space import USUAL_DIVISOR, Space
 
 TUNED_POLICIES = ("themis", "baseline", "hourglass")
 """Policies for chunks that are quick enough to be tried a hundred times."""
 
-LAUNCHED_POLICIES = ("themis+scf", "hourglass", "baseline+fifo")  # the same where what is launched when is tuned too
-MOST_CHUNKS, MOST_LAUNCHED_CHUNKS = 256, 64  # most chunks of a collective by default, by itself and in an iteration
+MOST_CHUNKS = 256  # most chunks of a collective by default
 PROFILES = ("equal", "free")  # how chunks are cut
 TODAY: Mapping[str, ParameterValue] = {
     "policy": "themis",
@@ -37,36 +35,27 @@ def make_space(
     instance: Instance,
     *,
     policies: Sequence[str] = TUNED_POLICIES,
-    launching: Sequence[str] | None = None,
     profiles: Sequence[str] | None = None,
     max_chunks: int | None = None,
     min_chunk: str | int | None = None,
     memory: float = math.inf,
     **costs: Any,
 ) -> Space:
-    """The choices for an instance: chunks and their policy, and where there is compute what is launched when.
+    """The choices for an instance: chunks, their sizes and their policy.
 
-    Raises InputError if one of them breaks a rule, the memory does not suffice for what users do today, or `profiles`
-    or `min_chunk` are given where there is compute.
+    Raises InputError if one of them breaks a rule, the memory does not suffice for what users do today, or there is
+    compute.
 
     `policies`, `profiles`: some of :data:`TUNED_POLICIES` and of :data:`PROFILES`; all by default.
-    `launching`: launching policies to choose from where there is compute; all by default.
-    `max_chunks`: most chunks of a collective; 256 by default, with compute 64.
+    `max_chunks`: most chunks of a collective; 256 by default.
     `min_chunk`: least bytes of an equal chunk, 1 by default, at most the largest collective.
     `memory`: GiB; choices whose schedules need more are not tried.
     `**costs`: as in :func:`themis_opt.problem.cost_terms.with_costs`.
     """
     costly, chosen = with_costs(instance, **costs), _names_option("--policies", policies, TUNED_POLICIES)
     if has_launches(instance):
-        for option, value in (("--chunk-sizes", profiles), ("--min-chunk", min_chunk)):
-            if value:
-                rule = "is for collectives, not for training iterations, whose tensors state their sizes"
-                raise InputError(rule, field=option, value=value)
-        launched = _names_option("--launching", tuple(LAUNCHING) if launching is None else launching, tuple(LAUNCHING))
-        return replace(_launching_space(costly, launched, chosen, max_chunks), memory=memory)
-    if launching is not None:
-        rule = "is for training iterations, collectives are all launched at once"
-        raise InputError(rule, field="--launching", value=", ".join(launching))
+        rule = "is for collectives: 'plan' finds the buckets of a training step"
+        raise InputError(rule, field="tune", value=instance.name)
     largest = max(exchange.size for exchange in costly.exchanges)
     least = _size_option("--min-chunk", 1 if min_chunk is None else min_chunk, largest)
     cuts = _names_option("--chunk-sizes", PROFILES if profiles is None else profiles, PROFILES)
@@ -95,27 +84,6 @@ def _chunk_space(
         parameters=tuple(parameters),
         reference=TODAY,
         min_chunk=min_chunk,
-    )
-
-
-def _launching_space(
-    instance: Instance, launching: tuple[str, ...], policies: tuple[str, ...], max_chunks: int | None
-) -> Space:
-    """Launching policies with their knobs, chunk counts and chunk policies."""
-    most = _most_chunks(max_chunks, MOST_LAUNCHED_CHUNKS)
-    counts = {2**n for n in range(most.bit_length())} | {instance.chunks}
-    parameters = (
-        *launching_parameters(instance, launching),
-        TunedParameter("chunks", tuple(sorted(count for count in counts if count <= most))),
-        TunedParameter(
-            "chunk_policy", tuple(policy for policy in LAUNCHED_POLICIES if policy.partition("+")[0] in policies)
-        ),
-    )
-    return Space(
-        name=instance.name or "iteration",
-        instance=instance,
-        parameters=parameters,
-        reference={**DEFAULT, "order": "ready", "chunks": instance.chunks, "chunk_policy": "baseline+fifo"},
     )
 
 

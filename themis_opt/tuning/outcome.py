@@ -1,18 +1,15 @@
 """The outcome of a search."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from formulations.interruption import TimeUp
-from themis_opt.base.allowance import Allowance, cut_off
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.html import page
 from themis_opt.base.units import format_percent, format_size, nanoseconds
-from themis_opt.policies.launching.common import has_buckets
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.tuning.launching import USUAL_KNOBS, Choice
+from themis_opt.tuning.parameters import Choice
 from themis_opt.tuning.space import Space, TrialMeasurement, measurement
 from themis_opt.tuning.trials import Trial
 
@@ -22,17 +19,11 @@ if TYPE_CHECKING:
 
 
 LEAST_GAIN = 0.001  # share of the time below which a setting is not worth a change
-MIB = 2**20
-
-# The knob that says how large buckets are, by launching policy
-BUCKETS: Mapping[str, str] = {"ddp": "cap", "horovod": "buffer", "dear": "threshold"}
-# What to know of the size of the first bucket
-FIRST_BUCKET = "without effect where PyTorch gives the first bucket bucket_cap_mb too, as PyTorch 2.13 does"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """The best choice of a space beside what users do today: the paper's default, in an iteration that of PyTorch.
+    """The best choice of a space beside what users do today: the paper's default.
 
     `space`: what could be chosen.
     `best`: of least makespan; then of fewest pieces.
@@ -40,7 +31,7 @@ class Tuned:
     `importances`: share of each parameter in what makes trials good; empty where that cannot be said.
     `interrupted`: whether Ctrl-C ended the search.
     `asked`: trials that were wanted, or different choices if there are fewer.
-    `allowance`: what is left of the time for trials, or for settings beside the best.
+    `allowance`: what is left of the time for trials.
     `trials_of_optuna`: the study, for pictures and analyses of Optuna.
     """
 
@@ -69,15 +60,13 @@ class Tuned:
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """The best setting, what it wins, and lines to paste where they win something."""
-        space, is_better, instance = self.space, self.gain >= LEAST_GAIN, self.space.instance
-        shorter = f"{format_percent(self.gain)} shorter than with" if is_better else "no shorter than with"
-        today = "the buckets of PyTorch" if "launching" in self.choice else "the default of the Themis paper"
+        """The best setting, and what it wins."""
+        space = self.space
+        shorter = f"{format_percent(self.gain)} shorter" if self.gain >= LEAST_GAIN else "no shorter"
         return (
             *self.cut_short,
             f"Best of {self.num_run} settings: {space.describe(self.choice)}.",
-            f"It is {shorter} {today}: {space.describe(space.reference)}.",
-            *(f"Paste: {line}" for line in (settings(self.choice) if is_better and has_buckets(instance) else ())),
+            f"It is {shorter} than with the default of the Themis paper: {space.describe(space.reference)}.",
         )
 
     @property
@@ -137,34 +126,6 @@ class Tuned:
         """The same for what users do today."""
         return self.space.reference_schedule
 
-    @cached_property
-    def buckets(self) -> list[dict[str, Any]]:
-        """The time of an iteration over the size of buckets, all else as it is best; none where there are no buckets.
-
-        The best size is always among them, others while there is time.  Rows have ``bucket_bytes`` ascending,
-        ``makespan_ns``, ``bound_ns`` and ``gap``; ``is_best`` where the choice has it.
-        """
-        knob = BUCKETS.get(str(self.choice.get("launching")), "")
-        if knob not in self.choice:
-            return []
-        best, bound, rows = int(self.choice[knob]), self.space.proven, []
-        for size in self._bucket_sizes(knob, {best, int(USUAL_KNOBS[knob])}):
-            try:
-                with cut_off(Allowance(math.inf) if size == best else self.allowance):
-                    time = self.space.measure({**self.choice, knob: size}).makespan
-            except TimeUp:
-                continue
-            figures = {"makespan_ns": nanoseconds(time), "bound_ns": nanoseconds(bound), "gap": time / bound - 1}
-            rows.append({"bucket_bytes": size} | figures | {"is_best": size == best})
-        return rows
-
-    def _bucket_sizes(self, knob: str, kept: set[int]) -> list[int]:
-        """Sizes that can be chosen, evenly spread on their logarithmic scale, with those to be kept."""
-        sizes = next(parameter.values for parameter in self.space.parameters if parameter.name == knob)
-        numbers = [int(size) for size in sizes]
-        step = max(1, -(-len(numbers) // 16))  # so many on a curve
-        return sorted(kept | set(numbers[::step]))
-
     def rows(self) -> list[dict[str, Any]]:
         """The default and the best as plain values: times in ns, fractions 0..1."""
         size = ",".join(format_size(size).replace(" ", "") for size in sorted(self._sizes, reverse=True))
@@ -183,9 +144,8 @@ class Tuned:
 
     @property
     def _sizes(self) -> set[int]:
-        """The different sizes of collectives, or the bytes of an iteration."""
-        sizes = [exchange.size for exchange in self.space.instance.exchanges]
-        return {sum(sizes)} if self.space.is_iteration else set(sizes)
+        """The different sizes of collectives."""
+        return {exchange.size for exchange in self.space.instance.exchanges}
 
     def trial_rows(self) -> list[dict[str, Any]]:
         """One row per trial: what was chosen, and what came of it."""
@@ -209,21 +169,3 @@ def _fields(taken: TrialMeasurement | None, chunks: str) -> dict[str, Any]:
         "utilisation": taken.utilisation if taken else None,
         chunks: taken.pieces if taken else None,
     }
-
-
-def settings(choice: Choice) -> tuple[str, ...]:
-    """Lines to paste: what a choice is called in PyTorch or Horovod; none for policies that neither has.
-
-    ``bucket_cap_mb`` counts MiB, and in older versions of PyTorch the first bucket has a separate size beside it
-    (https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html); Horovod reads bytes and
-    milliseconds (https://horovod.readthedocs.io/en/stable/tensor-fusion_include.html).
-    """
-    match choice.get("launching"):
-        case "ddp":
-            line = f"model = DistributedDataParallel(model, bucket_cap_mb={int(choice['cap']) / MIB:.6g})"
-            first = f"torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {choice['first_cap']}  # {FIRST_BUCKET}"
-            return (line,) if choice["first_cap"] == choice["cap"] else (first, line)
-        case "horovod":
-            cycle = int(choice["cycle_us"]) / 1000
-            return (f"export HOROVOD_FUSION_THRESHOLD={choice['buffer']} HOROVOD_CYCLE_TIME={cycle:g}",)
-    return ()

@@ -1,4 +1,4 @@
-"""The space of a search: what can be chosen for a problem, and what a choice is worth."""
+"""The space of a search: what can be chosen for collectives, and what a choice is worth."""
 
 import math
 from dataclasses import dataclass, replace
@@ -9,19 +9,11 @@ from themis_opt.base.units import format_size
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import check_memory
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import fused, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.sizing import resized
-from themis_opt.tuning.launching import (
-    Choice,
-    ParameterValue,
-    TunedParameter,
-    effect_of,
-    launches_of,
-    launching_specification,
-)
+from themis_opt.tuning.parameters import Choice, ParameterValue, TunedParameter
 
 USUAL_DIVISOR = 16  # the threshold divisor that Themis has by itself
 
@@ -36,7 +28,7 @@ class TrialMeasurement(NamedTuple):
 
 @dataclass(frozen=True)
 class Space:
-    """Choices for one problem: into what its collectives are cut, which policy sends that, and what is launched when.
+    """Choices for one problem: into what its collectives are cut, and which policy sends that.
 
     `instance`: the problem, with the costs as asked for.
     `reference`: what users do today; it need not lie in the space.
@@ -51,33 +43,16 @@ class Space:
     min_chunk: int = 1
     memory: float = math.inf
 
-    @property
-    def is_iteration(self) -> bool:
-        """Whether it is chosen what is launched when, too."""
-        return has_launches(self.instance)
-
-    @property
-    def measured(self) -> str:
-        """The word for the time that is searched."""
-        return "iteration" if self.is_iteration else "makespan"
-
     @cached_property
-    def judges(self) -> dict[str, float]:
-        """Bounds that schedules are judged by, in picoseconds by name, however the chunks are cut.
+    def ideal(self) -> float:
+        """The ideal makespan in picoseconds, which holds however the chunks are cut."""
+        from themis_opt.solving.bounds import bounds_of
 
-        They are those of a period, or the ideal makespan.
-        """
-        from themis_opt.solving.bounds import bounds, bounds_of
-
-        if self.is_iteration:
-            return bounds(self.instance)
-        return {"ideal": bounds_of(self.instance)["ideal"].compute(self.instance)}
+        return bounds_of(self.instance)["ideal"].compute(self.instance)
 
     @cached_property
     def proven(self) -> float:
         """The best bound in picoseconds, on chunks of any sizes and as many as can be chosen."""
-        if self.is_iteration:
-            return max(self.judges.values())
         from themis_opt.solving.bounds import bounds
 
         offered = (value for parameter in self.parameters if parameter.name == "chunks" for value in parameter.values)
@@ -88,16 +63,13 @@ class Space:
     def counts(self, choice: Choice) -> tuple[int, ...]:
         """Chunks of each collective operation: as chosen, but none smaller than allowed or than an element."""
         instance, least = self.instance, max(int(choice.get("least_chunk_bytes", 1)), self.min_chunk)
-        exchanges = fused(instance, launches_of(instance, choice)) if self.is_iteration else instance.exchanges
         return tuple(
             min(int(choice["chunks"]), exchange.size // exchange.element_bytes, max(1, exchange.size // least))
-            for exchange in exchanges
+            for exchange in instance.exchanges
         )
 
     def cut(self, choice: Choice) -> Instance:
         """The instance, cut as chosen."""
-        if self.is_iteration:
-            return self.instance.overridden(chunks=int(choice["chunks"]))
         return self._cut(self.counts(choice))
 
     def _cut(self, counts: tuple[int, ...]) -> Instance:
@@ -110,18 +82,13 @@ class Space:
         result["chunks"] = max(counts)
         if "least_chunk_bytes" in choice and counts == self.counts({**result, "least_chunk_bytes": 1}):
             del result["least_chunk_bytes"]
-        if "profile" in choice:
-            result["profile"] = _effective_profile(choice, counts)
-        if "policy" in choice:
-            self._simplify_policy(result)
+        result["profile"] = _effective_profile(choice, counts)
+        self._simplify_policy(result)
         return dict(sorted(result.items()))
 
     def key(self, choice: Choice) -> str:
         """Equal for choices that make the same schedule."""
-        same = self.canonical(choice)
-        if not self.is_iteration:
-            return repr(same)
-        return repr((same["chunks"], same["chunk_policy"], effect_of(self.instance, choice)))
+        return repr(self.canonical(choice))
 
     def _simplify_policy(self, choice: dict[str, ParameterValue]) -> None:
         """Replace policy and knobs by the first ones that do the same."""
@@ -179,18 +146,15 @@ class Space:
 
     def specification(self, choice: Choice) -> str:
         """The policy of a choice as it is written on the command line."""
-        if self.is_iteration:
-            return f"{launching_specification(choice)}/{choice['chunk_policy']}"
         divisor, dispatch = choice.get("threshold_divisor"), choice.get("dispatch")
         knobs = "" if divisor in (None, USUAL_DIVISOR) else f":threshold_divisor={divisor}"
         return f"{choice['policy']}{knobs}" + ("" if dispatch is None else f"+{dispatch}")
 
     def describe(self, choice: Choice) -> str:
-        """A choice in one line: chunks, their sizes where they can be chosen, and the policy."""
+        """A choice in one line: chunks, their sizes and the policy."""
         least = choice.get("least_chunk_bytes")
         parts = ["1 chunk" if choice["chunks"] == 1 else f"{choice['chunks']} chunks"]
-        if "profile" in choice:
-            parts.append(f"sizes {choice['profile']}")
+        parts.append(f"sizes {choice['profile']}")
         if least:
             parts.append(f"at least {format_size(int(least))} each")
         return ", ".join((*parts, self.specification(choice)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from themis_opt.base.units import nanoseconds
-from themis_opt.tuning.launching import Choice
+from themis_opt.tuning.parameters import Choice
 from themis_opt.tuning.space import TrialMeasurement
 
 if TYPE_CHECKING:

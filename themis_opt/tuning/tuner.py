@@ -14,9 +14,9 @@ from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.errors import InputError, ThemisError
 from themis_opt.families.door import AnyProblem, family_of, problem_for
 from themis_opt.problem.instance import Instance
-from themis_opt.tuning.launching import ParameterValue, TunedParameter, every_choice, nearest_choice
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
+from themis_opt.tuning.parameters import ParameterValue, TunedParameter, every_choice, nearest_choice
 from themis_opt.tuning.space import Space
 from themis_opt.tuning.trials import Trial, best_of, sampler
 
@@ -42,9 +42,9 @@ def tune(
     progress: TrialProgress = lambda run, total, trial: None,
     **options: Any,
 ) -> Tuned:
-    """Search for the best chunk count, sizes and policy of an instance; for an iteration also what is fused.
+    """Search for the best chunk count, sizes and policy of collectives.
 
-    What users do today is the first choice tried: the paper's default, or for an iteration that of PyTorch.  Spaces of
+    What users do today is the first choice tried: the default of the Themis paper.  Spaces of
     at most `trials` choices are tried as a whole; larger ones are sampled by a tree-structured Parzen estimator.  Equal
     seeds give equal results.
 
