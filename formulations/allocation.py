@@ -150,10 +150,10 @@ def extreme_rates(data: AllocationData) -> list[FloatArray]:
 
     Raises Infeasible if there are none.
     """
-    return [cheapest_rates(data, sign * row) for row in np.eye(len(data.most)) for sign in (1, -1)]
+    return [_cheapest_rates(data, sign * row) for row in np.eye(len(data.most)) for sign in (1, -1)]
 
 
-def cheapest_rates(data: AllocationData, prices: FloatArray) -> FloatArray:
+def _cheapest_rates(data: AllocationData, prices: FloatArray) -> FloatArray:
     """Rates within the constraints whose sum, weighted by prices, is least.
 
     Raises Infeasible if there are none.

@@ -18,7 +18,7 @@ from themis_opt.base.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from themis_opt.batches.experiment_run import run_experiment
-    from themis_opt.designing.design import Design, design, pareto
+    from themis_opt.designing.design import Design, design
     from themis_opt.designing.problem import DesignProblem
     from themis_opt.families.calls import calibrate, export, plan, workload
     from themis_opt.families.door import (
@@ -88,7 +88,6 @@ _HOME = {
     "make_policy": "families.door",
     "make_report": "reports",
     "measured": "families.door",
-    "pareto": "designing.design",
     "plot": "families.door",
     "run_experiment": "batches.experiment_run",
     "simulate": "families.door",
@@ -136,7 +135,6 @@ __all__ = [
     "make_policy",
     "make_report",
     "measured",
-    "pareto",
     "plan",
     "plot",
     "robustness",

@@ -1,7 +1,6 @@
 """The JSON Schema of every kind of files accepts what is accepted, and refuses a mistake."""
 
 import json
-import re
 import tomllib
 from pathlib import Path
 
@@ -29,11 +28,6 @@ def validator(succeed, kind):
     return Draft202012Validator(schema)
 
 
-def documented_devices():
-    text = re.search(r'\{ "format": "themis-opt/devices/1".*?\] \}\n', Path("docs/design.md").read_text("utf-8"), re.S)
-    return json.loads(text[0])
-
-
 def documents(kind):
     """Documents of a kind that are accepted."""
     instance = themis_opt.load("fig5.all_reduce.256MB")
@@ -49,7 +43,6 @@ def documents(kind):
         "order": [json.loads(order_json(schedule))],
         "times": [{"layers": {"conv1": times}}],
         "design": designs,
-        "devices": [documented_devices()],
         "pipeline": [json.loads(path.read_text(encoding="utf-8")) for path in shipped_pipelines().values()],
         "graph": [json.loads(path.read_text(encoding="utf-8")) for path in shipped_graphs().values()],
         "graph-schedule": [json.loads(schedule_text(simulate_graph(ring_plan(small_graph))))],
@@ -69,11 +62,3 @@ def test_a_schema_accepts_files_and_refuses_unknown_fields(succeed, kind):
 
 def test_the_kind_may_stand_by_itself(succeed):
     assert succeed("schema", "design") == succeed("schema", "--of", "design")
-
-
-def test_devices_are_designed(succeed, tmp_path):
-    file = tmp_path / "edge.json"
-    file.write_text(json.dumps(documented_devices()), encoding="utf-8")
-    assert "times as fast as with equal bandwidths" in succeed("design", file, "-o", tmp_path / "shares")
-    written = json.loads((tmp_path / "shares" / "devices.json").read_text(encoding="utf-8"))
-    assert sum(row["count"] * row["parameters"] for row in written["devices"]) == pytest.approx(400e6)

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
-from themis_opt.designing.design import design, pareto
+from themis_opt.designing.design import design
 from themis_opt.designing.problem import (
     DesignProblem,
     Price,
@@ -128,14 +128,6 @@ def test_links_come_in_whole_numbers() -> None:
     assert answer.rows()[0]["links"] == links
     assert answer.bandwidths.sum() <= 400 * GIGABYTE * (1 + 1e-9)
     assert answer.bound >= design(problem()).bound * (1 - 1e-6)
-
-
-def test_money_buys_time() -> None:
-    network = with_dimension(2, price={"link": 7.8, "switch": 18, "nic": 31.6})
-    points = pareto(problem(network=network), 4)
-    assert [point.money for point in points] == sorted(point.money for point in points)
-    assert [point.time for point in points] == sorted((point.time for point in points), reverse=True)
-    assert points[0].money == pytest.approx(points[-1].money / 8)
 
 
 @pytest.mark.parametrize(

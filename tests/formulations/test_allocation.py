@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulations.allocation import AllocationData, Group, Infeasible, LinearRow, Piece, allocate, cheapest_rates
+from formulations.allocation import AllocationData, Group, Infeasible, LinearRow, Piece, allocate
 
 
 def data(*groups: Group, total: float = 10.0, units: tuple[float, ...] = (0.0, 0.0), **box) -> AllocationData:
@@ -74,11 +74,6 @@ def test_constraints_without_a_solution_are_told() -> None:
     impossible = LinearRow((1.0, 1.0), ">=", 11.0)
     with pytest.raises(Infeasible):
         allocate(data(alone(1.0, 1.0), rows=(impossible,)), FREE)
-
-
-def test_cheapest_rates_obey_the_constraints() -> None:
-    at_least = LinearRow((1.0, 1.0), ">=", 4.0)
-    assert cheapest_rates(data(rows=(at_least,)), np.array([1.0, 2.0])) == pytest.approx([4.0, 0.0])
 
 
 @settings(max_examples=15, deadline=None)

@@ -17,7 +17,6 @@ from themis_opt.base.documents import read_json
 from themis_opt.base.errors import ThemisError
 from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.store import RunStore
-from themis_opt.designing.devices import DEVICES_FORMAT, read_devices
 from themis_opt.designing.problem import load_problem as load_design
 from themis_opt.designing.problem import shipped_problems
 from themis_opt.formats.exports import make_exporter
@@ -140,18 +139,15 @@ def _measured_files() -> dict[str, FormatFile]:
 
 
 def _problem_files() -> dict[str, FormatFile]:
-    """Graphs, a problem of a designer, devices and hosts."""
+    """Graphs, a problem of a designer, and hosts."""
     graph = small_graph()
     small = shipped_problems()["libra.resnet-50_4d.sum500"].read_bytes()
-    device = {"name": "a", "count": 4, "speed": "2 MB/s", "channel": 0.5, "memory": "9 MB"}
-    devices = {"format": DEVICES_FORMAT, "parameters": "8 MB", "bandwidth": "50 MB/s", "devices": [device]}
     return {
         "graph": FormatFile("graph.json", graph_text(graph).encode(), load_graph),
         "graph schedule": FormatFile(
             "g.json", graph_schedule_text(simulate_graph(ring_plan(graph), 2)).encode(), read_graph_schedule
         ),
         "design": FormatFile("h.json", small, load_design),
-        "devices": FormatFile("devices.json", _json(devices), read_devices),
         "hosts": FormatFile("hosts.txt", b"10.0.0.1 2\n10.0.0.2 2  # the other\n", lambda path: read_hosts(path, 4)),
     }
 

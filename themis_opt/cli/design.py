@@ -14,8 +14,6 @@ from themis_opt.cli.answers.answer import Listing, Reply
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.designing.design import Design
-    from themis_opt.designing.devices import DeviceDesign
-    from themis_opt.designing.problem import DesignProblem
 
 ALL_READINGS = "fixed,free,simulated"
 LEAST_PRICE = 1e-3  # picoseconds for each GB/s or dollar below which a price is noise
@@ -43,13 +41,6 @@ DIMENSIONS: "ShownColumns" = {
     "provisioned": ("beside the one before", "text"),
 }
 
-DEVICE_SHARES: "ShownColumns" = {
-    "device": ("device", "text"),
-    "count": ("count", "count"),
-    "parameters": ("parameters of each", "text"),
-    "bandwidth": ("bandwidth of each", "text"),
-}
-
 
 def design(
     source: Annotated[str, Argument(help="Design problem: a file, or the name of a shipped one.", metavar="PROBLEM")],
@@ -59,54 +50,33 @@ def design(
     policy: Annotated[
         str | None, Option(help="Policy that simulates; hourglass, and baseline where the order is fixed.")
     ] = None,
-    front: Annotated[
-        int, Option("--pareto", help="Points of the front of money, or else bandwidth, against time.", min=0)
-    ] = 0,
     output: Annotated[Path | None, options.output("Folder for the network's instances, tables and pictures.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Find the bandwidths of a network that make its workloads fastest, with a proof that none do better."""
-    from themis_opt.base.documents import read_json
-    from themis_opt.designing.devices import DEVICES_FORMAT, design_devices, read_devices
-    from themis_opt.designing.problem import find_problem, load_problem
+    from themis_opt.designing import design as designing
+    from themis_opt.designing.problem import load_problem
 
-    path = find_problem(source)
-    if read_json(path).get("format") == DEVICES_FORMAT:
-        _of_devices(design_devices(read_devices(path)), output).tell(as_json=as_json)
-        return
-    _of_dimensions(load_problem(path), readings, policy, front, output).tell(as_json=as_json)
-
-
-def _of_dimensions(
-    problem: "DesignProblem", readings: str, policy: str | None, front: int, output: Path | None
-) -> Reply:
-    """Divide bandwidth among dimensions, in several readings."""
-    from themis_opt.designing.design import design, on_design, pareto
-
+    problem = load_problem(source)
     chosen: Any = options.split(readings)
     if not chosen or len(set(chosen)) < len(chosen):
         raise InputError("must name one or more readings, each once", field="--readings", value=readings)
-    designs = [design(problem, reading, policy=policy) for reading in chosen]
-    points = pareto(problem, front, "fixed" if chosen == ("fixed",) else "free", policy=policy) if front else []
+    designs = [designing.design(problem, reading, policy=policy) for reading in chosen]
     tables = [Listing(f"{problem.name or 'design'}: {len(designs)} designs", list(map(_summary, designs)), SUMMARY)]
     for answer in designs:
         rows = [_readable(row) for row in answer.rows()]
         tables.append(Listing(f"minimised: {answer.reading}", rows, _used(DIMENSIONS, answer)))
     tables += _prices([({"minimised": answer.reading}, answer.constraint_prices) for answer in designs])
-    if points:
-        best = min(points, key=lambda point: point.time * (point.money or point.bandwidths.sum()))
-        rows = [_summary(point) | {"note": "least time x budget" if point is best else ""} for point in points]
-        tables.append(Listing("front", rows, {**SUMMARY, "note": ("", "text")}))
-    fronts = {"pareto": [point.summary() for point in points]} if points else {}
-    document = {"problem": problem.name, "designs": [answer.document() for answer in designs]} | fronts
-    files = [] if output is None else _write_dimensions(output, designs, points)
-    return Reply(document, on_design(designs), tables, files=files)
+    document = {"problem": problem.name, "designs": [answer.document() for answer in designs]}
+    files = [] if output is None else _write(output, designs)
+    Reply(document, designing.on_design(designs), tables, files=files).tell(as_json=as_json)
 
 
-def _write_dimensions(folder: Path, designs: "Sequence[Design]", points: "Sequence[Design]") -> list[Path]:
+def _write(folder: Path, designs: "Sequence[Design]") -> list[Path]:
+    from themis_opt.base.documents import make_folder, write_atomically
     from themis_opt.formats.tables import to_csv
     from themis_opt.reports.rendering.charts import save
-    from themis_opt.reports.study_charts import bandwidths, front
+    from themis_opt.reports.study_charts import bandwidths
 
     texts = {}
     for name, instance in designs[-1].instances().items():
@@ -114,34 +84,11 @@ def _write_dimensions(folder: Path, designs: "Sequence[Design]", points: "Sequen
         texts[f"{name}.json"] = json.dumps(document, indent=2) + "\n"
     texts["dimensions.csv"] = to_csv([{"reading": answer.reading} | row for answer in designs for row in answer.rows()])
     texts["design.json"] = json.dumps([answer.document() for answer in designs], indent=2) + "\n"
-    if points:
-        texts["pareto.csv"] = to_csv([point.summary() for point in points])
-    files = _write(folder, texts)
-    charts = {"bandwidths.svg": bandwidths(designs)} | ({"pareto.svg": front(points)} if points else {})
-    for name, chart in charts.items():
-        save(chart, folder / name, designs[0].problem.name)
-    return [*files, *(folder / name for name in charts)]
-
-
-def _of_devices(answer: "DeviceDesign", output: Path | None) -> Reply:
-    """Divide parameters and bandwidth among devices, instead of bandwidth among dimensions."""
-    rows = [
-        row | {"parameters": f"{row['parameters'] / 1e6:.4g} MB", "bandwidth": f"{row['bandwidth'] / 1e6:.4g} MB/s"}
-        for row in answer.rows()
-    ]
-    texts = {"devices.json": json.dumps(answer.document(), indent=2) + "\n"}
-    files = [] if output is None else _write(output, texts)
-    table = Listing(answer.problem.name or "devices", rows, DEVICE_SHARES)
-    return Reply(answer.document(), [answer.verdict], [table], files=files)
-
-
-def _write(folder: Path, texts: dict[str, str]) -> list[Path]:
-    from themis_opt.base.documents import make_folder, write_atomically
-
     make_folder(folder)
     for name, text in texts.items():
         write_atomically(folder / name, text)
-    return [folder / name for name in texts]
+    save(bandwidths(designs), folder / "bandwidths.svg", designs[0].problem.name)
+    return [folder / name for name in (*texts, "bandwidths.svg")]
 
 
 def _prices(answers: Sequence[tuple[dict[str, str], dict[str, float]]]) -> list[Listing]:

@@ -12,7 +12,7 @@ from themis_opt.cli import options
 from themis_opt.cli.answers.answer import ask
 
 FileKind = Literal[
-    "instance", "experiment", "schedule", "order", "times", "design", "devices", "pipeline", "graph",
+    "instance", "experiment", "schedule", "order", "times", "design", "pipeline", "graph",
     "graph-schedule",
 ]  # fmt: skip
 
@@ -21,7 +21,6 @@ OTHER_SCHEMAS: Mapping[str, str] = {
     "order": "themis_opt.formats.flat_exports:order_schema",
     "times": "themis_opt.workloads.timing:times_schema",
     "design": "themis_opt.designing.problem:DesignProblem",
-    "devices": "themis_opt.designing.devices:DeviceProblem",
 }
 
 

@@ -32,7 +32,6 @@ from formulations.allocation import (
     LinearRow,
     Piece,
     allocate,
-    cheapest_rates,
     extreme_rates,
 )
 from formulations.fluid import fluid_bound, least_lag, optimal_weights
@@ -462,38 +461,6 @@ def design(
     if reading == "simulated":
         rates = _refined(problem, parts, (rates, allocation.widest, in_order.rates), policy, evaluations)
     return Design(problem, bound, allocation, reading, policy, rates, parts)
-
-
-def pareto(
-    problem: DesignProblem, points: int, reading: Reading = "free", *, policy: str | None = None
-) -> list[Design]:
-    """The best designs for several budgets, from an eighth of the largest, or the least that is possible, upwards.
-
-    The budget is that of money where the problem states prices, else that of bandwidth.
-
-    Raises
-    ------
-    InputError
-        As :func:`design`, or if there are less than two points.
-
-    Examples
-    --------
-    >>> from themis_opt.designing.problem import load_problem
-    >>> len(pareto(load_problem("libra.resnet-50_4d.sum500"), 2, "fixed"))
-    2
-    """
-    if points < 2:
-        raise InputError("must be at least 2", field="pareto", value=points)
-    dollars = np.array([rate.dollars for rate in problem.rates])
-    kind = "money" if dollars.any() else "bandwidth"
-    whole = design(problem, reading, policy=policy)
-    per_unit = dollars if kind == "money" else np.ones(len(dollars))
-    largest = float(per_unit @ whole.bandwidths)
-    least = float(per_unit @ cheapest_rates(programme_of(problem), per_unit))
-    start = min(max(least * (1 + 1e-6), largest / 8), largest)  # above the least, so that rounding leaves it possible
-    budgets = np.geomspace(start, largest, points)[:-1].tolist()
-    cheaper = (problem.varied(budget=problem.budget.model_copy(update={kind: value})) for value in budgets)
-    return [*(design(variant, reading, policy=policy) for variant in cheaper), whole]
 
 
 def _provisioning(factor: float) -> tuple[str, float]:

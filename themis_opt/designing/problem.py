@@ -329,12 +329,7 @@ def load_problem(source: str | Path) -> DesignProblem:
 
     Raises InputError if there is none, or it breaks a rule; the message names file, field, value and rule.
     """
-    return read_model(find_problem(source), DesignProblem, FORMAT)
-
-
-def find_problem(source: str | Path) -> Path:
-    """The file of a problem, or of a shipped one by its name. Raises InputError if there is none."""
-    return locate(source, shipped_problems, "design")
+    return read_model(locate(source, shipped_problems, "design"), DesignProblem, FORMAT)
 
 
 def shipped_problems() -> dict[str, Path]:
