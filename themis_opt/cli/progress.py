@@ -15,7 +15,7 @@ from themis_opt.cli.printing import tell
 if TYPE_CHECKING:
     from themis_opt.batches.runner import BatchListener, BatchState
     from themis_opt.study.comparison import ComparisonProgress
-    from themis_opt.tuning.launching import Choice
+    from themis_opt.tuning.parameters import Choice
     from themis_opt.tuning.trials import Trial
     from themis_opt.tuning.tuner import TrialProgress
 
