@@ -11,142 +11,99 @@ Examples
 'optimal'
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from themis_opt.batches.experiment_run import run_experiment
-    from themis_opt.designing.design import Design, design
-    from themis_opt.designing.problem import DesignProblem
-    from themis_opt.families.calls import calibrate, export, plan, workload
-    from themis_opt.families.door import (
-        bounds,
-        compare,
-        explain,
-        load,
-        make_policy,
-        measured,
-        plot,
-        robustness,
-        simulate,
-        solve,
-        sweep,
-        validate,
-    )
-    from themis_opt.graphs.problem import GraphInstance
-    from themis_opt.pipelines.problem import Pipeline
-    from themis_opt.problem.exchanges import Collective, Exchange, Tensor
-    from themis_opt.problem.instance import Instance
-    from themis_opt.problem.iteration import ComputeTask, Iteration, Split
-    from themis_opt.problem.network import Dimension, Network, Packet, Rail
-    from themis_opt.reports import make_report
-    from themis_opt.schedules.plan import Chunks, Launch, Plan, TaskOf
-    from themis_opt.schedules.schedule import Schedule
-    from themis_opt.schedules.verification import verify
-    from themis_opt.study.comparison import Comparison, Result
-    from themis_opt.study.robustness import Execution, executions, loss_distributions
-    from themis_opt.tuning import tune
+    from themis_opt.batches.experiment_run import run_experiment as run_experiment
+    from themis_opt.designing.design import Design as Design
+    from themis_opt.designing.design import design as design
+    from themis_opt.designing.problem import DesignProblem as DesignProblem
+    from themis_opt.families.calls import calibrate as calibrate
+    from themis_opt.families.calls import export as export
+    from themis_opt.families.calls import plan as plan
+    from themis_opt.families.calls import workload as workload
+    from themis_opt.families.door import bounds as bounds
+    from themis_opt.families.door import compare as compare
+    from themis_opt.families.door import explain as explain
+    from themis_opt.families.door import load as load
+    from themis_opt.families.door import make_policy as make_policy
+    from themis_opt.families.door import measured as measured
+    from themis_opt.families.door import plot as plot
+    from themis_opt.families.door import robustness as robustness
+    from themis_opt.families.door import simulate as simulate
+    from themis_opt.families.door import solve as solve
+    from themis_opt.families.door import sweep as sweep
+    from themis_opt.families.door import validate as validate
+    from themis_opt.graphs.problem import GraphInstance as GraphInstance
+    from themis_opt.pipelines.problem import Pipeline as Pipeline
+    from themis_opt.problem.exchanges import Collective as Collective
+    from themis_opt.problem.exchanges import Exchange as Exchange
+    from themis_opt.problem.exchanges import Tensor as Tensor
+    from themis_opt.problem.instance import Instance as Instance
+    from themis_opt.problem.iteration import ComputeTask as ComputeTask
+    from themis_opt.problem.iteration import Iteration as Iteration
+    from themis_opt.problem.iteration import Split as Split
+    from themis_opt.problem.network import Dimension as Dimension
+    from themis_opt.problem.network import Network as Network
+    from themis_opt.problem.network import Packet as Packet
+    from themis_opt.problem.network import Rail as Rail
+    from themis_opt.reports import make_report as make_report
+    from themis_opt.schedules.plan import Chunks as Chunks
+    from themis_opt.schedules.plan import Launch as Launch
+    from themis_opt.schedules.plan import Plan as Plan
+    from themis_opt.schedules.plan import TaskOf as TaskOf
+    from themis_opt.schedules.schedule import Schedule as Schedule
+    from themis_opt.schedules.verification import verify as verify
+    from themis_opt.study.comparison import Comparison as Comparison
+    from themis_opt.study.comparison import Result as Result
+    from themis_opt.study.robustness import Execution as Execution
+    from themis_opt.study.robustness import executions as executions
+    from themis_opt.study.robustness import loss_distributions as loss_distributions
+    from themis_opt.tuning import tune as tune
 
 
-_HOME = {
-    "Chunks": "schedules.plan",
-    "Collective": "problem.exchanges",
-    "Comparison": "study.comparison",
-    "ComputeTask": "problem.iteration",
-    "Design": "designing.design",
-    "DesignProblem": "designing.problem",
-    "Dimension": "problem.network",
-    "Exchange": "problem.exchanges",
-    "Execution": "study.robustness",
-    "GraphInstance": "graphs.problem",
-    "Instance": "problem.instance",
-    "Iteration": "problem.iteration",
-    "Launch": "schedules.plan",
-    "Network": "problem.network",
-    "Packet": "problem.network",
-    "Pipeline": "pipelines.problem",
-    "Plan": "schedules.plan",
-    "Rail": "problem.network",
-    "Result": "study.comparison",
-    "Schedule": "schedules.schedule",
-    "Split": "problem.iteration",
-    "TaskOf": "schedules.plan",
-    "Tensor": "problem.exchanges",
-    "bounds": "families.door",
-    "calibrate": "families.calls",
-    "export": "families.calls",
-    "plan": "families.calls",
-    "workload": "families.calls",
-    "compare": "families.door",
-    "design": "designing.design",
-    "executions": "study.robustness",
-    "explain": "families.door",
-    "load": "families.door",
-    "loss_distributions": "study.robustness",
-    "make_policy": "families.door",
-    "make_report": "reports",
-    "measured": "families.door",
-    "plot": "families.door",
-    "run_experiment": "batches.experiment_run",
-    "simulate": "families.door",
-    "solve": "families.door",
-    "sweep": "families.door",
-    "robustness": "families.door",
-    "tune": "tuning",
-    "validate": "families.door",
-    "verify": "schedules.verification",
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "batches.experiment_run": ("run_experiment",),
+    "designing.design": ("Design", "design"),
+    "designing.problem": ("DesignProblem",),
+    "families.calls": ("calibrate", "export", "plan", "workload"),
+    "families.door": (
+        "bounds",
+        "compare",
+        "explain",
+        "load",
+        "make_policy",
+        "measured",
+        "plot",
+        "robustness",
+        "simulate",
+        "solve",
+        "sweep",
+        "validate",
+    ),
+    "graphs.problem": ("GraphInstance",),
+    "pipelines.problem": ("Pipeline",),
+    "problem.exchanges": ("Collective", "Exchange", "Tensor"),
+    "problem.instance": ("Instance",),
+    "problem.iteration": ("ComputeTask", "Iteration", "Split"),
+    "problem.network": ("Dimension", "Network", "Packet", "Rail"),
+    "reports": ("make_report",),
+    "schedules.plan": ("Chunks", "Launch", "Plan", "TaskOf"),
+    "schedules.schedule": ("Schedule",),
+    "schedules.verification": ("verify",),
+    "study.comparison": ("Comparison", "Result"),
+    "study.robustness": ("Execution", "executions", "loss_distributions"),
+    "tuning": ("tune",),
 }
+"""Public names by the module that defines them."""
 
-__all__ = [
-    "Chunks",
-    "Collective",
-    "Comparison",
-    "ComputeTask",
-    "Design",
-    "DesignProblem",
-    "Dimension",
-    "Exchange",
-    "Execution",
-    "GraphInstance",
-    "Instance",
-    "Iteration",
-    "Launch",
-    "Network",
-    "Packet",
-    "Pipeline",
-    "Plan",
-    "Rail",
-    "Result",
-    "Schedule",
-    "Split",
-    "TaskOf",
-    "Tensor",
-    "bounds",
-    "calibrate",
-    "compare",
-    "design",
-    "executions",
-    "explain",
-    "export",
-    "load",
-    "loss_distributions",
-    "make_policy",
-    "make_report",
-    "measured",
-    "plan",
-    "plot",
-    "robustness",
-    "run_experiment",
-    "simulate",
-    "solve",
-    "sweep",
-    "tune",
-    "validate",
-    "verify",
-    "workload",
-]
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:
