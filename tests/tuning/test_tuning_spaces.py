@@ -1,7 +1,7 @@
 """Spaces of tuning: what can be chosen, what makes no difference, and what a choice is worth."""
 
 import pytest
-from six_layers import MIB, iteration
+from six_layers import iteration
 
 import themis_opt
 from themis_opt.base.errors import InputError
@@ -101,17 +101,11 @@ class TestChunkSpace:
         space = make_space(instance)
         assert space.key(self.choice()) != space.key(self.choice(**changes))
 
-    def test_no_equal_chunk_is_smaller_than_allowed(self, instance):
-        space = make_space(instance, min_chunk="1 MiB")
-        assert space.cut(self.choice(chunks=256)).collectives[0].chunks == 100
-
     def test_collectives_of_several_sizes_have_a_least_chunk(self, instance):
         (large,) = instance.collectives
         several = instance.replace(collectives=(large.replace(name="a"), large.replace(name="b", size="10 MiB")))
         space = make_space(several)
         assert space.counts(self.choice(chunks=64, least_chunk_bytes=2**18)) == (64, 40)
-        least = make_space(several, min_chunk="8 MiB").parameters[-1]
-        assert (least.name, least.values) == ("least_chunk_bytes", (8 * MIB,))
 
     def test_a_measurement_is_the_simulated_schedule(self, instance):
         space = make_space(instance, **COSTLY)
@@ -129,9 +123,6 @@ class TestChunkSpace:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"min_chunk": "0B"}, "--min-chunk = 0: must be from 1 to"),
-            ({"min_chunk": "1 TB"}, "--min-chunk = 1000000000000: must be from 1 to"),
-            ({"min_chunk": "1 mile"}, "--min-chunk = '1 mile': unknown unit"),
             ({"profiles": ("equal", "equal")}, "--chunk-sizes = 'equal, equal'"),
         ],
     )

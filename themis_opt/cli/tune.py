@@ -25,7 +25,6 @@ def tune(
     ag_order: options.AgOrder = None,
     costs: options.Costs,
     max_chunks: Annotated[int | None, Option(help="Most chunks of a collective, by default 256.")] = None,
-    min_chunk: Annotated[str | None, Option(help="Least size of an equal chunk, such as 64KiB.")] = None,
     policies: Annotated[str | None, Option(help="Of themis, baseline and hourglass, with commas.")] = None,
     profiles: Annotated[
         str | None, Option("--chunk-sizes", help="Chunk sizes: of equal and free, with commas.")
@@ -54,7 +53,6 @@ def tune(
     settings: dict[str, Any] = {
         **costs.given(),
         "max_chunks": max_chunks,
-        "min_chunk": min_chunk,
         "policies": options.split(policies),
         "profiles": options.split(profiles),
         "memory": memory,

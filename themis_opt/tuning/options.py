@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import parse_size
 from themis_opt.problem.cost import check_memory
 from themis_opt.problem.cost_overrides import with_costs
-from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS
+from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import has_launches
@@ -37,7 +36,6 @@ def make_space(
     policies: Sequence[str] = TUNED_POLICIES,
     profiles: Sequence[str] | None = None,
     max_chunks: int | None = None,
-    min_chunk: str | int | None = None,
     memory: float = math.inf,
     **costs: Any,
 ) -> Space:
@@ -48,7 +46,6 @@ def make_space(
 
     `policies`, `profiles`: some of :data:`TUNED_POLICIES` and of :data:`PROFILES`; all by default.
     `max_chunks`: most chunks of a collective; 256 by default.
-    `min_chunk`: least bytes of an equal chunk, 1 by default, at most the largest collective.
     `memory`: GiB; choices whose schedules need more are not tried.
     `**costs`: as in :func:`themis_opt.problem.cost_terms.with_costs`.
     """
@@ -56,60 +53,33 @@ def make_space(
     if has_launches(instance):
         rule = "is for collectives: 'plan' finds the buckets of a training step"
         raise InputError(rule, field="tune", value=instance.name)
-    largest = max(exchange.size for exchange in costly.exchanges)
-    least = _size_option("--min-chunk", 1 if min_chunk is None else min_chunk, largest)
     cuts = _names_option("--chunk-sizes", PROFILES if profiles is None else profiles, PROFILES)
-    space = replace(_chunk_space(costly, chosen, cuts, max_chunks, least), memory=memory)
+    most = MOST_CHUNKS if max_chunks is None else max_chunks
+    if not 1 <= most <= MAX_CHUNKS:
+        raise InputError(f"must be from 1 to {MAX_CHUNKS}", field="--max-chunks", value=most)
+    space = replace(_chunk_space(costly, chosen, cuts, most), memory=memory)
     check_memory(space.cut(space.reference), memory)
     return space
 
 
-def _chunk_space(
-    instance: Instance, policies: tuple[str, ...], profiles: tuple[str, ...], max_chunks: int | None, min_chunk: int
-) -> Space:
+def _chunk_space(instance: Instance, policies: tuple[str, ...], profiles: tuple[str, ...], most: int) -> Space:
     """Chunk counts, size profiles, policies and their knobs; a least chunk where collectives have several sizes."""
     parameters = [
-        TunedParameter("chunks", chunk_counts(_most_chunks(max_chunks, MOST_CHUNKS))),
+        TunedParameter("chunks", chunk_counts(most)),
         TunedParameter("profile", profiles),
         TunedParameter("policy", policies),
         TunedParameter("dispatch", tuple(DISPATCH), {"policy": ("themis", "baseline")}),
         TunedParameter("threshold_divisor", (4, 8, USUAL_DIVISOR, 32, 64), {"policy": ("themis",)}),
     ]
     if len({exchange.size for exchange in instance.exchanges}) > 1:
-        larger = tuple(2**power for power in range(12, 24, 2) if 2**power > min_chunk)
-        parameters.append(TunedParameter("least_chunk_bytes", larger or (min_chunk,)))
-    return Space(
-        name=instance.name or "instance",
-        instance=instance,
-        parameters=tuple(parameters),
-        reference=TODAY,
-        min_chunk=min_chunk,
-    )
+        parameters.append(TunedParameter("least_chunk_bytes", tuple(2**power for power in range(12, 24, 2))))
+    return Space(instance.name or "instance", instance, tuple(parameters), TODAY)
 
 
 def chunk_counts(most: int) -> tuple[int, ...]:
     """Powers of two and three numbers between each two of them, up to `most`."""
     counts = {power * quarter // 4 for power in (2**n for n in range(most.bit_length())) for quarter in (4, 5, 6, 7)}
     return tuple(sorted(count for count in counts if count <= most))
-
-
-def _most_chunks(value: int | None, usual: int) -> int:
-    return _number_option("--max-chunks", usual if value is None else value, MAX_CHUNKS)
-
-
-def _size_option(option: str, value: str | int, most: int = MAX_BYTES) -> int:
-    try:
-        size = parse_size(value)
-    except ValueError as error:
-        raise InputError(str(error), field=option, value=value) from None
-    return _number_option(option, size, most)
-
-
-def _number_option(option: str, value: int, most: int) -> int:
-    """The value of an option, from 1 to `most`."""
-    if not 1 <= value <= most:
-        raise InputError(f"must be from 1 to {most}", field=option, value=value)
-    return value
 
 
 def _names_option(option: str, names: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The space of a search: what can be chosen for collectives, and what a choice is worth."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -32,7 +32,6 @@ class Space:
 
     `instance`: the problem, with the costs as asked for.
     `reference`: what users do today; it need not lie in the space.
-    `min_chunk`: least bytes of an equal chunk.
     `memory`: GiB; no schedule is made that needs more.
     """
 
@@ -40,7 +39,6 @@ class Space:
     instance: Instance
     parameters: tuple[TunedParameter, ...]
     reference: Choice
-    min_chunk: int = 1
     memory: float = math.inf
 
     @cached_property
@@ -62,10 +60,10 @@ class Space:
 
     def counts(self, choice: Choice) -> tuple[int, ...]:
         """Chunks of each collective operation: as chosen, but none smaller than allowed or than an element."""
-        instance, least = self.instance, max(int(choice.get("least_chunk_bytes", 1)), self.min_chunk)
+        least = int(choice.get("least_chunk_bytes", 1))
         return tuple(
             min(int(choice["chunks"]), exchange.size // exchange.element_bytes, max(1, exchange.size // least))
-            for exchange in instance.exchanges
+            for exchange in self.instance.exchanges
         )
 
     def cut(self, choice: Choice) -> Instance:
@@ -136,9 +134,8 @@ class Space:
 
     @cached_property
     def reference_schedule(self) -> Schedule:
-        """The schedule of what users do today, however small its chunks are."""
-        space = self if self.min_chunk == 1 else replace(self, min_chunk=1)
-        return space.schedule(self.reference)
+        """The schedule of what users do today."""
+        return self.schedule(self.reference)
 
     def measure(self, choice: Choice) -> TrialMeasurement:
         """Simulate and validate a choice; raises as :meth:`schedule` does."""
