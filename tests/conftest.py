@@ -1,5 +1,6 @@
 """Fixtures that several test modules share, and what happens once before several workers start."""
 
+import os
 import subprocess
 import sys
 
@@ -17,7 +18,8 @@ COMPILING = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile once, or every worker does so."""
+    """Compile once, or every worker does so; processes that tests start keep the bytecode of the modules."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if not hasattr(config, "workerinput") and (config.getoption("numprocesses", None) or 0) > 1:
         for process in [subprocess.Popen([sys.executable, "-c", program]) for program in COMPILING]:
             process.wait()

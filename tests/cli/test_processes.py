@@ -194,7 +194,7 @@ class Interrupted:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             read_until("exact", process.stderr)
-            time.sleep(1.5)
+            time.sleep(0.5)
             began = time.monotonic()
             process.send_signal(number)
             self.stdout, self.stderr = process.communicate(timeout=PATIENCE)

@@ -68,7 +68,7 @@ def assert_shown_or_refused(result):
         assert result.stdout == ""
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_damaged_values_are_shown_or_refused(invoke, document, file, data):
     file.write_text(json.dumps(data.draw(damaged(document))), encoding="utf-8")

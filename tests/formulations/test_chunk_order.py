@@ -99,7 +99,6 @@ def test_hinted_optimum_equals_brute_force_with_little_work(jobs: list[JobClass]
     assert (outcome.bound, outcome.status) == (best, "optimal")
 
 
-@settings(max_examples=30)
 @given(tiny_instances())
 def test_optimum_hinted_by_themis_equals_brute_force_with_little_work(instance: Instance) -> None:
     schedule = simulate(instance, make_policy("themis+scf")(instance))

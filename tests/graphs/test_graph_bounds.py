@@ -10,6 +10,7 @@ import pytest
 from graph_samples import instance_of, network_of, partitions, random_graph, shipped, subsets
 from library import check
 from ortools.linear_solver import pywraplp
+from samples import every
 
 from formulations.concurrent_flow import Lengths, concurrent_flow, length_time
 from formulations.flow_network import CapacityGraph
@@ -65,7 +66,7 @@ def test_the_last_byte_of_a_cut_may_take_the_link_of_least_latency() -> None:
     assert bounds["trees"].picoseconds == pytest.approx(10**9 + 10**6, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", every(4, range(24)))
 def test_no_bound_lies_above_a_schedule_on_graphs_of_unequal_latencies(seed: int) -> None:
     """By the checker of the library too, which bounds the same cut."""
     kind = [k for k in CollectiveKind if k is not CollectiveKind.SEND][seed % 6]

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 from pipeline_samples import pipeline, random_pipeline, random_schedule
+from samples import every
 
 from formulations.limits import Limits
 from formulations.microbatch_order import MicrobatchOrder
@@ -108,7 +109,7 @@ def test_the_reference_is_the_best_of_all_orders(seed):
     assert result.bound == best if sample.objective == "makespan" else result.bound <= best
 
 
-@pytest.mark.parametrize("seed", range(0, 24, 3))
+@pytest.mark.parametrize("seed", every(4, range(0, 24, 3)))
 def test_no_order_of_two_parts_on_a_stage_is_below_the_bound(seed):
     sample = random_pipeline(seed)
     stages, memory = 2 + seed % 2, sample.activation * (2 + seed % 3)

@@ -4,7 +4,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from paper_networks import PAPER_NETWORKS
 from strategies import instances
@@ -40,7 +40,6 @@ def test_plans_of_several_collectives_are_valid(every_kind: Instance, ag_order: 
     validate(scheduled(every_kind.overridden(chunks=3, ag_order=ag_order), sizes))
 
 
-@settings(max_examples=40)
 @given(instances(), st.sampled_from(["equal", "free"]))
 def test_plans_of_random_instances_are_valid_and_never_worse_than_themis(instance: Instance, sizes: str) -> None:
     schedule = scheduled(instance, sizes)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import instances
 
@@ -56,7 +56,6 @@ def first_of_several(instance: Instance, plan: Plan) -> Schedule:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=30)
 @given(instance=instances())
 def test_collectives_beside_compute_start_when_they_start_alone(policy: str, instance: Instance) -> None:
     alone = simulate(instance, make_policy(policy)(instance))

@@ -1,7 +1,5 @@
 """A wheel built from the tree works alone, away from the tree."""
 
-import json
-import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -44,19 +42,3 @@ def test_the_wheel_holds_all_modules_and_instances_and_nothing_else(wheel):
     assert modules | instances | others <= content
     not_for_users = ("__pycache__", "drawing/", "generators/", "reports/policies")
     assert [name for name in content if name.startswith("tests/") or any(part in name for part in not_for_users)] == []
-
-
-def test_the_installed_package_solves_a_shipped_instance_by_name(wheel, tmp_path):
-    """Away from the tree, with the installed package first on the path of Python."""
-    installed = tmp_path / "installed"
-    pip("install", wheel, "--no-deps", "--no-compile", "--target", installed)
-    program = "import sys, themis_opt.__main__ as main; print(main.__file__, file=sys.stderr); main.run()"
-    options = ("--chunks", 1, "--chunk-sizes", "equal", "--workers", 1, "-o", tmp_path / "solution", "--json")
-    command = [sys.executable, "-c", program, "solve", HETERO, *map(str, options)]
-    environment = os.environ | {"PYTHONPATH": str(installed)}
-    result = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stderr.startswith(str(installed))
-    assert json.loads(result.stdout)[-1]["policy"] == "exact"

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from background import LISTENING, PATIENCE, wait_until
 from programs import program, schedule
+from samples import every
 
 from themis_opt.base.version import __version__
 from themis_opt.runtime import coordinator as coordinating
@@ -200,7 +201,7 @@ BEFORE_THE_TOKEN = {
 }
 
 
-@pytest.mark.parametrize("greeting", BEFORE_THE_TOKEN.values(), ids=BEFORE_THE_TOKEN)
+@pytest.mark.parametrize("greeting", every(3, BEFORE_THE_TOKEN.values()), ids=BEFORE_THE_TOKEN)
 def test_callers_without_the_token_are_refused_and_the_run_goes_on(greeting):
     strangers = []
 

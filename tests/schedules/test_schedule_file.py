@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from edits import edited
-from hypothesis import given, settings
+from hypothesis import given
 from iteration_schedules import collectives, layers, scheduled, with_and_without_compute, with_compute
 from strategies import enforced_plans, schedules
 
@@ -76,7 +76,6 @@ def test_enforced_periods_read_back_equal(read, schedule):
     assert simulate(again.instance, again.plan) == enforced
 
 
-@settings(max_examples=20)
 @given(schedules())
 def test_read_schedule_has_the_makespan_and_utilisation_of_its_summary(read, written):
     document = schedule_document(written)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from iteration_strategies import iteration_instances, specifications
 from small_iterations import iteration, tensor
@@ -107,7 +107,6 @@ def test_a_repeated_plan_takes_no_longer_than_its_annealing_says_and_keeps_its_l
     assert best.plan.launches == start.plan.launches
 
 
-@settings(max_examples=30)
 @given(STARTS)
 def test_equal_seeds_and_calls_give_equal_schedules(start: Schedule) -> None:
     assert annealed(start, seed=7).best() == annealed(start, seed=7).best()

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import schedules
 
@@ -24,7 +24,6 @@ def from_the_begin(operations: Any) -> tuple[int, np.ndarray]:
     return makespan_of(operations, space), space.start
 
 
-@settings(max_examples=25)
 @given(start=schedules(), seed=st.integers(0, 2**16))
 def test_what_is_served_again_is_served_as_in_a_whole_simulation(start: Schedule, seed: int) -> None:
     def checked(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from layered_iterations import layers
+from samples import rare
 from test_elements import COARSE
 
 import themis_opt
@@ -46,6 +47,9 @@ def small_instances() -> Iterator[tuple[str, Instance, bool]]:
 
 INSTANCES = {name: (instance, free_sizes) for name, instance, free_sizes in small_instances()}
 
+SIMILAR = {"8 equal", "24 equal", "80 equal on two dimensions", "4 free", "iteration of short tasks"}
+"""Instances that add little to the others."""
+
 
 def start_of(instance: Instance) -> Schedule:
     policy = "wait_free/themis+fifo" if has_launches(instance) else "baseline+fifo"
@@ -71,7 +75,8 @@ def all_cases() -> Iterator[object]:
     for name, (instance, _) in INSTANCES.items():
         for number, step in enumerate(PERIOD_STEPS if has_launches(instance) else STEPS):
             if step.applies(incumbent_of(name)):
-                yield pytest.param(name, step, id=f"{name}-{number}-{type(step).__name__}")
+                case = rare if name in SIMILAR else pytest.param
+                yield case(name, step, id=f"{name}-{number}-{type(step).__name__}")
 
 
 CASES = list(all_cases())

@@ -1,7 +1,7 @@
 """Every bound against the optimum of equal chunks, by enumeration."""
 
 from brute_force import brute_force
-from hypothesis import given, settings, target
+from hypothesis import given, target
 from strategies import tiny_instances
 
 from themis_opt.problem.instance import Instance
@@ -21,7 +21,6 @@ def optimum(instance: Instance) -> int:
     return brute_force(list(chunk_order_data(instance, sizes, 1).jobs))
 
 
-@settings(max_examples=40)
 @given(tiny_instances())
 def test_no_bound_exceeds_the_optimum(instance: Instance) -> None:
     best = optimum(instance)
@@ -30,7 +29,6 @@ def test_no_bound_exceeds_the_optimum(instance: Instance) -> None:
         assert bound <= best * (1 + TOLERANCE), name
 
 
-@settings(max_examples=20)
 @given(tiny_instances())
 def test_reference_reaches_the_optimum_and_its_bound_does_not_exceed_it(instance: Instance) -> None:
     reference, best = Exact(seconds=LONG, workers=1).solve(instance), optimum(instance)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from iteration_strategies import iteration_instances, specifications
+from samples import every
 from small_iterations import iteration, tensor, two_layers
 from strategies import enforced_plans, schedules
 
@@ -63,7 +64,6 @@ def slower(instance: Instance, *, bandwidth: float = 1.0, latency: int = 1) -> I
     return instance.replace(network={"dimensions": [d.model_dump(mode="json") for d in dimensions]})
 
 
-@settings(max_examples=30)
 @given(schedules())
 def test_without_disturbance_every_makespan_is_the_simulated_one(schedule: Schedule) -> None:
     for distribution in loss_distributions(schedule.instance, executions("it", schedule), samples=2, **EXACT):
@@ -126,7 +126,7 @@ def test_tasks_are_slower_by_at_most_the_jitter_each_on_its_own() -> None:
     instance = iteration({"one": 10.0, "two": 30.0}, [tensor("hidden", 1, "one", "one")])
     execution = Execution(make_policy("wait_free/baseline+fifo")(instance))
     (distribution,) = loss_distributions(
-        instance, {"it": execution}, samples=400, bandwidth_spread=0.0, latency_jitter=0.0, compute_jitter=1.0
+        instance, {"it": execution}, samples=100, bandwidth_spread=0.0, latency_jitter=0.0, compute_jitter=1.0
     )
     assert distribution.nominal_makespan == 40 * US
     assert 40 * US <= distribution.makespans.min() < 44 * US < 76 * US < distribution.makespans.max() <= 80 * US
@@ -166,7 +166,6 @@ def test_both_parts_of_a_split_dimension_have_its_bandwidth() -> None:
     assert distribution.losses == pytest.approx(0, abs=1e-4)
 
 
-@settings(max_examples=30)
 @given(enforced_plans())
 def test_samples_stay_above_their_bounds_and_between_the_extreme_networks(case: tuple[Instance, Plan]) -> None:
     """Both extremes are simulated, so a stage that never started would show."""
@@ -334,7 +333,7 @@ def test_a_plan_that_breaks_a_rule_is_refused() -> None:
 
 
 TOLERANCE = 0.2
-CALM: dict[str, Any] = {"samples": 30} | EXACT
+CALM: dict[str, Any] = {"samples": 15} | EXACT
 
 
 def schedule(tolerance: float = TOLERANCE) -> Schedule:
@@ -355,7 +354,7 @@ def gains(toleranced: ToleranceEffect) -> tuple[np.ndarray, np.ndarray]:
     return waited / fewer, waited / late
 
 
-@pytest.mark.parametrize("delay", ["", "exponential:5us", "lognormal:5us:2"])
+@pytest.mark.parametrize("delay", every(2, ["", "exponential:5us", "lognormal:5us:2"]))
 @pytest.mark.parametrize("jitter", [0.0, 1.0])
 def test_fewer_bytes_gain_at_most_their_share(delay: str, jitter: float) -> None:
     toleranced = effect(delay, latency_jitter=jitter, bandwidth_spread=0.1)
@@ -395,11 +394,11 @@ def test_an_iteration_waits_for_its_latest_chunk() -> None:
     gradients = tensor("gradients", 100, "one", "one")
     instance = iteration({"one": 10.0}, [gradients], chunks=1)
     plan = make_policy("wait_free/baseline+fifo")(instance)
-    many = CALM | {"samples": 500, "chunk_delay": ChunkDelay("exponential", US)}
+    many = CALM | {"samples": 100, "chunk_delay": ChunkDelay("exponential", US)}
     (distribution,) = loss_distributions(instance, {"it": Execution(plan)}, **many)
     late = distribution.makespans - simulate(instance, plan).makespan
     assert late.min() > 0
-    assert late.mean() == pytest.approx(US, rel=0.15)
+    assert late.mean() == pytest.approx(US, rel=0.25)
 
 
 def test_halves_of_an_all_reduce_are_late_once() -> None:

@@ -20,7 +20,7 @@ from themis_opt.schedules.simulator import simulate
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
-settings.register_profile("repeatable", derandomize=True, max_examples=25, database=None, **_COMMON)
+settings.register_profile("repeatable", derandomize=True, max_examples=10, database=None, **_COMMON)
 settings.register_profile("unshrunk", settings.get_profile("repeatable"), phases=(Phase.explicit, Phase.generate))
 settings.register_profile("hunt", max_examples=3000, print_blob=True, **_COMMON)
 settings.load_profile("repeatable")

@@ -10,11 +10,11 @@ import pytest
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.iteration import MAX_TENSORS
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
+from themis_opt.workloads import passes, pipeline
 from themis_opt.workloads.groups import place
 from themis_opt.workloads.layers import Routing
 from themis_opt.workloads.models import MODELS, find_model
@@ -129,11 +129,14 @@ def test_what_does_not_fit_the_network_is_refused(choices: dict[str, Any], words
         make(**choices)
 
 
-def test_more_microbatches_than_fit_are_refused_with_how_many_do() -> None:
+def test_more_microbatches_than_fit_are_refused_with_how_many_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    most_tensors = 500
+    for module in (passes, pipeline):
+        monkeypatch.setattr(module, "MAX_TENSORS", most_tensors)
     two, four = (len(make(microbatches=count, batch=4).exchanges) for count in (2, 4))
     each = (four - two) // 2
-    most = (MAX_TENSORS - (two - 2 * each)) // each
-    with pytest.raises(InputError, match=f"tensors, more than {MAX_TENSORS}; at most {most} microbatches fit"):
+    most = (most_tensors - (two - 2 * each)) // each
+    with pytest.raises(InputError, match=f"tensors, more than {most_tensors}; at most {most} microbatches fit"):
         make(microbatches=most + 1, batch=most + 1)
 
 

@@ -62,6 +62,7 @@ def all_shipped() -> dict[str, Path]:
     return {**shipped(), **shipped_graphs(), **shipped_clusters()}
 
 
+@cache
 def _named() -> dict[str, Path]:
     """Files of all instances that have a name."""
     return all_shipped() | library_instances()
