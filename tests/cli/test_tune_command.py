@@ -111,6 +111,6 @@ def test_ctrl_c_keeps_the_best(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "interrupted: the best setting so far is kept" in errors
+    assert "the best setting so far is kept; the same command goes on" in errors
     assert "best" in output
     validate(read_schedule(tmp_path / "schedule.json"))

@@ -167,3 +167,18 @@ class TestTune:
     def test_bad_arguments_are_refused(self, instance, field, value):
         with pytest.raises(InputError, match=field.replace("_", "-")):
             tune(instance, **{field: value})
+
+
+def test_a_killed_search_goes_on_and_ends_as_if_it_had_not_been(tuned, instance, tmp_path, monkeypatch):
+    """Of a file with a torn last line; what another instance left is not used."""
+    journal = tmp_path / "measured.jsonl"
+    tune("fig5.all_reduce.256MB", trials=2, journal=journal)
+    tune(instance, **OPTIONS | {"trials": 10}, journal=journal)
+    kept = len(journal.read_text().splitlines())
+    journal.write_text(journal.read_text()[:-9])
+    measured = []
+    measure = Space.measure
+    monkeypatch.setattr(Space, "measure", lambda space, choice: measured.append(choice) or measure(space, choice))
+    again = tune(instance, **OPTIONS, journal=journal)
+    assert settings(again) == settings(tuned)
+    assert len(measured) == tuned.num_run - (kept - 2)

@@ -83,13 +83,13 @@ def _run(
     make_folder(folder)
     limit = math.inf if time_limit is None else remaining(time_limit)
     with trial_progress(space.describe) as progress:
-        tuned = tune(space, time_limit=limit, progress=progress, **search)
+        tuned = tune(space, time_limit=limit, journal=folder / "measured.jsonl", progress=progress, **search)
     with undisturbed():
         files = write_tuned(folder, tuned)
     tables = [] if as_json else [_settings(tuned)]
     Reply(_summary(tuned), tuned.verdict, tables, files=files).tell(as_json=as_json)
     if tuned.interrupted:
-        tell("interrupted: the best setting so far is kept")
+        tell("interrupted: the best setting so far is kept; the same command goes on")
         raise typer.Exit(INTERRUPTED)
 
 

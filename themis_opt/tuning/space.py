@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from themis_opt.base.documents import digest
 from themis_opt.base.units import format_size
+from themis_opt.base.version import __version__
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import check_memory
 from themis_opt.problem.instance import Instance
@@ -40,6 +42,11 @@ class Space:
     parameters: tuple[TunedParameter, ...]
     reference: Choice
     memory: float = math.inf
+
+    @cached_property
+    def identity(self) -> str:
+        """Equal for spaces whose choices of equal keys are worth the same."""
+        return digest([__version__, self.instance.overridden(chunks=1).fingerprint, self.min_chunk])
 
     @cached_property
     def ideal(self) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from formulations.interruption import INTERRUPTION, TimeUp
@@ -18,7 +19,7 @@ from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
 from themis_opt.tuning.parameters import ParameterValue, TunedParameter, every_choice, nearest_choice
 from themis_opt.tuning.space import Space
-from themis_opt.tuning.trials import Trial, best_of, sampler
+from themis_opt.tuning.trials import Journal, Trial, best_of, sampler
 
 if TYPE_CHECKING:
     import optuna
@@ -39,6 +40,7 @@ def tune(
     trials: int = 100,
     seed: int = 0,
     time_limit: float = math.inf,
+    journal: str | Path | None = None,
     progress: TrialProgress = lambda run, total, trial: None,
     **options: Any,
 ) -> Tuned:
@@ -59,6 +61,8 @@ def tune(
         Of the sampler.
     time_limit : float
         Seconds for all trials; the one at work then is cut off, the first one half a second later.
+    journal : str or path, optional
+        File that keeps what each choice is worth: the same search goes on where a killed one ended.
     progress : callable, optional
         Called after every trial.
     **options
@@ -82,7 +86,7 @@ def tune(
     if trials < 1:
         raise InputError("must be at least 1", field="trials", value=trials)
     space = given if isinstance(given, Space) else make_space(given, **options)
-    search, interrupted = Search(space, seed), False
+    search, interrupted = Search(space, seed, Journal(Path(journal) if journal else None, space.identity)), False
     try:
         search.run(trials, allowance, progress)
     except KeyboardInterrupt:
@@ -104,15 +108,17 @@ class Search:
     """A study of Optuna in memory, with its space.
 
     `trials`: those that are finished, by number.
+    `journal`: what is measured, for a search that goes on.
     `known`: those of them that were run, by the key of their choice.
     `asked`: trials that are wanted in all.
     """
 
-    def __init__(self, space: Space, seed: int) -> None:
+    def __init__(self, space: Space, seed: int, journal: Journal) -> None:
         import optuna
 
         optuna.logging.disable_default_handler()
         self.study, self.space, self.seed = optuna.create_study(), space, seed
+        self.journal = journal
         self.trials: list[Trial] = []
         self.known: dict[str, Trial] = {}
         self.asked = 0
@@ -236,10 +242,13 @@ class Search:
             if (known := self.known.get(key)) is not None:
                 return Trial(number, known.choice, known.state, known.measurement, known.number, known.error)
             try:
-                trial = Trial(number, choice, "complete", self.space.measure(choice))
+                measurement = self.journal.recall(key) or self.space.measure(choice)
+                trial = Trial(number, choice, "complete", measurement)
             except ThemisError as error:
                 trial = Trial(number, choice, "failed", error=str(error))
         self.known[key] = trial
+        if trial.measurement and not self.journal.recall(key):
+            self.journal.keep(key, trial.measurement)
         return trial
 
 
