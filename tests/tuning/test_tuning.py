@@ -126,7 +126,7 @@ class TestTune:
             return measure(space, choice)
 
         monkeypatch.setattr(Space, "measure", endless_after_the_first)
-        tuned = tune(instance, trials=5, time_limit=0.5)
+        tuned = tune(instance, trials=5, time_limit=1.5)
         assert len(begun) == 2
         assert tuned.num_run == 1
         assert [trial.number for trial in tuned.trials] == [0]
