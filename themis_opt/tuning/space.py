@@ -46,7 +46,7 @@ class Space:
     @cached_property
     def identity(self) -> str:
         """Equal for spaces whose choices of equal keys are worth the same."""
-        return digest([__version__, self.instance.overridden(chunks=1).fingerprint, self.min_chunk])
+        return digest([__version__, self.instance.overridden(chunks=1).fingerprint])
 
     @cached_property
     def ideal(self) -> float:
