@@ -1,13 +1,15 @@
 """Models of today have the parameters that their authors publish; others come from numbers and configurations."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from themis_opt.base.errors import InputError
-from themis_opt.workloads.layers import count
+from themis_opt.workloads.layers import Layer, count
 from themis_opt.workloads.models import MODELS, find_model
+from themis_opt.workloads.pipeline import ends_of_blocks
 
 PARAMETERS = {
     "llama-3-8b": 8_030_261_248,
@@ -137,6 +139,11 @@ def test_a_model_has_the_parameters_that_are_published(name: str) -> None:
     assert count(MODELS[name].layers()) == PARAMETERS[name]
 
 
+def unnamed(layers: tuple[Layer, ...]) -> list[Layer]:
+    """Layers without their names, which those of a file have of the modules that hold them."""
+    return [replace(layer, name="") for layer in layers]
+
+
 def test_active_parameters_decide_about_operations() -> None:
     """Of 671 thousand million parameters of DeepSeek-V3 37 are active, each in two operations per token."""
     per_token = sum(layer.flops for layer in MODELS["deepseek-v3"].layers(1))
@@ -150,12 +157,19 @@ def test_active_parameters_decide_about_operations() -> None:
 )
 def test_a_configuration_is_the_model_it_belongs_to(config, content: dict, model: str) -> None:
     read, known = find_model(config(content)), MODELS[model]
-    assert read.layers(128) == known.layers(128)
+    assert unnamed(read.layers(128)) == unnamed(known.layers(128))
+
+
+def test_layers_of_a_configuration_have_the_names_of_modules(config) -> None:
+    layers = find_model(config(LLAMA | {"num_hidden_layers": 2})).layers(128)
+    blocks = [f"model.layers.{number}.{part}" for number in range(2) for part in ("self_attn", "mlp")]
+    assert [layer.name for layer in layers] == ["model.embed_tokens", *blocks, "lm_head"]
+    assert ends_of_blocks(layers) == [3, 6]
 
 
 def test_a_decoder_of_an_unknown_type_states_what_was_assumed(config) -> None:
     general = find_model(config(LLAMA | {"model_type": "newer"}))
-    assert general.layers(128) == MODELS["llama-3-8b"].layers(128)
+    assert unnamed(general.layers(128)) == unnamed(MODELS["llama-3-8b"].layers(128))
     assert "head_dim = 128" in general.assumptions[0]
     assert "tie_word_embeddings" not in general.assumptions[0]  # which the file states
 

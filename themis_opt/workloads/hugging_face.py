@@ -6,8 +6,10 @@ that state it.  Files of another type are read as a decoder, and the model state
 Fields: https://huggingface.co/docs/transformers/main_classes/configuration, and the page of each architecture there.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,7 +91,26 @@ def model_of_config(path: Path) -> TrainingModel:
     general = [] if known else [*GENERAL_ASSUMPTIONS, *file.assumed]
     assumed = (*(["text_config is all that is trained"] if isinstance(nested, dict) else []), *general)
     sequence = None if kind == "vit" else min(file.positions, USUAL_SEQUENCE)
-    return TrainingModel(kind, path.name, partial(architecture.make, shape), sequence, assumed)
+    make = _with_modules if architecture.make is decoder else architecture.make
+    return TrainingModel(kind, path.name, partial(make, shape), sequence, assumed)
+
+
+MODULES = (
+    ("embedding", "model.embed_tokens"),
+    (r"layer(\d+)\.attention", r"model.layers.\1.self_attn"),
+    (r"layer(\d+)\.mlp", r"model.layers.\1.mlp"),
+    ("head", "lm_head"),
+)
+"""Names of layers of a decoder, and those of the modules of Transformers 5 that hold most of their parameters."""
+
+
+def _with_modules(shape: Decoder, sequence: int) -> tuple[Layer, ...]:
+    """Layers of a decoder with the names of modules, by which plans address them."""
+
+    def module(name: str) -> str:
+        return next(re.sub(pattern, other, name) for pattern, other in MODULES if re.fullmatch(pattern, name))
+
+    return tuple(replace(layer, name=module(layer.name)) for layer in decoder(shape, sequence))
 
 
 GENERAL_ASSUMPTIONS = (
