@@ -32,7 +32,9 @@ def types(session: nox.Session) -> None:
 @nox.parametrize(("python", "versions"), VERSIONS)
 def compatibility(session: nox.Session, versions: str) -> None:
     """Run the suite beside the oldest or the newest allowed dependencies."""
-    dependencies = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
-    oldest = [dependency.replace(">=", "==") for dependency in dependencies if versions == "oldest"]
+    project = nox.project.load_toml("pyproject.toml")["project"]
+    extras = [name for extra in ("pictures", "tuning") for name in project["optional-dependencies"][extra]]
+    packages = [name for name in (*project["dependencies"], *extras) if not name.startswith("themis-opt")]
+    oldest = [name.replace(">=", "==") for name in packages if versions == "oldest"]
     session.install(".[test]", *oldest)
     session.run("pytest", "-n", "2", *session.posargs)

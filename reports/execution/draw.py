@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from themis_opt.formats.gantt import save_figure
-from themis_opt.formats.palette import INK, LINE, QUIET
+from themis_opt.formats.plot import save_figure
+from themis_opt.reports.rendering.charts import INK, LINE, QUIET
 
 HERE = Path(__file__).parent
 TEXT = HERE / "text.md"

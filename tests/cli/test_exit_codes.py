@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 
 import pytest
 
@@ -77,3 +78,16 @@ def test_interruption_before_any_schedule_is_130(invoke, monkeypatch, tmp_path):
     result = invoke("solve", NAME, *QUICK, "-o", tmp_path / "out")
     assert result.exit_code == 130
     assert result.stderr == "interrupted: there is no result yet\n"
+
+
+def test_pictures_are_left_out_where_packages_are_missing(invoke, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    for name in [name for name in sys.modules if name.startswith("themis_opt.reports")]:
+        monkeypatch.delitem(sys.modules, name)
+    result = invoke("solve", "fig5.all_reduce.256MB", "--policies", "baseline", "-o", tmp_path)
+    assert result.exit_code == 0
+    assert result.stderr.count("no pictures: needs altair: pip install 'themis-opt[pictures]'") == 1
+    assert (tmp_path / "schedule.json").exists()
+    assert not (tmp_path / "gantt.svg").exists()
+    refused = invoke("plot", tmp_path / "schedule.json", "-o", tmp_path / "a.svg")
+    assert (refused.exit_code, refused.stderr) == (2, "error: needs altair: pip install 'themis-opt[pictures]'\n")

@@ -22,7 +22,7 @@ def solution(tmp_path_factory):
     """The folder of a small schedule and the file of its instance."""
     folder = tmp_path_factory.mktemp("solution")
     planned = schedule("s2 r2", size=2**18, chunks=4)
-    write_schedule(folder, planned, "small")
+    write_schedule(folder, planned)
     (folder / "instance.json").write_text(planned.instance.model_dump_json(), encoding="utf-8")
     return folder
 

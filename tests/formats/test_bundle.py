@@ -9,8 +9,7 @@ from themis_opt.formats.bundle import write_schedule
 from themis_opt.schedules.schedule_file import read_schedule
 from themis_opt.study.bundle import write_comparison
 
-FILES = {"schedule.json", "order.json", "order.csv", "stages.csv", "trace.json", "gantt.png", "gantt.svg"}
-PICTURES = {"trace.json", "gantt.png", "gantt.svg"}
+FILES = {"schedule.json", "order.json", "order.csv", "stages.csv", "trace.json"}
 
 each_kind = pytest.mark.parametrize(
     ("schedule", "expected"), [(collectives(), FILES), (scheduled(), FILES | {"tasks.csv"})], ids=["makespan", "period"]
@@ -19,21 +18,21 @@ each_kind = pytest.mark.parametrize(
 
 @each_kind
 def test_a_folder_holds_every_format(tmp_path, schedule, expected):
-    files = write_schedule(tmp_path, schedule, "title")
+    files = write_schedule(tmp_path, schedule)
     assert {path.name for path in files} == {path.name for path in tmp_path.iterdir()} == expected
 
 
 @each_kind
 def test_pictures_that_could_not_be_read_are_left_out(tmp_path, monkeypatch, schedule, expected):
-    write_schedule(tmp_path, schedule, "title")
+    write_schedule(tmp_path, schedule)
     monkeypatch.setattr(timeline, "MAX_PICTURED_BARS", 1)
-    write_schedule(tmp_path, schedule, "title")
-    assert {path.name for path in tmp_path.iterdir()} == expected - PICTURES
+    write_schedule(tmp_path, schedule)
+    assert {path.name for path in tmp_path.iterdir()} == expected - {"trace.json"}
 
 
 def test_tasks_of_an_earlier_schedule_are_removed(tmp_path):
-    write_schedule(tmp_path, scheduled(), "title")
-    write_schedule(tmp_path, collectives(), "title")
+    write_schedule(tmp_path, scheduled())
+    write_schedule(tmp_path, collectives())
     assert {path.name for path in tmp_path.iterdir()} == FILES
 
 

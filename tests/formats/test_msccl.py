@@ -13,7 +13,16 @@ from samples import every
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import Replay, export, in_sentences, make_exporter
 from themis_opt.formats.msccl import transfers
-from themis_opt.formats.msccl.algorithm import DIALECTS, Gpu, MscclStep, ThreadBlock, check_limits, from_xml, to_xml
+from themis_opt.formats.msccl.algorithm import (
+    DIALECTS,
+    Gpu,
+    MscclStep,
+    ThreadBlock,
+    check_limits,
+    collective_named,
+    from_xml,
+    to_xml,
+)
 from themis_opt.formats.msccl.exporter import Msccl, least_needs
 from themis_opt.formats.msccl.interpreter import interpret
 from themis_opt.formats.msccl.plus import MscclPlus
@@ -338,3 +347,9 @@ def test_files_of_unequal_chunks_are_what_they_always_were():
     made = simulate(instance(NETWORKS["16 GPUs"]), replace(plan, chunks=(replace(plan.chunks[0], sizes=sizes),)))
     texts = [content for exporter in (Msccl(), Msccl(dialect="rccl")) for _, content in exporter.files(made)]
     assert zlib.crc32("".join(texts).encode()) == 98820230
+
+
+def test_unknown_collectives_of_files_are_refused_by_name():
+    with pytest.raises(InputError, match="coll = 'ather': must be one of allreduce, "):
+        collective_named("ather", "coll")
+    assert collective_named("all_gather", "coll") is collective_named("allgather", "coll") is CollectiveKind.ALL_GATHER

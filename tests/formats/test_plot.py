@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 import themis_opt
 from themis_opt import compare, make_policy, plot, simulate
 from themis_opt.base.errors import InputError
-from themis_opt.formats.gantt import save_figure
-from themis_opt.formats.plot import PAPER_WIDTH
+from themis_opt.formats.plot import PAPER_WIDTH, save_figure
 from themis_opt.schedules.schedule import Schedule
 
 

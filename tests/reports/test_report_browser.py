@@ -18,13 +18,12 @@ from pipeline_samples import pipeline
 from report_rows import SAMPLED, draw, sample, write_rows
 
 import themis_opt
-from themis_opt.formats.gantt import gantt, save_figure
-from themis_opt.formats.graph_pictures import draw_network
 from themis_opt.graphs.problem import load_graph
 from themis_opt.pipelines.policies import gpipe
 from themis_opt.pipelines.schedule import simulate
 from themis_opt.problem.catalog import shipped_graphs
-from themis_opt.reports.pictures import draw_pipeline
+from themis_opt.reports.network import draw_network
+from themis_opt.reports.pictures import draw_gantt, draw_pipeline
 from themis_opt.reports.rendering.charts import save
 from themis_opt.reports.rendering.page import HTML, write_report
 from themis_opt.reports.rows import read_rows
@@ -263,8 +262,8 @@ def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drawn")
     instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(chunks=16)
     iteration = themis_opt.load("2d-sw_sw.gnmt")
-    save_figure(gantt(compare(instance, ["themis+scf"]).best.schedule), folder / "schedule.svg")
-    save_figure(gantt(compare(iteration, ["ddp/baseline+fifo"]).best.schedule), folder / "plan.svg")
+    draw_gantt(folder / "schedule.svg", compare(instance, ["themis+scf"]).best.schedule)
+    draw_gantt(folder / "plan.svg", compare(iteration, ["ddp/baseline+fifo"]).best.schedule)
     steps = pipeline(stages=4, microbatches=8)
     draw_pipeline(folder / "pipeline.svg", simulate(steps, gpipe(steps)), "An iteration.")
     draw_network(load_graph(shipped_graphs()["dgx1.all_gather.1GB"]).network, folder / "network.svg")

@@ -92,6 +92,6 @@ def test_tables_that_no_spreadsheet_holds_are_not_written(tmp_path, monkeypatch)
     instance = themis_opt.load("fig5.all_reduce.256MB")
     schedule = themis_opt.simulate(instance, themis_opt.make_policy("baseline")(instance))
     monkeypatch.setattr(tables, "MAX_TABULATED_STAGES", schedule.plan.num_stages - 1)
-    names = {path.name for path in write_schedule(tmp_path, schedule, "")}
+    names = {path.name for path in write_schedule(tmp_path, schedule)}
     assert "order.json" in names
     assert not names & {"stages.csv", "order.csv"}

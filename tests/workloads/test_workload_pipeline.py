@@ -11,7 +11,7 @@ from samples import every
 from small_iterations import run
 
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.formats.gantt import gantt
+from themis_opt.formats.timeline import pictured
 from themis_opt.formats.trace import chrome_trace
 from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.instance import Instance
@@ -209,8 +209,8 @@ def test_memory_is_that_of_the_largest_stage() -> None:
 def test_explanation_pictures_and_trace_show_every_stage() -> None:
     schedule = run(make(stages=2, microbatches=2))
     assert explain(schedule).steps
-    labels = [text.get_text() for text in gantt(schedule).axes[1].get_yticklabels()]
-    assert labels[:2] == ["stage 1", "stage 2"]
+    labels = pictured(schedule).rows
+    assert labels[:2] == ("stage 1", "stage 2")
     assert "compute of stage 2" in str(chrome_trace(schedule))
 
 

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply
+from themis_opt.cli.answers.answer import Listing, Reply, pictures
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -75,8 +75,6 @@ def design(
 def _write(folder: Path, designs: "Sequence[Design]") -> list[Path]:
     from themis_opt.base.documents import make_folder, write_atomically
     from themis_opt.formats.tables import to_csv
-    from themis_opt.reports.rendering.charts import save
-    from themis_opt.reports.study_charts import bandwidths
 
     texts = {}
     for name, instance in designs[-1].instances().items():
@@ -87,8 +85,14 @@ def _write(folder: Path, designs: "Sequence[Design]") -> list[Path]:
     make_folder(folder)
     for name, text in texts.items():
         write_atomically(folder / name, text)
-    save(bandwidths(designs), folder / "bandwidths.svg", designs[0].problem.name)
-    return [folder / name for name in (*texts, "bandwidths.svg")]
+    files = [folder / name for name in texts]
+    with pictures():
+        from themis_opt.reports.rendering.charts import save
+        from themis_opt.reports.study_charts import bandwidths
+
+        save(bandwidths(designs), folder / "bandwidths.svg", designs[0].problem.name)
+        files.append(folder / "bandwidths.svg")
+    return files
 
 
 def _prices(answers: Sequence[tuple[dict[str, str], dict[str, float]]]) -> list[Listing]:

@@ -16,6 +16,7 @@ from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
 from themis_opt.base.errors import ThemisError
+from themis_opt.base.extras import needed
 from themis_opt.base.version import __version__
 from themis_opt.cli.process import BAD_INPUT, INTERRUPTED
 
@@ -138,6 +139,9 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
         except BrokenPipeError:  # the reader of our output went away
             _print_nowhere()
             raise typer.Exit(0) from None
+        except ModuleNotFoundError as error:
+            _tell(f"error: {needed(error)}")
+            raise typer.Exit(BAD_INPUT) from None
         except OSError as error:
             _tell(f"error: {error.strerror or error}")
             _print_nowhere()

@@ -55,7 +55,7 @@ def write_operations(
     Schedules of more than :data:`~themis_opt.formats.trace.MAX_TRACED_STAGES` operations have no trace, since viewers
     do not load it.
 
-    `draw`: draws the best schedule into a file.
+    `draw`: draws the best schedule into a file, if it can.
     """
     name, rows, timed = (
         compared.problem.name,
@@ -64,18 +64,22 @@ def write_operations(
     )
     write_atomically(folder / "comparison.json", json.dumps(rows, indent=2) + "\n")
     write_atomically(folder / "comparison.csv", to_csv(rows))
-    names = ["comparison.json", "comparison.csv", "schedule.svg", "schedule.html"]
-    (folder / "trace.json").unlink(missing_ok=True)
+    names = ["comparison.json", "comparison.csv", "schedule.html"]
+    for drawn in ("trace.json", "schedule.svg"):
+        (folder / drawn).unlink(missing_ok=True)
     if len(timed.start) <= MAX_TRACED_STAGES:
         export_trace(timed, name, folder)
         names.append("trace.json")
     draw(folder / "schedule.svg")
-    picture = (folder / "schedule.svg").read_text(encoding="utf-8").partition("<svg")[2]
+    picture = ""
+    if (folder / "schedule.svg").exists():
+        picture = (folder / "schedule.svg").read_text(encoding="utf-8")
+        names.append("schedule.svg")
     headings = list(rows[0])
     table = page(compared.verdict, headings, [[_cell(row[heading]) for heading in headings] for row in rows])
     document = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(name)}</title>'
-        f"<body><h1>{escape(name)}</h1>{table}<svg{picture}</body></html>\n"
+        f"<body><h1>{escape(name)}</h1>{table}{picture}</body></html>\n"
     )
     write_atomically(folder / "schedule.html", document)
     return [folder / one for one in names]

@@ -25,6 +25,11 @@ def is_pictured(schedule: Schedule) -> bool:
     return schedule.plan.num_stages + len(schedule.instance.tasks) <= MAX_PICTURED_BARS
 
 
+def is_backward(task: str) -> bool:
+    """Whether the name of a task says that it belongs to the backward pass."""
+    return any(word in task.lower() for word in ("backward", "bwd", "gradient"))
+
+
 class Bars(NamedTuple):
     """Bars of one kind, as columns."""
 

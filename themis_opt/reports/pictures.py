@@ -1,4 +1,4 @@
-"""Pictures of pipelines and graphs: schedules as bars along time, and what losses leave of the speed."""
+"""Pictures of problems of all families: schedules as bars along time, and what losses leave of the speed."""
 
 import re
 from collections import defaultdict
@@ -9,14 +9,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from themis_opt.base.units import decimal_size_unit, format_short_time, time_unit
+from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.base.units import decimal_size_unit, format_link, format_short_time, time_unit
+from themis_opt.formats.timeline import Bars, Timeline, is_backward, is_pictured, pictured
 from themis_opt.graphs.bounds import alike_nodes
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule
 from themis_opt.graphs.slots import SlotPlan
 from themis_opt.pipelines.problem import TRANSFERS, ActionKind
 from themis_opt.pipelines.schedule import PipelineSchedule
-from themis_opt.reports.rendering.charts import BAR_COLUMNS, Axis, lines, save, stacked, timeline
+from themis_opt.problem.phases import growing
+from themis_opt.reports.rendering.charts import BAR_COLUMNS, Axis, Chart, StackedChart, lines, save, stacked, timeline
+from themis_opt.schedules.memory import changes_memory, memory_curves
+from themis_opt.schedules.schedule import Schedule
 
 ACTION_TITLES = {
     ActionKind.FORWARD: "forward",
@@ -26,6 +31,8 @@ ACTION_TITLES = {
     ActionKind.OFFLOAD: "to the host",
     ActionKind.LOAD: "from the host",
 }
+GANTTS = ("gantt.png", "gantt.svg")
+STRIP, MOST_STEPS = 80, 400  # pixels of a curve below a Gantt picture, and its most steps: more would hide it
 LATER_PARTS = 0.55  # opacity of actions of the last part of a stage; those between are in between
 MOST_LINK_LINES, MOST_DRAWN_BARS = 40, 10_000  # rows of links, and bars of all rows but the first: of more the busiest
 MOST_LOSSES = 40
@@ -120,3 +127,123 @@ def _roles(schedule: GraphSchedule, busy: "np.ndarray[Any, Any]", counts: "np.nd
     kept = sorted(roles, key=lambda link: -busy[link])[:MOST_LINK_LINES]
     few = [link for place, link in enumerate(kept) if not place or counts[kept[: place + 1]].sum() <= MOST_DRAWN_BARS]
     return {link: roles[link] for link in sorted(few, key=lambda link: schedule.timed.resources[link])}
+
+
+def draw_gantts(folder: Path, schedule: Schedule, title: str = "", bound: float | None = None) -> list[Path]:
+    """Draw a schedule as :data:`GANTTS` into a folder; if it has too many bars, remove those of an earlier one."""
+    paths = [folder / name for name in GANTTS]
+    for path in paths:
+        path.unlink(missing_ok=True)
+        if is_pictured(schedule):
+            draw_gantt(path, schedule, title, bound)
+    return paths if is_pictured(schedule) else []
+
+
+def draw_gantt(path: Path, schedule: Schedule, title: str = "", bound: float | None = None) -> None:
+    """Draw :func:`gantt` below a title. Raises InputError if no picture has that ending."""
+    lines = [title or schedule.instance.name or "schedule", *_caption(schedule, bound)]
+    save(gantt(schedule, bound), path, "\n".join(lines))
+
+
+def gantt(schedule: Schedule, bound: float | None = None) -> StackedChart:
+    """A schedule or, where there is compute, its last complete iterations, above the bandwidth in use.
+
+    `bound`: picoseconds of a lower bound on the makespan, drawn as a line where there is no compute.
+    """
+    shown = pictured(schedule)
+    unit, scale = time_unit(shown.length)
+    marks = [] if bound is None else [(bound / scale, "bound")]
+    if schedule.has_period:
+        ends = zip(shown.iterations, shown.periods[1:].tolist(), strict=True)
+        marks = [(end / scale, f"iteration {number + 1}") for number, end in ends]
+    names = _row_names(shown)
+    drawn = [_bars(shown, bars, names, scale) for bars in shown.bars if bars.kind != "wait"]
+    empty = pd.DataFrame(
+        dict.fromkeys(BAR_COLUMNS, 0.0) | {"row": names, "key": "", "series": drawn[0]["series"].iloc[0]}
+    )
+    frame = pd.concat([empty, *drawn])  # all rows in order, unused ones too
+    axis, (times, shares) = Axis("start", f"time ({unit})"), shown.busy_bandwidth
+    if len(times) > MOST_STEPS:
+        times, shares = _averaged(times, shares, shown.length)
+    busy = pd.DataFrame({"start": times / scale, "share": shares, "what": "bandwidth in use"})
+    below = [lines(busy, axis, Axis("share", "share", format="percent"), "what", step=True)]
+    if changes_memory(schedule.instance):
+        below.insert(0, _memory(schedule, shown.begin, scale, axis))
+    chart = timeline(frame, axis.label, pd.DataFrame(marks, columns=["time", "label"]), numbered=True)
+    return stacked(chart, *below, height=STRIP)
+
+
+def _caption(schedule: Schedule, bound: float | None) -> list[str]:
+    if schedule.has_period:
+        return [_step_in_words(schedule)]
+    proven = "" if bound is None else f", no schedule below {format_short_time(bound)} (dashed)"
+    meaning = [] if len(schedule.launched) > 1 else ["chunks from dark to light, paler while they gather"]
+    return [f"makespan {format_short_time(schedule.makespan)}, {_busiest(schedule)}{proven}", *meaning]
+
+
+def _row_names(shown: Timeline) -> list[str]:
+    """Names of rows with the share of the time in which they are busy, and size and bandwidth of dimensions."""
+    network, names = shown.schedule.instance.fabric, []
+    links = [f"\n{network.sizes[k]} × {format_link(network.bandwidths[k])}" for k, _ in shown.lanes]
+    for row, (name, link) in enumerate(zip(shown.rows, [""] * len(shown.compute_rows) + links, strict=True)):
+        time = shown.busy_time(row)
+        names.append(name + (", unused" if time is None else f", {time / shown.length:.1%} busy") + link)
+    return names
+
+
+def _bars(shown: Timeline, bars: Bars, names: Sequence[str], scale: int) -> pd.DataFrame:
+    """Stages or tasks as bars; their series are passes and kinds of parallelism, or collectives without compute."""
+    schedule, plan = shown.schedule, shown.schedule.plan
+    rows, times = [names[row] for row in bars.row], {"start": bars.start / scale, "end": bars.end / scale}
+    frame = pd.DataFrame({"row": rows, "key": bars.label} | times)
+    if bars.kind == "task":
+        passes = [is_backward(name) for name in bars.label]
+        forward = "forward" if any(passes) else "compute"
+        return frame.assign(series=["backward" if back else forward for back in passes], place=0.0, solid=1.0)
+    launch = plan.launch_of_stage[bars.number]
+    series = [one.parallelism + " parallel" if schedule.has_period else one.name for one in schedule.launched]
+    counts = np.array([len(split.sizes) for split in plan.chunks])[launch]
+    return frame.assign(
+        series=[series[number] for number in launch],
+        place=plan.chunk_of_stage[bars.number] / np.maximum(counts - 1, 1),
+        solid=np.where(growing(plan.phases(schedule.instance))[bars.number], LATER_PARTS, 1.0),
+    )
+
+
+def _averaged(times: IntArray, shares: FloatArray, length: int) -> tuple[IntArray, FloatArray]:
+    """A step function of many steps as its mean over as many equal parts of the time as are drawn."""
+    until = np.append(times[1:], length)
+    integral = np.concatenate([[0.0], np.cumsum(shares * (until - times))])
+    edges = np.linspace(0, length, MOST_STEPS + 1)
+    means = np.diff(np.interp(edges, np.append(times, length), integral)) / np.diff(edges)
+    return edges.astype(np.int64), np.append(means, 0.0)
+
+
+def _memory(schedule: Schedule, begin: int, scale: int, axis: Axis) -> Chart:
+    """What an NPU holds, of each stage of a pipeline, and the limit."""
+    unit, size = decimal_size_unit(schedule.memory_peak)
+    curves = [
+        pd.DataFrame({"start": (one.time - begin) / scale, "held": one.held / size, "what": f"stage {number + 1}"})
+        for number, one in enumerate(memory_curves(schedule))
+    ]
+    held, limit = pd.concat(curves), schedule.instance.memory
+    guides = None if limit is None else held.iloc[[0, -1]].assign(held=limit / size, what="limit")
+    return lines(held, axis, Axis("held", f"memory ({unit})"), "what", step=True, guides=guides)
+
+
+def _busiest(schedule: Schedule) -> str:
+    """The dimension that is busy longest; a mean over all would hide that a thin one has nothing left to give."""
+    name, share = max(schedule.busy.items(), key=lambda item: item[1])
+    return f"{name} busy {share:.1%} of the time"
+
+
+def _step_in_words(schedule: Schedule) -> str:
+    times = (schedule.makespan, schedule.period.exposed, schedule.instance.compute)
+    time, exposed, compute = (format_short_time(t) for t in times)
+    share = schedule.period.exposed / schedule.makespan
+    bubble = f", bubble {format_short_time(schedule.period.bubble)}" if schedule.period.bubble else ""
+    steady = "" if schedule.period.is_steady else " (iterations do not repeat each other)"
+    return (
+        f"iteration {time}{steady}, compute {compute}{bubble}, exposed communication {exposed} ({share:.1%}), "
+        f"overlap {schedule.period.overlap:.1%}, {_busiest(schedule)}"
+    )

@@ -15,7 +15,6 @@ from themis_opt.base.arrays import FloatArray
 from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent
 from themis_opt.formats.tables import to_csv
-from themis_opt.formats.timeline import is_pictured
 from themis_opt.formats.trace import trace_json
 from themis_opt.runtime.coordinator import Coordinator, MeasuredRun
 from themis_opt.runtime.program import Program, RunOptions, compile_program, prediction
@@ -35,6 +34,11 @@ class Executed:
     name: str
     predicted: Schedule  # what the model says of the program that was run
     runs: tuple[MeasuredRun, ...]
+
+    @property
+    def file_name(self) -> str:
+        """The name, fit for files."""
+        return self.name.replace(":", "_").replace("/", "_")
 
     @property
     def predicted_seconds(self) -> float:
@@ -235,7 +239,7 @@ def _longest(program: Program, predicted: Schedule) -> float:
 
 
 def write_execution(folder: Path, done: ExecutionResult) -> list[Path]:
-    """Write all of a run into a folder; returns the files written."""
+    """Write tables and traces of a run into a folder; returns the files written."""
     make_folder(folder)
     rows = done.rows()
     flat = [{name: _cell(value) for name, value in row.items()} for row in rows]
@@ -245,24 +249,14 @@ def write_execution(folder: Path, done: ExecutionResult) -> list[Path]:
     }
     for path, text in texts.items():
         write_atomically(path, text)
-    return [*texts, *(path for executed in done.executed for path in _write_one(folder, executed))]
+    traces = []
+    for executed in done.executed:
+        trace = trace_json(executed.measured)
+        if trace is not None:
+            traces.append(folder / f"{executed.file_name}.trace.json")
+            write_atomically(traces[-1], trace)
+    return [*texts, *traces]
 
 
 def _cell(value: object) -> object:
     return ";".join(f"{item:.0f}" for item in value) if isinstance(value, list) else value
-
-
-def _write_one(folder: Path, executed: Executed) -> list[Path]:
-    from themis_opt.formats.gantt import save_figure
-    from themis_opt.formats.plot import plot
-
-    name = executed.name.replace(":", "_").replace("/", "_")
-    trace, picture = folder / f"{name}.trace.json", folder / f"{name}.svg"
-    text = trace_json(executed.measured)
-    if text is None or not is_pictured(executed.measured):
-        return []
-    write_atomically(trace, text)
-    figure = plot(executed.predicted, beside={"measured": executed.measured}).get_figure(root=True)
-    if figure is not None:
-        save_figure(figure, picture)
-    return [trace, picture]

@@ -31,5 +31,4 @@ def write_comparison(folder: Path, comparison: Comparison, settings: Mapping[str
         status=best.status,
         settings=dict(settings) | {"sizes": "equal" if comparison.equal_sizes else "free"},
     )
-    title = f"{comparison.instance.name or 'instance'}, {best.policy}"
-    return [*files, *write_schedule(folder, best.schedule, title, summary)]
+    return [*files, *write_schedule(folder, best.schedule, summary)]

@@ -12,6 +12,7 @@ from themis_opt.base.units import nanoseconds
 from themis_opt.formats.bundle import write_schedule
 from themis_opt.formats.tables import to_csv
 from themis_opt.problem.instance import Instance
+from themis_opt.reports.pictures import draw_gantts
 from themis_opt.reports.rendering.charts import Axis, Chart, bars, lines, save
 from themis_opt.schedules.schedule_file import Summary
 from themis_opt.tuning.outcome import Tuned
@@ -29,7 +30,8 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
     for name, text in texts.items():
         write_atomically(folder / name, text)
     files = [folder / name for name in texts]
-    files += write_schedule(folder, tuned.schedule, title, _summary(tuned))
+    files += write_schedule(folder, schedule, _summary(tuned))
+    files += draw_gantts(folder, schedule, title, tuned.space.proven)
     return [*files, *draw(tuned, folder)]
 
 

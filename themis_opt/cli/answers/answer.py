@@ -1,6 +1,7 @@
 """What commands print, and the family that answers them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
+from themis_opt.base.extras import needed
 
 if TYPE_CHECKING:
     from themis_opt.base.units import Form
@@ -55,6 +57,17 @@ class Listing:
     def of_texts(cls, title: str, rows: Sequence[Mapping[str, Any]]) -> "Listing":
         """A table of texts, whose columns have their names as titles."""
         return cls(title, rows, {name: (name, "text") for name in rows[0]})
+
+
+@contextmanager
+def pictures() -> Iterator[None]:
+    """Do without pictures where packages that draw them are missing, and say in a line what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        from themis_opt.cli.printing import tell
+
+        tell(f"no pictures: {needed(error)}")
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, format_short_time, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out
+from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out, pictures
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
 from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
 from themis_opt.cli.answers.operations import simulate as simulate
@@ -35,7 +34,7 @@ def show(
 
     instance = degraded(healthy, None if lost == options.EACH else lost, slow)
     if output is not None:
-        from themis_opt.formats.graph_pictures import draw_network
+        from themis_opt.reports.network import draw_network
 
         draw_network(instance.network, output)
     tables = [Listing.of_texts(title, rows) for title, rows in graph_tables(instance).items()]
@@ -109,7 +108,6 @@ def plan_losses(
 ) -> Reply:
     """Plans for the loss of a part of every role, which are in a folder with an index and a picture."""
     from themis_opt.cli.progress import live
-    from themis_opt.reports.pictures import draw_losses
     from themis_opt.study.losses import HEALTHY, INDEX_FILE, losses_in_words, roles_of
     from themis_opt.study.losses import plan_losses as plan
 
@@ -127,8 +125,12 @@ def plan_losses(
     losses = sorted((entry for entry in entries if entry["lost"] != HEALTHY), key=lambda entry: entry["kept"])
     rows, shown = [row | _in_words(row) for row in losses], columns("lost", "kept", "policy", "makespan", "file")
     table = Listing(f"{instance.name or 'graph'}: plans without one part", rows, shown)
-    draw_losses(instance, [(entry["lost"], entry["kept"], entry["alike"]) for entry in losses], folder / "losses.svg")
-    files = [folder / INDEX_FILE, folder / "losses.svg"]
+    files = [folder / INDEX_FILE]
+    with pictures():
+        from themis_opt.reports.pictures import draw_losses
+
+        files.append(folder / "losses.svg")
+        draw_losses(instance, [(entry["lost"], entry["kept"], entry["alike"]) for entry in losses], files[-1])
     verdict = [losses_in_words(instance, entries)]
     return Reply(losses, verdict, [table], files=files, interrupted=interrupted)
 
@@ -191,11 +193,16 @@ def write(folder: Path, compared: "GraphComparison", answer: Reply, search: opti
     from themis_opt.base.documents import write_atomically
     from themis_opt.families.files import write_operations
     from themis_opt.graphs.schedule_file import schedule_text
-    from themis_opt.reports.pictures import draw_schedule
+
+    def draw(path: Path) -> None:
+        with pictures():
+            from themis_opt.reports.pictures import draw_schedule
+
+            draw_schedule(best, path)
 
     best = compared.best.schedule
     write_atomically(folder / "schedule.json", schedule_text(best))
-    return [folder / "schedule.json", *write_operations(folder, compared, partial(draw_schedule, best))]
+    return [folder / "schedule.json", *write_operations(folder, compared, draw)]
 
 
 def validate(schedule: "GraphSchedule", *, data: bool = False) -> Reply:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, format_short_size, format_short_time, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out
+from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out, pictures
 from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
 from themis_opt.cli.answers.operations import simulate as simulate
 from themis_opt.cli.process import remaining
@@ -89,7 +89,12 @@ def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: o
     from themis_opt.families.files import write_operations
     from themis_opt.pipelines.files import write_schedule
     from themis_opt.pipelines.torch_csv import TORCH, write_torch_csv
-    from themis_opt.reports.pictures import draw_pipeline
+
+    def draw(path: Path) -> None:
+        with pictures():
+            from themis_opt.reports.pictures import draw_pipeline
+
+            draw_pipeline(path, best.schedule, "\n".join(compared.verdict))
 
     best = compared.best
     paths = [folder / "schedule.json"]
@@ -97,8 +102,7 @@ def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: o
     if not best.schedule.offloads:  # of which PyTorch knows nothing
         paths.append(folder / f"{TORCH}.csv")
         write_torch_csv(paths[1], best.schedule)
-    title = "\n".join(compared.verdict)
-    return [*paths, *write_operations(folder, compared, lambda path: draw_pipeline(path, best.schedule, title))]
+    return [*paths, *write_operations(folder, compared, draw)]
 
 
 def validate(schedule: "PipelineSchedule") -> Reply:

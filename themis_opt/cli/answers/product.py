@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.units import format_duration, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out
+from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out, pictures
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
 from themis_opt.cli.answers.runs import run as run
 from themis_opt.cli.answers.sweeps import sweep as sweep
 from themis_opt.cli.process import remaining
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.formats.readers.registry import Import
     from themis_opt.problem.instance import Instance
@@ -36,8 +34,8 @@ def show(instance: "Instance", *, whole: bool = False, output: Path | None = Non
 
     files = []
     if output is not None:
-        from themis_opt.formats.graph_pictures import draw_network
         from themis_opt.graphs.conversion import to_graph
+        from themis_opt.reports.network import draw_network
 
         draw_network(to_graph(instance.network), output)
         files.append(output)
@@ -170,27 +168,19 @@ def _wait_tables(waits: Sequence[dict[str, Any]], makespan: int, limit: int) -> 
 
 def plot(schedule: "Schedule", path: Path, *, beside: str | None = None, style: str = "screen") -> Reply:
     """A Gantt picture, or in papers and beside another policy a compact one."""
-    from matplotlib import rc_context
-
     from themis_opt.base.units import format_short_time
-    from themis_opt.formats.gantt import gantt, save_figure
-    from themis_opt.formats.plot import PAPER_STYLE
 
     others = {} if beside is None else {beside: options.scheduled(schedule.instance, beside)}
-    if style == "paper" or others:
-        with rc_context(PAPER_STYLE):
-            save_figure(_compact(schedule, others), path)
+    if style == "paper" or others or path.suffix.lower() in (".pdf", ".pgf"):
+        from themis_opt.formats.plot import save_plot
+
+        save_plot(path, schedule, beside=others, bound=_bound(schedule))
     else:
-        save_figure(gantt(schedule, bound=_bound(schedule)), path)
+        from themis_opt.reports.pictures import draw_gantt
+
+        draw_gantt(path, schedule, bound=_bound(schedule))
     times = [format_short_time(schedule.makespan), *(f"{n} {format_short_time(s.makespan)}" for n, s in others.items())]
     return Reply(None, [f"{schedule.instance.name or 'instance'}: {', '.join(times)}"], files=[path])
-
-
-def _compact(schedule: "Schedule", others: "Mapping[str, Schedule]") -> "Figure":
-    from themis_opt.formats.plot import plot as draw
-
-    figure: Figure = draw(schedule, beside=others, bound=_bound(schedule)).figure  # type: ignore[assignment]  # its type
-    return figure
 
 
 def _bound(schedule: "Schedule") -> float | None:
@@ -219,7 +209,11 @@ def simulate(instance: "Instance", policies: str | None, *, sizes: str = "equal"
     for name, schedule in schedules.items():
         check(schedule)
         if output is not None:
-            files += write_schedule(output / file_name(name), schedule, title=name)
+            files += write_schedule(output / file_name(name), schedule)
+            with pictures():
+                from themis_opt.reports.pictures import draw_gantts
+
+                files += draw_gantts(output / file_name(name), schedule, name)
     rows = [{"policy": name, **schedule_row(schedule)} for name, schedule in schedules.items()]
     every = list(schedules.values())
     table = _result_table(assumptions(instance, sizes), rows, every)
@@ -287,12 +281,19 @@ def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
 
 def write(folder: Path, compared: "Comparison", answer: Reply, search: options.SearchOptions) -> list[Path]:
     """The table of a comparison, and the best schedule with its pictures and its page."""
-    from themis_opt.reports.solution import write_page
     from themis_opt.study.bundle import write_comparison
 
-    page = write_page(folder, compared, answer.sentences)
-    settings = {name: value for name, value in search.settings().items() if name != "gap"}
-    return [*write_comparison(folder, compared, settings), page]
+    settings, best = {name: value for name, value in search.settings().items() if name != "gap"}, compared.best
+    files = write_comparison(folder, compared, settings)
+    with pictures():
+        from themis_opt.reports.pictures import draw_gantts
+        from themis_opt.reports.solution import write_page
+
+        files += draw_gantts(
+            folder, best.schedule, f"{compared.instance.name or 'instance'}, {best.policy}", best.bound
+        )
+        files.append(write_page(folder, compared, answer.sentences))
+    return files
 
 
 def _bounds_in_words(compared: "Comparison") -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from themis_opt.cli import options, ranks
-from themis_opt.cli.answers.answer import Listing, Reply, columns
+from themis_opt.cli.answers.answer import Listing, Reply, columns, pictures
 
 if TYPE_CHECKING:
     from themis_opt.base.units import Form
@@ -50,6 +50,13 @@ def run(
         from themis_opt.runtime.execution import write_execution
 
         files = write_execution(output, done)
+        with pictures():
+            from themis_opt.formats.plot import save_plot
+
+            for executed in done.executed:
+                if output / f"{executed.file_name}.trace.json" in files:
+                    files.append(output / f"{executed.file_name}.svg")
+                    save_plot(files[-1], executed.predicted, beside={"measured": executed.measured})
     return Reply(done.document(), [f"{done.verdict()}."], [times_table(done.rows()), _traffic_table(done)], files=files)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns
+from themis_opt.cli.answers.answer import Listing, Reply, columns, pictures
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -185,12 +185,15 @@ def _folded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _write(folder: Path, rows: Sequence[dict[str, Any]], names: Sequence[str], title: str) -> list[Path]:
     from themis_opt.base.documents import make_folder, write_atomically
     from themis_opt.formats.tables import to_csv
-    from themis_opt.reports.rendering.charts import save
-    from themis_opt.reports.study_charts import curves
 
     make_folder(folder)
     write_atomically(folder / "sweep.csv", to_csv(rows))
-    charts = curves(rows, names)
-    for name, chart in charts.items():
-        save(chart, folder / f"{name}.svg", title)
-    return [folder / "sweep.csv", *(folder / f"{name}.svg" for name in charts)]
+    files = [folder / "sweep.csv"]
+    with pictures():
+        from themis_opt.reports.rendering.charts import save
+        from themis_opt.reports.study_charts import curves
+
+        for name, chart in curves(rows, names).items():
+            files.append(folder / f"{name}.svg")
+            save(chart, files[-1], title)
+    return files

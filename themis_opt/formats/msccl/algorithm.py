@@ -68,6 +68,14 @@ DIALECTS: Mapping[str, Dialect] = {
 }
 
 
+def collective_named(name: str, field: str) -> CollectiveKind:
+    """The collective of a name, with or without underscores. Raises InputError if there is none."""
+    kinds = {known.replace("_", ""): kind for kind, known in MSCCL_COLLECTIVES.items()}
+    if name.replace("_", "") not in kinds:
+        raise InputError(f"must be one of {', '.join(kinds)}", field=field, value=name)
+    return kinds[name.replace("_", "")]
+
+
 @dataclass
 class MscclStep:
     """A step of a threadblock; it waits for step `deps` of threadblock `depid` of its GPU, if that is not -1."""
@@ -128,9 +136,8 @@ class MscclAlgorithm:
 
     @property
     def kind(self) -> CollectiveKind:
-        """The collective."""
-        plain = {name.replace("_", ""): kind for kind, name in MSCCL_COLLECTIVES.items()}
-        return plain[self.coll.replace("_", "")]
+        """The collective. Raises InputError if none has this name."""
+        return collective_named(self.coll, "coll")
 
     @property
     def longest(self) -> int:

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import Fact
-from themis_opt.formats.msccl.algorithm import ANY_SIZE, MSCCL_COLLECTIVES
+from themis_opt.formats.msccl.algorithm import ANY_SIZE, MSCCL_COLLECTIVES, collective_named
 from themis_opt.formats.msccl.clock import BlockKey, TimedStep, replayed
 from themis_opt.formats.msccl.interpreter import Units, check_results, random_memories
 from themis_opt.formats.msccl.transfers import (
@@ -421,8 +421,7 @@ def interpret_plan(plan: PlusPlan) -> None:
         if left and not moved:
             where = f"threadblock {left[0][1].id} of GPU {left[0][0].id}"
             raise InvalidSchedule("data", f"{len(left)} threadblocks wait for ever, such as {where}")
-    kinds = {name.replace("_", ""): kind for kind, name in MSCCL_COLLECTIVES.items()}
-    check_results(kinds[plan.collective], inputs, memories)
+    check_results(collective_named(plan.collective, "collective"), inputs, memories)
 
 
 def _run(

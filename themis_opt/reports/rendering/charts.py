@@ -8,6 +8,7 @@ Equal charts give equal files on any machine: vl-convert brings the font with wh
 a specification counts what was drawn before.  Another version of vl-convert may draw other bytes.
 """
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,6 @@ from altair.utils.schemapi import debug_mode
 
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
-from themis_opt.formats.palette import INK, LINE, QUIET, fit_screens
 from themis_opt.reports.rendering.tables import UNITS_OF_NANOSECONDS, cell
 
 TAG = re.compile(r"<[^<>]*>")
@@ -31,6 +31,7 @@ UNSEEN = re.compile(
     r'|transform="translate\(0,0\)")'
 )
 PLACED = re.compile(r'(?<= )(?:d|transform|[xy]2?|c[xy]|r|width|height)="[^"]*"')
+CONTROL = re.compile(r"\\u00[01][0-9a-f]")  # characters that no SVG holds, in JSON
 DECIMALS = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
 
@@ -45,10 +46,23 @@ def compact(svg: str, font: str) -> str:
 
 
 Chart = alt.LayerChart
+StackedChart = alt.VConcatChart
 Spec = dict[str, Any]
 Place = TypeVar("Place", alt.X, alt.Y)
 
-WHITE = "#ffffff"
+INK, QUIET, LINE, WHITE = "#1f2933", "#5f6b7a", "#dfe4ea", "#ffffff"
+
+# Only of a picture that is a document or an image: inside another document `:root` is not `svg`.
+SCREEN_STYLE = (
+    "<style>svg:root{max-width:100%;height:auto}@media(prefers-color-scheme:dark){"
+    "svg:root{color-scheme:dark;filter:invert(.9)hue-rotate(180deg)}}</style>"
+)
+
+
+def fit_screens(svg: str) -> str:
+    """The SVG, no wider than a narrow window, and dark where pages are: lightness is inverted, hues stay."""
+    return re.sub(r"<svg\b[^>]*>", lambda root: f"{root[0]}{SCREEN_STYLE}", svg, count=1)
+
 
 # Colours of series on light pages, and what stands for each on dark ones; they repeat after the last
 PALETTE: Mapping[str, str] = {
@@ -88,7 +102,10 @@ CONFIG: Spec = {
         "continuousWidth": WIDTH, "discreteWidth": WIDTH, "continuousHeight": HEIGHT, "discreteHeight": HEIGHT,
         "stroke": None,
     },
-    "title": {"anchor": "start", "frame": "bounds", "color": INK, "fontSize": 15, "offset": 12},
+    "title": {
+        "anchor": "start", "frame": "bounds", "color": INK, "fontSize": 15, "offset": 12, "subtitleColor": INK,
+        "subtitleFontSize": 12.5, "subtitlePadding": 5,
+    },
     "axis": {
         "gridColor": LINE, "domainColor": LINE, "tickColor": LINE, "labelColor": QUIET, "titleColor": QUIET,
         "labelFontSize": 12, "titleFontSize": 12.5, "titleFontWeight": "normal", "titlePadding": 8, "labelLimit": 320,
@@ -275,19 +292,22 @@ def timeline(frame: pd.DataFrame, label: str, marks: pd.DataFrame | None = None,
       pointer.
     `label`: that of the axis, such as ``time (ms)``.
     `marks`: instants drawn as lines across all rows: ``time`` and ``label``.
-    `numbered`: whether keys are written on bars, if these are few.
+    `numbered`: whether keys are written on bars that have room for them.
     """
     others = [name for name in frame.columns if name not in BAR_COLUMNS]
     followed = alt.selection_point(name=CLICKED, fields=["key"])
     moved = alt.selection_interval(name="moved", bind="scales", encodings=["x"])
     x = alt.X(field="start", type="quantitative", title=label, scale=alt.Scale(nice=False, padding=0))
+    rows = _names(alt.Y, "row", list(frame["row"].unique()))
+    if frame["row"].str.contains("\n").any():
+        rows["axis"]["labelExpr"], rows["axis"]["labelOffset"] = "split(datum.label, '\\n')", -LABEL_LINE / 2
     bars = (
         alt.Chart(_data(frame))
         .mark_bar(height=alt.RelativeBandSize(0.84), clip=True)
         .encode(
             x,
             alt.X2("end"),
-            _names(alt.Y, "row", list(frame["row"].unique())),
+            rows,
             _bar_colours(frame),
             fillOpacity=alt.FillOpacity(field="solid", type="quantitative", scale=None, legend=None),
             opacity=alt.when(followed).then(alt.value(1)).otherwise(alt.value(0.12)),
@@ -296,11 +316,13 @@ def timeline(frame: pd.DataFrame, label: str, marks: pd.DataFrame | None = None,
         .add_params(followed, moved)
     )
     layers = [bars]
-    if numbered and len(frame) <= MOST_NUMBERED:
-        middle = frame[["row", "key"]].assign(start=(frame["start"] + frame["end"]) / 2)
-        names = _names(alt.Y, "row", list(frame["row"].unique()))
-        keys = alt.Chart(_data(middle)).mark_text(color=WHITE, fontSize=9, clip=True)
-        layers.append(keys.encode(x, names, alt.Text(field="key", type="nominal")))
+    if numbered:
+        room = (frame["end"] - frame["start"]) / frame["end"].max() * WIDTH
+        wide = frame[room > LETTER_WIDTH * (frame["key"].str.len() + 1)]
+        middle = wide[["row", "key", "place", "solid"]].assign(start=(wide["start"] + wide["end"]) / 2)
+        keys = alt.Chart(_data(middle)).mark_text(fontSize=9, clip=True)
+        ink = alt.when("datum.solid < 0.8 || datum.place > 0.6").then(alt.value(INK)).otherwise(alt.value(WHITE))
+        layers.append(keys.encode(x, rows, alt.Text(field="key", type="nominal"), color=ink))
     if marks is None:
         return _sized(layers, ROW * frame["row"].nunique())
     lines = alt.Chart(_data(marks)).encode(alt.X(field="time", type="quantitative"))
@@ -310,21 +332,53 @@ def timeline(frame: pd.DataFrame, label: str, marks: pd.DataFrame | None = None,
     return _sized([*layers, rules, labels], ROW * frame["row"].nunique())
 
 
-def stacked(chart: Chart, below: Chart) -> alt.VConcatChart:
-    """A chart above another one, for files; each keeps its colours."""
-    parts = [part.copy() for part in (chart, below)]
+def diagram(links: pd.DataFrame, nodes: pd.DataFrame, bandwidths: Sequence[str]) -> Chart:
+    """Nodes with their names, and lines between them.
+
+    `links`: ends ``x``, ``y``, ``x2`` and ``y2``, ``bandwidth`` and ``width``.
+    `nodes`: ``x``, ``y``, ``name`` and ``kind``: npu or switch.
+    `bandwidths`: all of them, rising.
+    """
+    x = alt.X(field="x", type="quantitative", axis=None, scale=alt.Scale(zero=False, padding=30))
+    y = alt.Y(field="y", type="quantitative", axis=None, scale=alt.Scale(zero=False, padding=30))
+    shades = alt.Scale(domain=list(bandwidths), scheme="viridis", reverse=True)
+    lines = alt.Chart(_data(links)).mark_rule().encode(x, y, alt.X2("x2"), alt.Y2("y2"))
+    kinds = alt.Scale(domain=sorted(set(nodes["kind"])), range=["circle", "square"])
+    points = alt.Chart(_data(nodes)).mark_point(filled=True, opacity=1, size=180, color="#467bb3").encode(x, y)
+    slant = {"angle": 50, "align": "left", "dx": 12} if len(nodes) > MOST_LEVEL_NAMES else {"dy": 16}
+    names = alt.Chart(_data(nodes)).mark_text(fontSize=9, color=INK, **slant)
+    return _sized(
+        [
+            lines.encode(
+                alt.Color(field="bandwidth", type="nominal", scale=shades),
+                alt.StrokeWidth(field="width", type="quantitative", scale=None, legend=None),
+            ),
+            points.encode(alt.Shape(field="kind", type="nominal", scale=kinds)),
+            names.encode(x, y, alt.Text(field="name", type="nominal")),
+        ],
+        400,
+    )
+
+
+def stacked(chart: Chart, *below: Chart, height: float = HEIGHT) -> StackedChart:
+    """A chart above others of some height along the same axis, for files; each keeps its colours."""
+    parts = [part.copy() for part in (chart, *below)]
+    for part in parts[1:]:
+        part.height = height
+        for layer in part.layer:
+            layer.encoding["y"]["scale"]["padding"] = 2
     for part in parts:
         part.width, part.params = WIDTH, alt.Undefined
         for layer in part.layer:
             layer.params = alt.Undefined
             layer.encoding.opacity = alt.Undefined
-    both: alt.VConcatChart = alt.vconcat(*parts).resolve_scale(color="independent", strokeDash="independent")
+    both: StackedChart = alt.vconcat(*parts).resolve_scale(x="shared", color="independent", strokeDash="independent")
     both.params = [alt.VariableParameter(name=HOVER, value=False)]
     return both
 
 
-MOST_NUMBERED = 400
-"""Bars on which keys are written; more of them are too narrow."""
+MOST_LEVEL_NAMES = 12  # nodes of a diagram whose names are not aslant
+LETTER_WIDTH, LABEL_LINE = 5.5, 14  # pixels of a letter on a bar, and of a line of the name of a row
 
 BAR_COLUMNS = ("row", "start", "end", "series", "place", "key", "solid")
 """Columns of bars that are drawn; others are shown under the pointer."""
@@ -485,18 +539,20 @@ def _sized(layers: Sequence[alt.Chart], height: float | None = None) -> Chart:
     return chart.add_params(alt.param(name=HOVER, value=False))
 
 
-def specification(chart: Chart | alt.VConcatChart) -> Spec:
+def specification(chart: Chart | StackedChart) -> Spec:
     """The chart as plain values, without looks."""
     spec: Spec = chart.to_dict()
     return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
 
 
-def save(chart: Chart | alt.VConcatChart, path: Path, title: str = "", mark: str = "") -> None:
+def save(chart: Chart | StackedChart, path: Path, title: str = "", mark: str = "") -> None:
     """Write a chart as PNG or SVG, with the lines of a title above, and a mark below in the text of an SVG.
 
     Raises InputError if the suffix of the path is neither, or the file cannot be written.
     """
-    spec = specification(chart) | {"config": CONFIG, "title": title.splitlines()}
+    first, *others = title.split("\n")
+    heading = {"text": first, "subtitle": others} if others else first
+    spec = CONTROL.sub(r"\\ufffd", json.dumps(specification(chart) | {"config": CONFIG, "title": heading}))
     match path.suffix.lower():
         case ".svg":
             picture = compact(vl_convert.vegalite_to_svg(spec), CONFIG["font"])

@@ -1,69 +1,42 @@
 """Pictures of graphs: nodes, and links with their capacities."""
 
 from pathlib import Path
-from typing import Any
 
 import networkx as nx
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+import pandas as pd
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_link
-from themis_opt.formats.gantt import save_figure
-from themis_opt.formats.palette import INK
 from themis_opt.graphs.problem import GraphNetwork
+from themis_opt.reports.rendering.charts import diagram, save
 
-MOST_DRAWN, MOST_NAMED_NODES, MOST_BANDWIDTH_LABELS = 400, 48, 24
-"""Nodes of a picture, nodes whose names are written, and links whose bandwidth is."""
-
-NPU_COLOUR, SWITCH_COLOUR = "#4477aa", "#ccbb44"
+MOST_DRAWN, MOST_NAMED_NODES = 400, 48  # nodes of a picture, and nodes whose names are written
 
 Places = dict[str, tuple[float, float]]
 
 
 def draw_network(network: GraphNetwork, path: Path) -> None:
-    """Draw a network, each bandwidth in another colour.
+    """Draw a network, each bandwidth in another colour, with NPUs as circles and switches as squares.
 
     Raises InputError if it has too many nodes, or no picture has that ending.
     """
     if len(network.nodes) > MOST_DRAWN:
         raise InputError(f"must be at most {MOST_DRAWN} to be drawn", field="nodes", value=len(network.nodes))
-    places = _places(network)
-    figure = Figure(figsize=(10.0, 7.5), layout="constrained")
-    axes = figure.subplots()
-    axes.set_axis_off()
+    places, is_few = _places(network), len(network.nodes) <= MOST_NAMED_NODES
     rates = sorted({rate for link in network.links for rate in link.bandwidths.values()})
-    colours = dict(zip(rates, colormaps["viridis_r"](np.linspace(0.25, 0.95, len(rates))).tolist(), strict=True))
-    for link in network.links:
-        rate = max(link.bandwidths.values())
-        (x, y), (u, v) = places[link.ends[0]], places[link.ends[1]]
-        width = 0.8 + 2.4 * (rate / rates[-1]) ** 0.5
-        axes.plot((x, u), (y, v), color=colours[rate], linewidth=width, zorder=1)
-        if len(network.links) <= MOST_BANDWIDTH_LABELS:
-            both = " / ".join(dict.fromkeys(map(format_link, link.bandwidths.values())))
-            axes.text((x + u) / 2, (y + v) / 2, both, fontsize=7, color=INK, ha="center", va="center", zorder=2)
-    _draw_nodes(axes, network, places)
-    handles = [Line2D([], [], color=colours[rate], linewidth=2, label=format_link(rate)) for rate in rates[-8:]]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8)
-    axes.set_title(f"{network.name or 'graph'}: {network.num_npus} NPUs", loc="left", fontsize=11)
-    save_figure(figure, path)
-
-
-def _draw_nodes(axes: Axes, network: GraphNetwork, places: Places) -> None:
-    few = len(network.nodes) <= MOST_NAMED_NODES
-    for kind, colour, marker in (("npu", NPU_COLOUR, "o"), ("switch", SWITCH_COLOUR, "s")):
-        points = [places[node.name] for node in network.nodes if node.kind == kind and node.name in places]
-        if points:
-            size = 260 if few else 40
-            x, y = zip(*points, strict=True)
-            axes.scatter(x, y, s=size, c=colour, marker=marker, edgecolors="white", zorder=3)
-    slant = 60 if len(network.nodes) > MOST_BANDWIDTH_LABELS / 2 else 0
-    for name, place in places.items() if few else ():
-        shift: Any = {"xytext": (0, -12), "textcoords": "offset points"}
-        axes.annotate(name, place, **shift, fontsize=6.5, ha="center", va="top", rotation=slant)
+    links = [
+        (*places[link.ends[0]], *places[link.ends[1]], format_link(rate), 0.8 + 2.4 * (rate / rates[-1]) ** 0.5)
+        for link in network.links
+        for rate in [max(link.bandwidths.values())]
+    ]
+    nodes = [(*places[n.name], n.name if is_few else "", n.kind) for n in network.nodes if n.name in places]
+    chart = diagram(
+        pd.DataFrame(links, columns=["x", "y", "x2", "y2", "bandwidth", "width"]),
+        pd.DataFrame(nodes, columns=["x", "y", "name", "kind"]),
+        [format_link(rate) for rate in rates],
+    )
+    save(chart, path, f"{network.name or 'graph'}: {network.num_npus} NPUs")
 
 
 def _places(network: GraphNetwork) -> Places:

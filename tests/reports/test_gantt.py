@@ -1,0 +1,107 @@
+"""Schedules as pictures: every stage in its row at its time, iterations, waits, and what names hold."""
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from iteration_schedules import scheduled as iteration
+from iteration_schedules import with_and_without_compute, with_compute
+
+from themis_opt.base.errors import InputError
+from themis_opt.policies.registry import make_policy
+from themis_opt.problem.exchanges import Collective, Tensor
+from themis_opt.problem.instance import Instance
+from themis_opt.problem.iteration import ComputeTask, Iteration
+from themis_opt.problem.network import Dimension, Network
+from themis_opt.reports.pictures import draw_gantt, draw_gantts, gantt
+from themis_opt.reports.rendering.charts import specification
+from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
+
+
+def scheduled(*collectives: Collective, **rules: str) -> Schedule:
+    dimensions = tuple(
+        Dimension(kind="switch", size=4, bandwidth=bandwidth, latency="1700 ns") for bandwidth in ("2 GB/s", "1 GB/s")
+    )
+    instance = Instance(network=Network(dimensions=dimensions), collectives=collectives, **rules)
+    return simulate(instance, make_policy("themis+scf")(instance))
+
+
+def all_reduce(name: str = "gradients", chunks: int = 4) -> Collective:
+    return Collective(kind="all_reduce", size="256 MB", chunks=chunks, name=name)
+
+
+def bars(schedule: Schedule) -> list[dict[str, Any]]:
+    return [bar for bar in rows(schedule, "bar") if bar["solid"]]
+
+
+def rows(schedule: Schedule, mark: str) -> list[dict[str, Any]]:
+    """Data of the layer of such marks."""
+    spec = specification(gantt(schedule))
+    (layer,) = [layer for layer in spec["vconcat"][0]["layer"] if layer["mark"]["type"] == mark]
+    return spec["datasets"][layer["data"]["name"]]
+
+
+def drawn(path: Path, schedule: Schedule, title: str = "") -> str:
+    draw_gantt(path, schedule, title)
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    return " ".join("".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text"))
+
+
+@with_and_without_compute
+def test_equal_schedules_give_equal_pictures(tmp_path, schedule):
+    pictures = [draw_gantts(tmp_path, schedule) and (tmp_path / "gantt.png").read_bytes() for _ in range(2)]
+    assert pictures[0] == pictures[1]
+    assert pictures[0].startswith(b"\x89PNG")
+
+
+def test_every_stage_is_a_bar_at_its_time_in_the_row_of_its_dimension():
+    schedule = scheduled(all_reduce())
+    milliseconds = np.stack([schedule.plan.stage_dimensions + 1, schedule.start / 1e9, schedule.end / 1e9], axis=1)
+    shown = [(int(bar["row"][3]), bar["start"], bar["end"]) for bar in bars(schedule)]
+    np.testing.assert_allclose(sorted(shown), sorted(map(tuple, milliseconds)))
+
+
+def test_gathering_bars_are_paler_and_chunks_lie_along_the_colours():
+    schedule = scheduled(all_reduce())
+    assert {bar["solid"] for bar in bars(schedule)} == {0.55, 1.0}
+    assert sorted({round(3 * bar["place"], 6) for bar in bars(schedule)}) == [0, 1, 2, 3]
+
+
+def test_stages_of_a_pipeline_that_lag_behind_are_cut_off():
+    tasks = (ComputeTask(name="t0", duration="1 us"), ComputeTask(name="t1", duration="1 us", stage=1, after=("t0",)))
+    tensor = Tensor(name="g", size="1 MB", ready_after="t1", needed_before="t1")
+    network = Network(dimensions=(Dimension(kind="ring", size=2, bandwidth="1 GB/s"),))
+    instance = Instance(network=network, iteration=Iteration(tasks=tasks, tensors=(tensor,)), chunks=1)
+    schedule = simulate(instance, make_policy("fused/themis+scf")(instance))
+    assert max(bar["end"] for bar in bars(schedule)) <= max(mark["time"] for mark in rows(schedule, "rule"))
+
+
+@with_compute
+def test_both_steady_periods_look_alike(schedule):
+    assert schedule.period.is_steady
+    shown = [bar for bar in bars(schedule) if bar["series"] == "data parallel"]
+    period = schedule.makespan / 1e6
+    first, second = (
+        sum(max(min(bar["end"], end) - max(bar["start"], begin), 0) for bar in shown)
+        for begin, end in ((0, period), (period, 2 * period))
+    )
+    assert first == pytest.approx(second)
+
+
+def test_rows_titles_and_legends_are_words(tmp_path):
+    words = drawn(tmp_path / "a.svg", iteration())
+    assert all(part in words for part in ("compute, ", "model parallel", "data parallel", "iteration 2", "time (us)"))
+    tokens = Collective(kind="all_to_all", size="1 MB", chunks=2, name="tokens", dimensions=("dim1",))
+    words = drawn(tmp_path / "b.svg", scheduled(tokens), "red \x1b[31m\x00")
+    assert "dim2, unused" in words
+    assert "4 × 1 GB/s" in words
+
+
+@pytest.mark.parametrize("name", ["gantt.gif", "gantt"])
+def test_other_suffixes_are_refused(tmp_path, name):
+    with pytest.raises(InputError, match=r"pictures end in \.png or \.svg"):
+        draw_gantt(tmp_path / name, scheduled(all_reduce()))
+    assert not (tmp_path / name).exists()
