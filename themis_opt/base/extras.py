@@ -1,7 +1,7 @@
 """Packages that come with an extra of the project."""
 
 EXTRAS = {
-    "pictures": ("altair", "jinja2", "markupsafe", "matplotlib", "vl_convert"),
+    "pictures": ("altair", "jinja2", "markupsafe", "matplotlib", "platformdirs", "vl_convert"),
     "tuning": ("optuna",),
     "torch": ("torch",),
     "bfloat16": ("ml_dtypes",),
