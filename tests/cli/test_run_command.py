@@ -1,7 +1,6 @@
 """``run``: what it prints and writes, and what it refuses."""
 
 import json
-import os
 import socket
 import threading
 
@@ -77,50 +76,10 @@ def test_iterations_are_run_with_their_exposed_time(succeed, tmp_path):
         (("--transport", "pigeon"), "--transport = 'pigeon': must be one of tcp, torch"),
         (("--dtype", "float8"), "dtype = 'float8': must be one of float16"),
         (("--join", "somewhere"), "--join: needs a process started by torchrun, mpiexec or srun"),
-        (("--hosts", "missing.txt"), "missing.txt: cannot be read"),
     ],
 )
 def test_wrong_options_are_refused(refuse, solution, arguments, rule):
     assert rule in refuse("run", solution / "instance.json", *arguments)
-
-
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("127.0.0.1 3\n", "has 3 ranks, the network 4"),
-        ("one two three\n", "line 1 = 'one two three'"),
-        (f"one {'9' * 5000}\n", "line 1 = "),
-    ],
-)
-def test_wrong_hosts_are_refused(refuse, solution, tmp_path, text, rule):
-    hosts = tmp_path / "hosts"
-    hosts.write_text(text)
-    assert rule in refuse("run", solution / "instance.json", "--hosts", hosts)
-
-
-@pytest.mark.parametrize("path", ["pipe", "/dev/zero"])
-def test_hosts_are_read_from_regular_files_alone(refuse, solution, tmp_path, path):
-    os.mkfifo(tmp_path / "pipe")
-    assert "must be a hosts file" in refuse("run", solution / "instance.json", "--hosts", tmp_path / path)
-
-
-@pytest.fixture
-def hosts(tmp_path):
-    path = tmp_path / "hosts"
-    path.write_text("127.0.0.1 4\n")
-    return path
-
-
-def test_a_launcher_that_ends_at_once_is_told(invoke, solution, hosts):
-    """Its input is closed then, which is not that of our output."""
-    done = invoke("run", solution / "instance.json", "--hosts", hosts, "--launcher", "false")
-    assert done.exit_code == 1
-    assert "rank 0 ended before it reported" in done.output
-
-
-@pytest.mark.parametrize("launcher", ["env {x}", "env {", "'", "", "no-such-program {host}"])
-def test_launchers_that_are_no_commands_are_refused(refuse, solution, hosts, launcher):
-    assert "launcher" in refuse("run", solution / "instance.json", "--hosts", hosts, "--launcher", launcher)
 
 
 @pytest.mark.parametrize(

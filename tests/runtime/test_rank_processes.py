@@ -23,7 +23,7 @@ from themis_opt.base.version import __version__
 from themis_opt.runtime import coordinator as coordinating
 from themis_opt.runtime import execution
 from themis_opt.runtime.control import ORDER, TOKEN_VARIABLE, ControlLine
-from themis_opt.runtime.coordinator import Coordinator, Host, local, on_hosts
+from themis_opt.runtime.coordinator import Coordinator, local
 from themis_opt.runtime.execution import execute
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import RunOptions, compile_program
@@ -334,17 +334,6 @@ def test_a_malformed_hello_with_the_token_names_its_rank(pid):
 
     with pytest.raises(RankFailure, match="rank 0 sent garbage"), Coordinator(1, start):
         pass
-
-
-def test_ranks_on_several_hosts_know_the_token_by_their_input():
-    compiled = program("s2 r2", size=1_000, chunks=2)
-    hosts = (Host("127.0.0.1", 1), Host("127.0.0.2", 3))
-    with Coordinator(4, on_hosts(hosts, "tcp", "env", sys.executable)) as coordinator:
-        assert [coordinator._peers[rank].address[0] for rank in range(4)] == ["127.0.0.1", *["127.0.0.2"] * 3]
-        coordinator.connect(compiled)
-        coordinator.load(0, compiled)
-        assert coordinator.run(0, 0, longest=1.0).seconds > 0
-    assert workers() == []
 
 
 def command(*arguments, **options):

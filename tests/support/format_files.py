@@ -43,7 +43,6 @@ from themis_opt.problem.network import Dimension, Network
 from themis_opt.reports import experiment as head_of_experiment
 from themis_opt.reports.rows import read_rows
 from themis_opt.reports.sections import table
-from themis_opt.runtime.worlds import read_hosts
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
@@ -139,7 +138,7 @@ def _measured_files() -> dict[str, FormatFile]:
 
 
 def _problem_files() -> dict[str, FormatFile]:
-    """Graphs, a problem of a designer, and hosts."""
+    """Graphs, and a problem of a designer."""
     graph = small_graph()
     small = shipped_problems()["libra.resnet-50_4d.sum500"].read_bytes()
     return {
@@ -148,7 +147,6 @@ def _problem_files() -> dict[str, FormatFile]:
             "g.json", graph_schedule_text(simulate_graph(ring_plan(graph), 2)).encode(), read_graph_schedule
         ),
         "design": FormatFile("h.json", small, load_design),
-        "hosts": FormatFile("hosts.txt", b"10.0.0.1 2\n10.0.0.2 2  # the other\n", lambda path: read_hosts(path, 4)),
     }
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,10 +32,6 @@ Transport = Annotated[str, Option(help="tcp, or with the extra of that name torc
 class Start(OptionGroup):
     """How ranks are started where they do not run on this machine alone."""
 
-    hosts: Annotated[
-        Path | None, Option(help="Run on the machines of this file: an address and a number of ranks on each line.")
-    ] = None
-    launcher: Annotated[str, Option(help="How to start a command on a host of --hosts.")] = "ssh {host}"
     address: Annotated[str, Option(help="Address of this machine at which the ranks find the coordinator.")] = (
         "127.0.0.1"
     )
@@ -52,20 +47,14 @@ class Start(OptionGroup):
 @contextmanager
 def ranks(num_ranks: int, transport: str, how: Start) -> "Iterator[Coordinator]":
     """The ranks, however they are started; if one fails, a line on the error stream and exit code 1."""
-    import sys
-
     from themis_opt.cli.process import UNMET
-    from themis_opt.runtime.coordinator import Coordinator, local, on_hosts
+    from themis_opt.runtime.coordinator import Coordinator, local
     from themis_opt.runtime.links import RankFailure
-    from themis_opt.runtime.worlds import joined, read_hosts
+    from themis_opt.runtime.worlds import joined
 
     _check_available(transport)
-    if how.hosts is not None:
-        start = on_hosts(read_hosts(how.hosts, num_ranks), transport, how.launcher, sys.executable)
-    else:
-        start = local(num_ranks, transport)
     world = (
-        Coordinator(num_ranks, start, how.address)
+        Coordinator(num_ranks, local(num_ranks, transport), how.address)
         if how.join is None
         else joined(how.join, num_ranks, transport, how.address)
     )

@@ -4,7 +4,6 @@ import math
 import os
 import queue
 import secrets
-import shlex
 import signal
 import socket
 import subprocess
@@ -21,7 +20,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from themis_opt.base.arrays import FloatArray
-from themis_opt.base.errors import InputError
 from themis_opt.base.version import __version__
 from themis_opt.runtime.control import (
     REPORT,
@@ -305,70 +303,14 @@ def _measured(answers: Sequence[Done]) -> MeasuredRun:
     )
 
 
-def command(ranks: str, coordinator: str, host: str, transport: str, python: str = sys.executable) -> list[str]:
-    """The command line of a process that is some ranks."""
-    options = ["--ranks", ranks, "--coordinator", coordinator, "--host", host, "--transport", transport]
-    return [python, "-m", "themis_opt.runtime.worker", *options]
-
-
-def _launched(line: Sequence[str], token: str, *, by_input: bool) -> subprocess.Popen[bytes]:
-    """A process in a separate session that ends when its standard input does."""
-    environment = os.environ | ({} if by_input else {TOKEN_VARIABLE: token})
-    try:
-        process = subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True, env=environment)
-    except OSError as error:
-        raise InputError(f"cannot be started: {error.strerror}", field="launcher", value=line[0]) from None
-    if by_input and process.stdin:
-        with suppress(BrokenPipeError):  # it has ended already, which is said where its ranks are missing
-            process.stdin.write(f"{token}\n".encode())
-            process.stdin.flush()
-    return process
-
-
-def _launcher_words(launcher: str, host: str) -> list[str]:
-    try:
-        words = shlex.split(launcher.format(host=host))
-    except (KeyError, IndexError, ValueError):
-        words = []
-    if not words:
-        rule = "must be a command, such as 'ssh {host}', with braces around nothing but host"
-        raise InputError(rule, field="launcher", value=launcher)
-    return words
-
-
 def local(num_ranks: int, transport: str = "tcp") -> StartRanks:
-    """All ranks on this machine, on the loopback address."""
+    """All ranks on this machine, on the loopback address, in a process that ends when its standard input does."""
 
     def start(coordinator: str, token: str) -> Sequence[subprocess.Popen[bytes]]:
-        line = command(",".join(map(str, range(num_ranks))), coordinator, "127.0.0.1", transport)
-        return [_launched(line, token, by_input=False)]
-
-    return start
-
-
-@dataclass(frozen=True)
-class Host:
-    """A machine with some ranks."""
-
-    address: str
-    slots: int
-
-
-def on_hosts(hosts: Sequence[Host], transport: str, launcher: str, python: str) -> StartRanks:
-    """The ranks on several machines, in the order of the hosts.
-
-    `launcher`: how to start a command there, such as ``ssh {host}``; the token goes through its standard input.
-    `python`: the interpreter there.
-    """
-
-    def start(coordinator: str, token: str) -> Sequence[subprocess.Popen[bytes]]:
-        first, processes = 0, []
-        for host in hosts:
-            ranks = ",".join(map(str, range(first, first + host.slots)))
-            line = _launcher_words(launcher, host.address)
-            words = command(ranks, coordinator, host.address, transport, python)
-            processes.append(_launched([*line, *words], token, by_input=True))
-            first += host.slots
-        return processes
+        ranks = ",".join(map(str, range(num_ranks)))
+        options = ["--ranks", ranks, "--coordinator", coordinator, "--transport", transport]
+        line = [sys.executable, "-m", "themis_opt.runtime.worker", *options]
+        environment = os.environ | {TOKEN_VARIABLE: token}  # others may read the words of a line
+        return [subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True, env=environment)]
 
     return start

@@ -234,7 +234,7 @@ def _serve_all(ranks: Sequence[int], arguments: argparse.Namespace, token: str) 
     for rank in ranks:
         if os.fork() == 0:
             end_with_parent(parent)
-            os._exit(serve(rank, arguments.coordinator, arguments.host, arguments.transport, token))
+            os._exit(serve(rank, arguments.coordinator, "127.0.0.1", arguments.transport, token))
     Thread(target=_end_with_input, daemon=True).start()
     with suppress(ChildProcessError):
         while True:
@@ -257,11 +257,9 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", required=True, help="numbers with commas between them")
     parser.add_argument("--coordinator", type=_address, required=True)
-    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--transport", default="tcp")
     arguments = parser.parse_args()
-    token = os.environ.get(TOKEN_VARIABLE) or sys.stdin.readline().strip()
-    _serve_all([int(number) for number in arguments.ranks.split(",")], arguments, token)
+    _serve_all([int(number) for number in arguments.ranks.split(",")], arguments, os.environ[TOKEN_VARIABLE])
     return 0
 
 

@@ -1,15 +1,13 @@
-"""Ranks that are on other machines, or that others have started."""
+"""Ranks that others have started, such as torchrun, mpiexec and srun."""
 
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from themis_opt.base.documents import read_text
 from themis_opt.base.errors import InputError
 from themis_opt.runtime.control import TOKEN_VARIABLE
-from themis_opt.runtime.coordinator import Coordinator, Host
+from themis_opt.runtime.coordinator import Coordinator
 from themis_opt.runtime.worker import LOST, serve
 
 WORLD_VARIABLES = (
@@ -21,33 +19,12 @@ WORLD_VARIABLES = (
 """Where torchrun, Open MPI, MPICH and Slurm say which rank a process is, and of how many."""
 
 
-MAX_HOSTS_BYTES = 2**20
 MAX_PORT = 2**16 - 1
 
 
 def is_whole(text: str) -> bool:
     """Whether a text is a whole number from 0 on, of as many digits as a number of ranks or a port may have."""
     return text.isdecimal() and len(text) <= 9
-
-
-def read_hosts(path: Path, num_ranks: int) -> tuple[Host, ...]:
-    """Hosts from a file: an address and a number of ranks on each line, and comments after ``#``.
-
-    Raises InputError if the file cannot be read, a line is something else, or the ranks are not as many as NPUs.
-    """
-    hosts = []
-    for number, line in enumerate(read_text(path, "hosts", MAX_HOSTS_BYTES).splitlines(), start=1):
-        words = line.partition("#")[0].split()
-        if not words:
-            continue
-        if len(words) != 2 or not is_whole(words[1]):
-            rule = "must be an address and a number of ranks, such as 10.0.0.1 4"
-            raise InputError(rule, field=f"line {number}", value=line, source=str(path))
-        hosts.append(Host(words[0], int(words[1])))
-    total = sum(host.slots for host in hosts)
-    if total != num_ranks:
-        raise InputError(f"has {total} ranks, the network {num_ranks}", source=str(path))
-    return tuple(hosts)
 
 
 def own_world() -> tuple[int, int]:
