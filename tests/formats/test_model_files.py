@@ -1,40 +1,17 @@
-"""Models by their parameters or their config, and buckets of DDP, as training iterations."""
+"""Models by their parameters or their config, as training iterations."""
 
 import gzip
 import json
 from types import SimpleNamespace
 
 import pytest
-from reader_samples import CONFIG, DDP, DDP_LINES, RING_16, SHAPES
+from reader_samples import CONFIG, RING_16, SHAPES
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.readers.registry import import_files
 from themis_opt.workloads.layers import count
 from themis_opt.workloads.listing import model_of_module
 from themis_opt.workloads.models import find_model
-
-MS = 10**9
-
-
-@pytest.mark.parametrize("text", [json.dumps(DDP), str(DDP), DDP_LINES])
-def test_buckets_leave_in_the_backward_pass_and_are_needed_in_the_next_forward_pass(write, text):
-    imported = import_files(write(net__yml=RING_16, log__txt=text))
-    instance = imported.instance
-    assert [task.duration for task in instance.tasks] == [MS, MS, MS, MS, 2 * MS]
-    ends = [(t.size, t.ready_after, t.needed_before) for t in instance.iteration.tensors]
-    assert ends[0] == (8_396_800, "backward 1", "forward")
-    assert ends[3] == (16_793_600, "backward 4", "forward")
-    assert imported.tables["logged averages"][-1] == {
-        "quantity": "communication exposed",
-        "time": "1 ms",
-        "share": "14.29 %",
-    }
-
-
-def test_buckets_that_were_not_rebuilt_are_the_first_ones(write):
-    text = json.dumps(DDP | {"has_rebuilt_buckets": 0})
-    instance = import_files(write(net__yml=RING_16, log__json=text)).instance
-    assert [t.size for t in instance.iteration.tensors] == [41_984_000]
 
 
 @pytest.mark.parametrize(("text", "name"), [(CONFIG, "config.json"), (SHAPES, "shapes.txt")])
@@ -44,22 +21,6 @@ def test_packed_models_are_read_as_they_are(text, name, tmp_path):
     path.write_text(content)
     packed.write_bytes(gzip.compress(content.encode()))
     assert find_model(str(packed)).layers() == find_model(str(path)).layers()
-
-
-BROKEN = [
-    (json.dumps(DDP | {"world_size": 8}), "world_size = 8: must be the NPUs of the network, 16"),
-    (json.dumps(DDP | {"avg_backward_compute_time": 0}), "DDP samples times from some iterations only"),
-    (json.dumps(DDP | {"rebuilt_bucket_sizes": "12, x"}), "rebuilt_bucket_sizes = 'x': must be a whole number"),
-    (str(DDP).replace("'nccl'", "__import__('os')"), "must be a dict as Python or JSON writes it"),
-    (DDP_LINES.replace("avg_forward", "avg_farward"), "avg_forward_compute_time: required field is missing"),
-]
-
-
-@pytest.mark.parametrize(("text", "rule"), BROKEN)
-def test_logs_that_break_a_rule_are_refused(write, text, rule):
-    with pytest.raises(InputError) as refused:
-        import_files(write(net__yml=RING_16, log__txt=text))
-    assert rule in str(refused.value)
 
 
 def test_shapes_are_layers_without_buffers(write):

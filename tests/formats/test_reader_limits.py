@@ -11,7 +11,6 @@ from themis_opt.base import documents
 from themis_opt.base.errors import InputError
 from themis_opt.formats import chakra
 from themis_opt.formats.readers import kineto
-from themis_opt.problem.iteration import MAX_TENSORS
 from themis_opt.schedules.schedule_file import PeriodDocument, ScheduleDocument
 from themis_opt.workloads.models import find_model
 
@@ -19,7 +18,6 @@ LINES = {
     "nccl-tests": "all_reduce.txt.gz",
     "nccl-inspector": "log.gz",
     "nvidia-smi": "topology.txt.gz",
-    "pytorch-ddp": "ddp.log.gz",
     "pytorch-shapes": "shapes.txt.gz",
     "fjsp": "shop.fjs.gz",
 }
@@ -100,14 +98,6 @@ def test_traces_of_many_values_are_refused(tmp_path):
 def test_an_event_of_a_trace_may_not_fill_the_memory(tmp_path):
     content = b'{"traceEvents": [{"a": [1' + b",1" * 5_000_000 + b"]}]}"
     assert "an event of more than 8388608 characters" in attempt("pytorch-trace", tmp_path / "trace.json", content)
-
-
-def test_logs_of_many_buckets_are_refused(tmp_path):
-    log = (
-        "world_size: 4\navg_forward_compute_time: 1\navg_backward_compute_time: 1\nbucket_sizes: 1" + ",1" * MAX_TENSORS
-    )
-    message = attempt("pytorch-ddp", tmp_path / "ddp.log", log.encode())
-    assert message.endswith(f"bucket_sizes = {MAX_TENSORS + 1}: must be at most {MAX_TENSORS} buckets")
 
 
 @pytest.mark.parametrize(

@@ -186,13 +186,6 @@ NODE_LINK = {
     ],
 }  # fmt: skip
 
-DDP = {
-    "world_size": 16, "backend_name": "nccl", "bucket_sizes": "41984000",
-    "rebuilt_bucket_sizes": "8396800, 8396800, 8396800, 16793600", "has_rebuilt_buckets": 1,
-    "avg_forward_compute_time": 1_000_000, "avg_backward_compute_time": 5_000_000,
-    "avg_backward_comm_time": 4_000_000, "avg_backward_compute_comm_overlap_time": 3_000_000,
-}  # fmt: skip
-DDP_LINES = "DDP Initialized with:\n" + "".join(f"{name}: {value} \n" for name, value in DDP.items())
 SHAPES = (
     "conv1.weight torch.Size([64, 3, 7, 7])\nbn1.weight torch.Size([64])\nbn1.bias torch.Size([64])\n"
     "bn1.running_mean torch.Size([64])\nbn1.num_batches_tracked torch.Size([])\nfc.weight (1000, 512)\n"
@@ -298,7 +291,6 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
         "log.json": "".join(inspector_line("AllReduce", size, out) for size, out, _ in LINEAR[::3]),
         "metrics.prom": 'nccl_bus_bandwidth_gbs{version="v5.1",message_size="4-5GB"} 678.263\n',
     },
-    "pytorch-ddp": {"ddp.txt": str(DDP), "ddp.json": json.dumps(DDP), "lines.log": DDP_LINES},
     "pytorch-shapes": {"shapes.txt": SHAPES},
     "hugging-face": {"config.json": json.dumps(CONFIG)},
     "pytorch-trace": {"trace.json": pytorch_trace(OVERLAPPED)},
@@ -316,7 +308,6 @@ SAMPLES: dict[str, dict[str, str | bytes]] = {
 COMPANIONS: dict[str, dict[str, str]] = {
     "astra-sim-system": {"network.yml": RING_16},
     "astra-sim-groups": {"network.yml": RING_16},
-    "pytorch-ddp": {"network.yml": RING_16},
     "pytorch-shapes": {"network.yml": RING_16},
     "hugging-face": {"network.yml": RING_16},
     "chakra": {"network.yml": RING_16},

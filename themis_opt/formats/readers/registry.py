@@ -18,6 +18,10 @@ from themis_opt.problem.instance import Instance
 OWN_FORMAT = "json"
 FOREIGN = (
     (
+        re.compile(rb"avg_forward_compute_time"),
+        "is a log of DistributedDataParallel: import a trace of the PyTorch profiler",
+    ),
+    (
         re.compile(rb'"schema".*"nodes"', re.DOTALL),
         "is an execution trace of PyTorch: import the profiler's trace of the same run",
     ),
@@ -52,7 +56,6 @@ READERS = Registry(
         "node-link": "themis_opt.formats.readers.graph_files:NODE_LINK",
         "rocm-smi": "themis_opt.formats.readers.rocm_smi:READER",
         "nvidia-smi": "themis_opt.formats.readers.nvidia_smi:READER",
-        "pytorch-ddp": "themis_opt.formats.readers.ddp_logging:READER",
         "pytorch-shapes": "themis_opt.formats.readers.models:LISTING",
         "hugging-face": "themis_opt.formats.readers.models:HUGGING_FACE",
         "pytorch-trace": "themis_opt.formats.readers.traced_step:READER",
