@@ -88,6 +88,10 @@ def test_a_signal_that_is_missing_is_found(plan):
         interpret_plan(plan)
 
 
+def operations(plan):
+    return plan["gpus"][0]["threadblocks"][0]["ops"]
+
+
 @pytest.mark.parametrize(
     ("change", "place"),
     [
@@ -95,6 +99,12 @@ def test_a_signal_that_is_missing_is_found(plan):
         (lambda plan: plan | {"protocol": "LL"}, "protocol"),
         (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].extend([{"name": "nop"}] * 64), "threadblocks.0.ops"),
         (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"][0].update(name="get"), "ops.0.name"),
+        (lambda plan: plan["gpus"][0].update(input_chunks=3), "must name channels, buffers and GPUs that are in it"),
+        (
+            lambda plan: [op.update(channel_ids=[9]) for op in plan["gpus"][0]["threadblocks"][0]["ops"]] and None,
+            "list",
+        ),
+        (lambda plan: plan | {"collective": "ather"}, "collective = 'ather': must be one of"),
     ],
 )
 def test_what_breaks_schema_or_limits_does_not_pass(tmp_path, change, place):

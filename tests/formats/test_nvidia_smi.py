@@ -6,6 +6,7 @@ import pytest
 
 import themis_opt
 from themis_opt.base.errors import InputError
+from themis_opt.formats.readers.gpu_matrix import Matrix
 from themis_opt.formats.readers.parts import Request
 from themis_opt.formats.readers.registry import import_files
 
@@ -85,3 +86,11 @@ def test_gpus_keep_their_names(write):
     text = matrix(3, all_pairs(3, "NV4") | {(0, 1): "NV2"}).replace("GPU2", "GPU3")
     network = import_files(write(topo__txt=text)).instance.network
     assert network.npus == ("gpu0", "gpu1", "gpu3")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"), [("0 1 3", "3 GPUs, without GPU2"), ("0 1 2", "an odd number"), ("0 1", "")]
+)
+def test_gpus_that_seem_to_be_off_are_named(names, said):
+    gpus = [f"GPU{number}" for number in names.split()]
+    assert said in "".join(Matrix(gpus, (), ()).missing())

@@ -7,12 +7,13 @@ https://github.com/Azure/msccl-executor-nccl (``azure``) and https://github.com/
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import quoteattr
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.problem.phases import CollectiveKind
 
 EXPORT_LOG = logging.getLogger("themis_opt.formats.msccl")
@@ -74,6 +75,18 @@ def collective_named(name: str, field: str) -> CollectiveKind:
     if name.replace("_", "") not in kinds:
         raise InputError(f"must be one of {', '.join(kinds)}", field=field, value=name)
     return kinds[name.replace("_", "")]
+
+
+@contextmanager
+def followed(source: str) -> Iterator[None]:
+    """Name the file of a failed check, and refuse one that refers to what it does not have."""
+    try:
+        yield
+    except InvalidSchedule as error:
+        raise error.within(source) from None
+    except (IndexError, KeyError, ValueError) as error:
+        rule = f"must name channels, buffers and GPUs that are in it, and inputs of one size: {error}"
+        raise InputError(rule, source=source) from None
 
 
 @dataclass

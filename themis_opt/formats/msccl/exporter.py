@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import read_text
-from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent
 from themis_opt.formats.exports import Fact
 from themis_opt.formats.msccl.algorithm import (
@@ -22,6 +22,7 @@ from themis_opt.formats.msccl.algorithm import (
     MscclStep,
     ThreadBlock,
     check_limits,
+    followed,
     from_xml,
     to_xml,
 )
@@ -364,10 +365,8 @@ class Msccl(ProgramExporter):
             check_limits(algorithm, self.dialect)
             ways = _ways(algorithm)
             for in_place in ways:
-                try:
+                with followed(str(path)):
                     interpret(algorithm, in_place=in_place)
-                except InvalidSchedule as error:
-                    raise error.within(str(path)) from None
             yield f"{name}: {_words(algorithm)}; {' and '.join('in place' if w else 'out of place' for w in ways)}"
         yield f"every GPU ends with its result; no circle of waits with {SLOTS} message per connection, no race"
 

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import Fact
-from themis_opt.formats.msccl.algorithm import ANY_SIZE, MSCCL_COLLECTIVES, collective_named
+from themis_opt.formats.msccl.algorithm import ANY_SIZE, MSCCL_COLLECTIVES, collective_named, followed
 from themis_opt.formats.msccl.clock import BlockKey, TimedStep, replayed
 from themis_opt.formats.msccl.interpreter import Units, check_results, random_memories
 from themis_opt.formats.msccl.transfers import (
@@ -208,10 +208,8 @@ class MscclPlus(ProgramExporter):
     def check_file(self, name: str, folder: Path) -> Iterator[str]:
         """The same for a file by its name, without its time."""
         plan = _read(folder / name)
-        try:
+        with followed(str(folder / name)):
             interpret_plan(plan)
-        except InvalidSchedule as error:
-            raise error.within(str(folder / name)) from None
         longest = max(len(block.ops) for gpu in plan.gpus for block in gpu.threadblocks)
         yield f"{name}: {len(plan.gpus)} GPUs, at most {longest} operations in a threadblock; schema and limits hold"
         yield "every GPU ends with its result; nobody waits for ever"

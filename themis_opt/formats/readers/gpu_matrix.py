@@ -71,15 +71,26 @@ class Matrix(NamedTuple):
                 raise source.error("must be the same both ways", f"{self.gpus[i]} and {self.gpus[j]}", both)
         rates = f"{links.gigabytes:g} GB/s per {links.word} and direction and {PCI:g} GB/s of PCI are {rate_note}"
         known = f"{self._words(links)}; {rates}; --bandwidths {links.key}=..,pci=.. states others"
-        stem = source.path.stem
+        stem, missing = source.path.stem, self.missing()
         if len({ways[i][j] for i, j in self.pairs()}) == 1:
             word = self.words[0][1]
             note = f"{tool}: {word} between all GPUs, {known}; latency is that of NCCL's model."
             return Part(
-                open_network=lambda stated: self._product(stem, word, links, {**usual, **stated}), notes=(note,)
+                open_network=lambda stated: self._product(stem, word, links, {**usual, **stated}),
+                notes=(note, *missing),
             )
         note = f"{tool}: a graph, since links differ, {known}."
-        return Part(graph=lambda stated: self._graph(stem, links, {**usual, **stated}), notes=(note,))
+        return Part(graph=lambda stated: self._graph(stem, links, {**usual, **stated}), notes=(note, *missing))
+
+    def missing(self) -> list[str]:
+        """A note on GPUs that seem to be off: a number is skipped, or their number is odd."""
+        numbers = {int(digits) for digits in re.findall(r"\d+", " ".join(self.gpus))}
+        skipped = sorted(set(range(max(numbers, default=0))) - numbers)
+        names = ", ".join(f"GPU{number}" for number in skipped)
+        if skipped:
+            return [f"{len(self.gpus)} GPUs, without {names}: the network is that of the GPUs listed."]
+        odd = len(self.gpus) > 1 and len(self.gpus) % 2
+        return [f"{len(self.gpus)} GPUs, an odd number: one may be off, and the network is without it."] if odd else []
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Places of every two GPUs."""
