@@ -5,13 +5,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from certified import certificate_of
 
 from themis_opt.formats.order_table import order_json
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, read_instance, shipped
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
-from themis_opt.study.best_known import Library, certificate_of
+from themis_opt.study.best_known import Library
 
 FILE = "instances/hetero.json"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certified import certificate_of
 
 from themis_opt.base.errors import InputError
 from themis_opt.graphs.problem import load_graph
@@ -15,7 +16,7 @@ from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, library_instances, read_instance, shipped
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
-from themis_opt.study.best_known import BestKnown, Library, LibrarySchedule, beside_best_known, certificate_of, shares
+from themis_opt.study.best_known import BestKnown, Library, LibrarySchedule, beside_best_known, shares
 
 FILE = "instances/hetero.json"
 GRAPH = "instances/pods.json"

@@ -25,7 +25,7 @@ from themis_opt.base.documents import read_json, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_duration, format_percent
 from themis_opt.formats.order_table import ORDER_FORMAT, order_table
-from themis_opt.graphs.certificates import GRAPH_ORDER_FORMAT, graph_certificate, graph_fingerprint, graph_order
+from themis_opt.graphs.certificates import GRAPH_ORDER_FORMAT, graph_fingerprint, graph_order
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule
 from themis_opt.problem.catalog import LIBRARY
@@ -33,7 +33,6 @@ from themis_opt.problem.documents import errors_of
 from themis_opt.problem.fields import Model
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.solving.certificates import certificate
 
 INDEX_FORMAT = "themis-opt/library/1"
 TABLE_FORMATS = (ORDER_FORMAT, GRAPH_ORDER_FORMAT)  # of order tables, on dimensions and on graphs
@@ -312,15 +311,6 @@ def fingerprint_of(instance: ListedInstance) -> str:
 def solution_of(schedule: LibrarySchedule) -> dict[str, Any]:
     """The file of a solution: an order table, or the transfers on a graph and the order of each link."""
     return order_table(schedule) if isinstance(schedule, Schedule) else graph_order(schedule)
-
-
-def certificate_of(
-    instance: ListedInstance, *, equal: bool = False, trusted: float = 0.0, enough: float = 0.0
-) -> dict[str, Any]:
-    """The certificate of an instance; picoseconds as of :func:`themis_opt.solving.certificates.certificate`."""
-    if isinstance(instance, GraphInstance):
-        return graph_certificate(instance)
-    return certificate(instance, equal=equal, trusted=trusted, enough=enough)
 
 
 def beside_best_known(schedule: Schedule, sizes: str, library: Library | None = None) -> str | None:
