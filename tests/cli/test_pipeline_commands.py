@@ -75,6 +75,8 @@ def test_schedules_are_checked_and_drawn(succeed, refuse, tmp_path):
     picture = (tmp_path / "picture.svg").read_text(encoding="utf-8")
     assert "stage 3" in picture
     assert re.search(r"time \((ms|us|s)\)", picture)
+    for text in (picture, succeed("explain", schedule)):
+        assert "the busiest stage waits for 4.00 % of the time" in text
     broken = json.loads(schedule.read_text(encoding="utf-8"))
     broken["starts"][0][0] += 1
     schedule.write_text(json.dumps(broken), encoding="utf-8")

@@ -7,6 +7,7 @@ from pipeline_samples import pipeline, random_pipeline
 
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.families.calls import workload
 from themis_opt.pipelines.bounds import bound
 from themis_opt.pipelines.comparison import compare
 from themis_opt.pipelines.files import read_schedule, write_schedule
@@ -87,3 +88,9 @@ def test_the_reference_chooses_what_leaves(time, period):
     result = compare(problem.replace(offload=f"{time} ps"), ["exact"], LIMITS).best
     validate(result.schedule)
     assert (result.schedule.value, result.bound) == (period, period)
+
+
+def test_a_model_states_what_its_link_to_hosts_takes():
+    choices = {"stages": 2, "microbatches": 2, "batch": 2, "sequence": 64, "host_link": "1 GB/s"}
+    problem = workload("transformer:layers=4:hidden=256", "v100-256.resnet-50", family="pipeline", **choices)
+    assert problem.offload == 1000 * problem.activation

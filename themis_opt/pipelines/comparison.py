@@ -97,12 +97,17 @@ def verdict(compared: PipelineComparison) -> list[str]:
     kept += f" of {format_short_size(limit)}" if limit else ""
     if schedule.offloads:
         kept += f", and {schedule.offloads} activations go to the host and back"
-    waits = f"the busiest stage waits for {format_percent(schedule.bubble())} of the time"
+    return [f"{words}.", f"{kept}; {waits(schedule)}."]
+
+
+def waits(schedule: PipelineSchedule) -> str:
+    """How long the busiest stage waits, for an infinitely fast network too and for messages."""
+    words = f"the busiest stage waits for {format_percent(schedule.bubble())} of the time"
     if schedule.pipeline.message or schedule.offloads:
         bubble, messages = schedule.bubble() - schedule.communication, schedule.communication
-        waits += f": {format_percent(bubble)} bubble, {format_percent(messages)} messages"
-        waits += " and transfers to the host" if schedule.offloads else ""
-    return [f"{words}.", f"{kept}; {waits}."]
+        words += f": {format_percent(bubble)} bubble, {format_percent(messages)} messages"
+        words += " and transfers to the host" if schedule.offloads else ""
+    return words
 
 
 def _judged(result: PipelineResult) -> str:

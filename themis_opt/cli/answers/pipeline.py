@@ -116,6 +116,7 @@ def validate(schedule: "PipelineSchedule") -> Reply:
 def explain(schedule: "PipelineSchedule", summary: object, *, steps: int) -> Reply:
     """How busy stages and links are, the critical path, and the bound."""
     from themis_opt.families.door import bounds
+    from themis_opt.pipelines.comparison import waits
 
     explanation, proven = schedule.timed.explain(), bounds(schedule.pipeline)
     times = {"makespan_ns": nanoseconds(schedule.value), "all_stages_ns": nanoseconds(schedule.makespan)}
@@ -123,18 +124,21 @@ def explain(schedule: "PipelineSchedule", summary: object, *, steps: int) -> Rep
     busiest, count = explanation.resources[0], len(explanation.resources)
     share = format_percent(busiest.busy / schedule.makespan)
     words = f"{busiest.name} is busiest, for {share} of the time"
-    took = f"All stages end after {format_short_time(schedule.makespan)}; {words}."
+    took = f"All stages end after {format_short_time(schedule.makespan)}; {words}; {waits(schedule)}."
     title = f"stages and links: the {min(steps, count)} busiest of {count}"
     tables = [resource_table(title, explanation, steps), path_table(explanation, steps, "action")]
-    document = {**times, "bounds_ns": in_ns, **parts(explanation)}
+    shares = {"bubble": schedule.bubble() - schedule.communication, "communication": schedule.communication}
+    document = {**times, **shares, "bounds_ns": in_ns, **parts(explanation)}
     return Reply(document, [took], [*tables, bound_table(schedule.value, proven, "iteration")])
 
 
 def plot(schedule: "PipelineSchedule", path: Path) -> Reply:
     """What stages and links do over time."""
+    from themis_opt.pipelines.comparison import waits
     from themis_opt.reports.pictures import draw_pipeline
 
-    draw_pipeline(path, schedule, f"{schedule.pipeline.name or 'pipeline'}: {format_short_time(schedule.value)}")
+    name, time = schedule.pipeline.name or "pipeline", format_short_time(schedule.value)
+    draw_pipeline(path, schedule, f"{name}: {time}; {waits(schedule)}")
     return Reply(None, files=[path])
 
 
