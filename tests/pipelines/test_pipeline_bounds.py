@@ -188,3 +188,10 @@ def test_passes_of_other_stages_prove_a_v_with_messages_and_the_memory_of_1f1b(s
     """One stage alone says 50, 102 and 206."""
     problem = pipeline(stages, microbatches, 2, 2, 2, message=1, parts=2, placement="v", memory=2 * stages)
     assert bound(problem) == units == steps.best_policy(problem).value
+
+
+@pytest.mark.parametrize(("stages", "microbatches", "units"), [(2, 8, 95), (3, 4, 77)])
+def test_messages_that_wait_for_each_other_prove_a_schedule(stages, microbatches, units):
+    """Stages alone say 39 and 53."""
+    problem = pipeline(stages, microbatches, message=10)
+    assert bound(problem) == units == steps.best_policy(problem).value

@@ -8,7 +8,7 @@ Steps and microbatches
     pass to the end of s, or of all.  Steps that may come before the begin, or after the end, have none.
 
 Rules for heads
-    1. *path*: a pass begins after the one whose result it needs, and the message;
+    1. *path*: a pass begins after the one whose result it needs, and the message; messages to a part follow each other;
     2. *stage*: let x come before y on the way of a microbatch, both on one stage.  Before y begins with i, all steps
        from x to y have run for microbatches j to i, but for y with i itself.  None of them began before x did with j,
        and they share the stage: y begins with i no earlier than x with j, and the time of all these.  With x = y,
@@ -26,7 +26,8 @@ Bound
     tail which is ready.  It is computed for passes as they are, and for the n-th pass of each kind, of whatever part,
     with the heads and tails of (3) and the shortest duration; what longer ones take beyond it may run at any time.
     Between the first and the last pass of a stage lie passes of other stages, too: those with a head and a tail.  The
-    same machine of any of these stages bounds the period: one stage may fill late, and another one drain last.
+    same machine of any of these stages bounds the period: one stage may fill late, and another one drain last.  So does
+    a link on which messages wait for each other, each between the passes that send and receive it.
 
 Where parts of a stage take unequally long, that beyond is much, and a sum says more:
 
@@ -87,9 +88,10 @@ def bounds(pipeline: Pipeline) -> Iterator[int]:
         for stage in stages[:MOST_STAGES]:
             heads, tails = _heads(pipeline, stage), _tails(pipeline, stage)
             others = (_inside(pipeline, other, heads, tails) for other in stages if other != stage)
-            yield max(_one_machine(pipeline, stage, heads, tails), *others)
+            yield max(_one_machine(pipeline, stage, heads, tails), _links(pipeline, heads, tails), *others)
         return
     heads, tails = _heads(pipeline), _tails(pipeline)
+    yield _links(pipeline, heads, tails)
     yield from (_one_machine(pipeline, stage, heads, tails) for stage in stages)
 
 
@@ -160,14 +162,14 @@ def _least_times(
     """Apply the rules to steps in an order in which none needs a later one; passes of a kind wait for another kind."""
     times = _Times({step: np.zeros(pipeline.microbatches, dtype=np.int64) for step in before}, {})
     links = {
-        step: [(times.by_step[need], pipeline.duration(*need) + _message(pipeline, need, step)) for need in needs]
+        step: [(times.by_step[need], pipeline.duration(*need), _message(pipeline, need, step)) for need in needs]
         for step, needs in before.items()
     }
     blocks = {step: list(_blocks(pipeline, before, step)) for step in before}
     for _ in range(RULE_ROUNDS if waiting else 1):
         for step, row in times.by_step.items():
-            for need, duration in links[step]:
-                np.maximum(row, need + duration, out=row)
+            for need, duration, message in links[step]:
+                np.maximum(row, _in_turn(need + duration + message, message), out=row)
             for first, work in blocks[step]:
                 whole = work + pipeline.duration(*step)
                 np.maximum(row, _in_turn(times.by_step[first], whole) + work, out=row)
@@ -250,6 +252,18 @@ def _inside(pipeline: Pipeline, stage: int, heads: _Times, tails: _Times) -> int
                 passes += _between(heads.by_step[step], tails.by_step[step], pipeline.duration(*step))
         pooled += _between(heads.pooled[kind, stage], tails.pooled[kind, stage], _shortest(pipeline, kind, stage))
     return max(_interrupted(passes), _interrupted(pooled))
+
+
+def _links(pipeline: Pipeline, heads: _Times, tails: _Times) -> int:
+    """What messages take that wait for each other on a link, between the passes that send and receive them."""
+    messages: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    for one, other in pairwise(_way(pipeline)) if pipeline.messages_queue else ():
+        if _message(pipeline, one, other) and one in heads.by_step and other in tails.by_step:
+            sent = heads.by_step[one] + pipeline.duration(*one)
+            left = tails.by_step[other] + pipeline.duration(*other)
+            link = pipeline.stage_of[one[1]], pipeline.stage_of[other[1]]
+            messages.setdefault(link, []).extend(_between(sent, left, pipeline.message))
+    return max(map(_interrupted, messages.values()), default=0)
 
 
 def _between(heads: IntArray, tails: IntArray, work: int) -> list[tuple[int, int, int]]:
