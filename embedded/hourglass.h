@@ -6,8 +6,10 @@
 #include <math.h>
 #include <string.h>
 #define HG_DIMENSIONS 5
-#define HG_CHUNKS 25 /* of two dimensions */
-#define HG_FEW 8     /* chunks of more dimensions, or equal ones */
+#define HG_CHUNKS 25   /* of two dimensions */
+#define HG_ENTRIES 112 /* of the larger table of paths */
+#define HG_RANKED 24   /* paths that are tried */
+#define HG_FEW 8       /* chunks of more dimensions, or equal ones */
 #define HG_LENGTH (2 * HG_DIMENSIONS)
 #define HG_LEAST_GAP 1e-6
 #define HG_FLOAT_ERROR 1e-12
@@ -28,41 +30,37 @@ typedef struct {
     int num_stages[HG_DIMENSIONS];              /* per dimension */
     short stages[HG_DIMENSIONS][2 * HG_CHUNKS]; /* 2 * chunk + phase; phase 0 scatters, 1 gathers */
 } hg_block;
-typedef struct {
-    hg_block best, other;
-} hg_workspace;
-typedef struct {
-    const hg_dimension *network;
-    int width, phases; /* dimensions */
-    double size;
-} hg_problem;
+typedef struct { hg_block best, other; } hg_workspace;
+typedef struct { const hg_dimension *network; int width, phases; double size; } hg_problem; /* width: dimensions */
 typedef struct { /* mirrored chunks that keep every dimension busy from 0 to 1 */
     int width, count, tries, num_served, served[HG_FEW * HG_LENGTH];
     int paths[HG_FEW][HG_LENGTH], next[HG_FEW], mirror[HG_FEW];
     double durations[HG_FEW][HG_LENGTH], free_at[HG_DIMENSIONS], ready[HG_FEW];
 } hg_half;
 
-/* Paths of 2 D - 1 chunks of 3 and 4 dimensions, as in chunk_law.py. */
+/* Paths of 2 D - 1 chunks of 3 and 4 dimensions, and 2 D weights, as in chunk_law.py; the orders of their letters. */
 static const char *const hg_paths[] = {
-    "aeccbaddeeafbbfafdacbcaefaebcbaebffbccebabaffabecabddacafaefbcdbbacaebaebcabcaeeabacbafcadadbccbdfadadbcdbddaabbed"
-    "faecaaaedabadbbfadbeeafceebddadabfaeacaeaaeecabdbadbbbcaafdadaaaddaaaebacadcafcbfabacaaebdfdcdbbadccaaebccafdab",
-    "buwlhjbjcbxaugiwnjbrxelgwdimiwxaermermslfttocxiwnbrqklchwierkqmnkfibrhcpeikqncxqeiggwjaxiqoerkqnjxfpougxxmefrldwbp"
-    "muaogavkwpstgwnvficmlkmelgexichnnvobjpbigqcxdirhkexwggqsuddvhbrtmjbiexawiushqcktxequdrgtxmwbpcmgiqphflserjwvbqtiav"
-    "mxgqkbjsjhaxnkitsdesocxggjmwrodnfqgaxgqecrkoggjevbophnfswoaiwcvbcresitaxvhqehdvsubgxmuedljwrbuhpmuaiamtbmajgrkgvwg"
-    "berqlgnvqipxldcdrkqlbsdvtjgwngtmvershpfxqlsiwervdqeohrmsamngldicqkerkntuferpfqbpothvsdbaieqcernkfohfloqhntkqcvqstr"
-    "edqdiviwflcusjnbpsaposcvlghoukvflstwowdpnaxnhvnjalrsjiiawsrmuebmougwecpaihqnfjmnxmuiktgerlnjbpkmgtlbrmvhaxqekquaxs"
-    "khtoacbtgnnbtaimuecvqkjfueirkbtkemmtcphevkktlgfaawiuafggqavngqwvavqiqxhavpmrhptrfrkittvatgalnhgaxjelciagregtbasjfu"
-    "ofaulquraavcktigbrtkdlhbcnkfpgcibqnpecwxgduoeodlqhggjaubmfjvbophxoudrsxgpfbodjkpkaxtgksobugvcaxkqognajptrchauumhqa"
-    "aviwurmblgjfgmbqwgbbrcwerjgrdilwrrddirfojidxeohnmeohpovdexbgcwnexcigtnfqwmnkdfxqtgasgwdpouxgjqubibgocphxphqfucmehi"
-    "qvhrdhngscpsknbptgrmwfrbobrxjcjptsaktfefaxhnoutaxitfipaxotlluaxufhdqacbkifoajdwwinajslhnnaktsktfalgeudwapbkhpuapsf"
-    "fwnarhrphwatwievrauvrgjbavoutjiavrsichbrmdsrgbfrbtixbfsosdqbplkkqxbpnkaogbscvdigbvsogubbxpblttcvgskoocnkodpncpwurc"
-    "kcxgqboncxpfxcvdlaesrgdlbmleadfsnopbdrcwdordxfgaejdxlrsqpepjdxgmefsnqjcewhksxdfxqejctfxqpskggwdjxgrgrwlqhbgusnflng"
-    "vxgflmhvspfhcjpsjnjanrhpsntsrdqakasxnkawbtjknabxtlpreqdxlorltothepieigwevbamawwhepnernjgwxepgwlaoquatsrbjfnhsabeok"
-    "nmuaqsirfvtcxiwwipdrowsckdrxelwohqnptxcchrifxigvcifrnoxsqbxgrecrlwwdxrggwmfpjqxcrgxshfjctpepothcvhoauhmodrgulnkbjk"
-    "rsqhsmldcdkcnkmserpgiwwgscvvdmimepkhxiwcuwbamrwjgvdoolxfjopkivtieqeflkfsbrgtunoblovsohcxbonxhhtudcubnktxhpfumldflm"
-    "urguawdcpbmgugdlktmbxepuslwofkcihpbgsaruokhferwgmokkdavxaiiqqhcbutobqbdugwcrxepkcregeuhthruewxiqhifkexxxhhldjbmpib"
-    "gtervkjnkbrtnigtevoakfibtabjqhsokbpgvfambqruuocclpcpdkdjmrsogdrifscqerdbgwtexhqmacflndvdwhldvnjsiwurbvmnhiwficpfti"
-    "unbqkiptneabaihpdapmxtxhbrqkscgbppdkmwbwmpbiecqekdxtcwxobrrcxgwvbmdlawtimdlvoknqdjbugiadpotgctehkfxobfjjtnhx"};
+    "aeccbimlkpraebcfafqqhnbffbcbkshkrbccebmmqjlnaedaahxmhriacbfcomhpnkbccbbiepohqabafftrilpjadbeesjjplkadaefmshlqoaeec"
+    "bhfksjpbddacbduijqaeaffryhgsqcbecbaasoepbcbeaujjollafcadiymgsdaebcdadrinpaebcbwlkqihbbedffantcnddefaunhpmibfbcdseh"
+    "ufoabdcbbaqlkraacfbtvljohafceejzlfqoadbccpkgrkoafdacemseopbbbffukknlheadbbaavldoaebfeppdqplbabddqfksgkceaabeuqgqid"
+    "bbffcdugkpaaaddthkqijaeedazninmjddbcasglqfkacabbvkjplibcbefearqfibddcascgsjnadccarejonibaaeazsgmnjafccclwmiok",
+    "wqgxouelmplklpqlwolrmdfgjslnjlqohjgsdihglqmkpromwhxaoqnklmnphvisqibniopnilmgvotspcnkskjkrokqairkcoojlnojloweogndmu"
+    "kngsknqgawcxmrlqjrgonvaeshpjaffshpjnkwredicnjkpomhncsiwvbbdkqshiplaxnjhqxstlkkpnibrghwhugacpkrhqrciugldednrpemnmwm"
+    "rgpvmqnkjoookmjqcuehqkqiojodiexmtlrimhqnmiflkqqeslhgmppfofwwinwcqcmjthloumcuawpfpunjiqmgwmubmbnwmihopmeuawumnkmljl"
+    "rlofrthqfjlhfnsjgrsqapmxjstnhlpmjcqmtchsjjqmqepkeoiwblmtojhnonnxpunhkfhfaqmpdnbamuajgtlsiqhqiowmabddcdksijooiwajfk"
+    "xqijlolmmnvgoeqfymgfpolkrccxiwngmuqjgpntvbnpkxdefmrljosmkwckannmjnqkmashocwdutkjjnpjkneoatqlpdojsdobmpkawjfqppcool"
+    "qkeierhtjgjsmgmkvpfteeedgtlkimpbiwtvdlkpppiklkrsvukmkjhhqpkqbuwkajhrkijsjmkdghmgsbfplphpmncuowlgbkimohirmblkneustn"
+    "hipsejttlkqcdgchrqhhmcmhrkmmfmhljuinbmmwandlxmkiqmjcxqidhhsjgkthkmmvixlcoeguqkeqlgwdxmlxrrvjlhrmawobcmjdonsgiqhxpe"
+    "wnhuiifpnoeknrgxhocvrmikooiwbntcjgjeipqdmmerskgugpsiinpknbwqmtlqofejsngouroufxgvrsjljpnuaofawfhmjthklmhxtodxmwrlgm"
+    "qklberckqehldsfrhnlndksmbllhmnrdmguovllxagurlepluxgwmvbqyuhilqnhxlssrpkrkmknkncisrmwbsllemqmmaxntwwqkfmmpgomuwcmiu"
+    "bgpkngooltkhpivcrjjipkolfjgkadsomggrpikfcocdhkhefqqkemmodgatmngqirerkasgwsoalxukgmonspowkpcquimlpglestjwkjhdjpsgin"
+    "nqfkkpslkejqrcmlaaugxpglunkhqnthbpdhgqieitmhlnqcjwwmlfijrhplcjcuiwvqpxklfrmwjgshqdjvppempjkidgenpeccprndnawutokakq"
+    "mlikqlqphmiuehjmpjpimvbcnjkfiiitlijncxqchfkinhpfplndcraorkhhkrmlhlurvwilqgmjqfpllotiqcxtjtxmdisoirausnbtpljkqlnaqn"
+    "icxmtlqipiokcocxmqhvrqgkoolilxuqtbigqoogoimxecowggnsjfnrmtrthbnmolfgqqhmsqakgvbtwnfnpllextjnkhtjjjslhngsopbibpgnik"
+    "oolkhbrsusnjhhmtfowkbwtrdvjgkqlkmjlbhvevhhhsmjhnmjnsawwlftlpfqjsqargxmlwpeirnnisbnspbinimftkogtcxsspjowmihrntkcxbq"
+    "pullfrloihxauhicwsrhllplasgwimdituncmplsbbqotafonphnnlhmaxasjozthfoqnckdgerhzlreqjnn"};
+static const char *const hg_orders[] = {"012021102120201210",
+    "012301320213023103120321102310321203123013021320201320312103213023012310301230213102312032013210"};
 
 /* Time for which a part of the data holds a dimension. */
 static double hg_held(const hg_dimension *d, double part) {
@@ -142,16 +140,22 @@ static int hg_is_full(hg_half *h) {
         if (h->free_at[other] < h->free_at[k] - HG_FLOAT_ERROR) k = other;
     double time = h->free_at[k];
     if (time >= 1 - HG_FLOAT_ERROR) return 1;
-    for (int i = 0; i < h->count; i++) {
-        int position = h->next[i];
-        if (h->next[h->mirror[i]] > last - position || h->paths[i][position] != k) continue;
-        double ready = h->ready[i], end = time + h->durations[i][position];
-        if (ready > time + HG_FLOAT_ERROR || end > 1 + HG_FLOAT_ERROR) continue;
+    for (unsigned seen = 0;;) { /* the longest stage first */
+        double longest = 0;
+        int i = -1;
+        for (int j = 0; j < h->count; j++) {
+            double duration = h->durations[j][h->next[j]];
+            if (seen >> j & 1 || h->paths[j][h->next[j]] != k || h->ready[j] > time + HG_FLOAT_ERROR) continue;
+            if (h->next[h->mirror[j]] > last - h->next[j] || time + duration > 1 + HG_FLOAT_ERROR) continue;
+            if (duration > longest) i = j, longest = duration;
+        }
+        if (i < 0) return 0;
+        double ready = h->ready[i], end = time + longest;
+        seen |= 1u << i;
         h->free_at[k] = h->ready[i] = end, h->next[i]++, h->served[h->num_served++] = i;
         if (hg_is_full(h)) return 1;
-        h->free_at[k] = time, h->ready[i] = ready, h->next[i] = position, h->num_served--;
+        h->free_at[k] = time, h->ready[i] = ready, h->next[i]--, h->num_served--;
     }
-    return 0;
 }
 
 /* Positive numbers whose products with the columns sum to 1 in every row, by elimination; 0 if there are none. */
@@ -173,35 +177,35 @@ static int hg_equal_loads(int count, double rows[][HG_DIMENSIONS], double *sizes
     return 1;
 }
 
-/* The permutation of the numbers below `width` that is at an index of the alphabetic order. */
-static void hg_permutation(int index, int width, int *order) {
-    for (int j = 0, used = 0, number = width == 4 ? 6 : 2; j < width; j++) {
-        int k = 0;
-        for (int place = index / number; (used >> k & 1) || place-- > 0; k++) continue;
-        order[j] = k, used |= 1 << k, index %= number;
-        if (j < width - 1) number /= width - 1 - j;
-    }
-}
-
 /* The block of an all-reduce that is the same backwards, of 2 D - 1 chunks, if paths of the table suit. */
 static void hg_mirrored(const hg_problem *p, hg_block *b) {
-    int dimensions[HG_DIMENSIONS], width = p->width, count = 2 * width - 1;
-    double times[HG_DIMENSIONS], sizes[HG_DIMENSIONS], whole = 0;
+    int dimensions[HG_DIMENSIONS], width = p->width, count = 2 * width - 1, length = count + 2 * width, num_entries = 0;
+    double times[HG_DIMENSIONS], sizes[HG_DIMENSIONS], logs[HG_LENGTH], scores[HG_ENTRIES] = {0}, whole = 0;
+    const char *letters = hg_paths[width - 3];
     for (int k = 0; k < width; k++) { /* from fast to slow */
         double time = hg_held(&p->network[k], 1) - p->network[k].fixed;
         int j = k;
         for (; j > 0 && times[j - 1] > time; j--) times[j] = times[j - 1], dimensions[j] = dimensions[j - 1];
         times[j] = time, dimensions[j] = k;
     }
-    for (const char *letters = hg_paths[width - 3]; *letters && !b->is_solid; letters += count) {
+    for (int k = 0; k < width; k++) logs[width - 1 + k] = log2(p->network[dimensions[k]].npus);
+    for (int k = 1; k < width; k++) logs[k - 1] = log2(times[k] / times[k - 1]);
+    logs[2 * width - 1] = 1;
+    for (; letters[length * num_entries]; num_entries++)
+        for (int j = 0; j < 2 * width; j++)
+            scores[num_entries] += (letters[length * num_entries + count + j] - 'm') * logs[j];
+    for (int tried = 0; tried < HG_RANKED && !b->is_solid; tried++) {
+        int entry = 0;
+        for (int e = 1; e < num_entries; e++) if (scores[e] > scores[entry]) entry = e;
+        scores[entry] = -HUGE_VAL;
         double loads[HG_FEW][HG_DIMENSIONS], rows[HG_DIMENSIONS][HG_DIMENSIONS];
-        int orders[HG_FEW][HG_DIMENSIONS];
+        const char *orders[HG_FEW];
         hg_half h = {.width = width, .count = count, .tries = 40 * width - 60};
         for (int i = 0; i <= count; i++) { /* orders of scatters as if in turn forwards and backwards */
             double part = 1;
-            hg_permutation(letters[i < count ? i : count - 1] - 'a', width, orders[i]);
+            orders[i] = hg_orders[width - 3] + width * (letters[length * entry + (i < count ? i : count - 1)] - 'a');
             for (int j = 0; j < width; j++) {
-                int k = orders[i][i % 2 && i < count ? width - 1 - j : j];
+                int k = orders[i][i % 2 && i < count ? width - 1 - j : j] - '0';
                 loads[i][k] = times[k] * part, part /= p->network[dimensions[k]].npus;
             }
         }
@@ -212,7 +216,7 @@ static void hg_mirrored(const hg_problem *p, hg_block *b) {
         for (int i = 0; i < count; i++)
             for (int j = 0; j <= count; j++) {
                 int place = i % 2 ? count - j : j, from = i - i % 2 + place / width;
-                h.paths[i][j] = orders[from][from == count ? count - place : place % width];
+                h.paths[i][j] = orders[from][from == count ? count - place : place % width] - '0';
                 h.durations[i][j] = sizes[i / 2] * loads[from][h.paths[i][j]];
                 h.mirror[i] = i == count - 1 ? i : i ^ 1;
             }

@@ -64,7 +64,7 @@ def test_the_gap_halves_with_two_chunks_at_just_enough(most: int, growth: int) -
 
 def test_nine_chunks_meet_the_bound_of_five_dimensions() -> None:
     network = [LawDimension(4, Fraction(1, bandwidth)) for bandwidth in (200, 200, 100, 100, 50)]
-    paths = ["EABCD", "EACDB", "ABCDE", "ECABD", "ACEDB", "EBDCA", "BADEC", "EDCAB", "CBDAE"]
+    paths = ["DABCE", "EDBCA", "BADCE", "BDECA", "BCADE", "EDABC", "EBCDA", "ECBAD", "BAEDC"]
     block = MirroredBlocks(network, rounding=0).of_paths([tuple(map("ABCDE".index, path)) for path in paths])
     assert block is not None
     assert len(block.chunks) == 9

@@ -9,9 +9,10 @@ all dimensions are busy from its begin to its end.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
-from itertools import permutations
-from operator import add
+from functools import cache, reduce
+from itertools import pairwise, permutations
+from math import log2
+from operator import add, mul
 from typing import NamedTuple
 
 FLOAT_ERROR = 1e-12  # relative error of floats that decides no comparison
@@ -20,33 +21,37 @@ MOST_EQUAL_CHUNKS = 8  # tried where chunks cost something, or nothing better is
 LEAST_GAP = 1e-6  # gap below which no more chunks are made
 MIRRORED_PATHS = {
     3: (
-        "aeccbaddeeafbbfafdacbcaefaebcbaebffbccebabaffabecabddacafaefbcdbbacaebaebcabcaeeabacbafcadadbccbdfadadbcdbddaa"
-        "bbedfaecaaaedabadbbfadbeeafceebddadabfaeacaeaaeecabdbadbbbcaafdadaaaddaaaebacadcafcbfabacaaebdfdcdbbadccaaebcc"
-        "afdab"
+        "aeccbimlkpraebcfafqqhnbffbcbkshkrbccebmmqjlnaedaahxmhriacbfcomhpnkbccbbiepohqabafftrilpjadbeesjjplkadaefmshlqo"
+        "aeecbhfksjpbddacbduijqaeaffryhgsqcbecbaasoepbcbeaujjollafcadiymgsdaebcdadrinpaebcbwlkqihbbedffantcnddefaunhpmi"
+        "bfbcdsehufoabdcbbaqlkraacfbtvljohafceejzlfqoadbccpkgrkoafdacemseopbbbffukknlheadbbaavldoaebfeppdqplbabddqfksgk"
+        "ceaabeuqgqidbbffcdugkpaaaddthkqijaeedazninmjddbcasglqfkacabbvkjplibcbefearqfibddcascgsjnadccarejonibaaeazsgmnj"
+        "afccclwmiok"
     ),
     4: (
-        "buwlhjbjcbxaugiwnjbrxelgwdimiwxaermermslfttocxiwnbrqklchwierkqmnkfibrhcpeikqncxqeiggwjaxiqoerkqnjxfpougxxmefrl"
-        "dwbpmuaogavkwpstgwnvficmlkmelgexichnnvobjpbigqcxdirhkexwggqsuddvhbrtmjbiexawiushqcktxequdrgtxmwbpcmgiqphflserj"
-        "wvbqtiavmxgqkbjsjhaxnkitsdesocxggjmwrodnfqgaxgqecrkoggjevbophnfswoaiwcvbcresitaxvhqehdvsubgxmuedljwrbuhpmuaiam"
-        "tbmajgrkgvwgberqlgnvqipxldcdrkqlbsdvtjgwngtmvershpfxqlsiwervdqeohrmsamngldicqkerkntuferpfqbpothvsdbaieqcernkfo"
-        "hfloqhntkqcvqstredqdiviwflcusjnbpsaposcvlghoukvflstwowdpnaxnhvnjalrsjiiawsrmuebmougwecpaihqnfjmnxmuiktgerlnjbp"
-        "kmgtlbrmvhaxqekquaxskhtoacbtgnnbtaimuecvqkjfueirkbtkemmtcphevkktlgfaawiuafggqavngqwvavqiqxhavpmrhptrfrkittvatg"
-        "alnhgaxjelciagregtbasjfuofaulquraavcktigbrtkdlhbcnkfpgcibqnpecwxgduoeodlqhggjaubmfjvbophxoudrsxgpfbodjkpkaxtgk"
-        "sobugvcaxkqognajptrchauumhqaaviwurmblgjfgmbqwgbbrcwerjgrdilwrrddirfojidxeohnmeohpovdexbgcwnexcigtnfqwmnkdfxqtg"
-        "asgwdpouxgjqubibgocphxphqfucmehiqvhrdhngscpsknbptgrmwfrbobrxjcjptsaktfefaxhnoutaxitfipaxotlluaxufhdqacbkifoajd"
-        "wwinajslhnnaktsktfalgeudwapbkhpuapsffwnarhrphwatwievrauvrgjbavoutjiavrsichbrmdsrgbfrbtixbfsosdqbplkkqxbpnkaogb"
-        "scvdigbvsogubbxpblttcvgskoocnkodpncpwurckcxgqboncxpfxcvdlaesrgdlbmleadfsnopbdrcwdordxfgaejdxlrsqpepjdxgmefsnqj"
-        "cewhksxdfxqejctfxqpskggwdjxgrgrwlqhbgusnflngvxgflmhvspfhcjpsjnjanrhpsntsrdqakasxnkawbtjknabxtlpreqdxlorltothep"
-        "ieigwevbamawwhepnernjgwxepgwlaoquatsrbjfnhsabeoknmuaqsirfvtcxiwwipdrowsckdrxelwohqnptxcchrifxigvcifrnoxsqbxgre"
-        "crlwwdxrggwmfpjqxcrgxshfjctpepothcvhoauhmodrgulnkbjkrsqhsmldcdkcnkmserpgiwwgscvvdmimepkhxiwcuwbamrwjgvdoolxfjo"
-        "pkivtieqeflkfsbrgtunoblovsohcxbonxhhtudcubnktxhpfumldflmurguawdcpbmgugdlktmbxepuslwofkcihpbgsaruokhferwgmokkda"
-        "vxaiiqqhcbutobqbdugwcrxepkcregeuhthruewxiqhifkexxxhhldjbmpibgtervkjnkbrtnigtevoakfibtabjqhsokbpgvfambqruuocclp"
-        "cpdkdjmrsogdrifscqerdbgwtexhqmacflndvdwhldvnjsiwurbvmnhiwficpftiunbqkiptneabaihpdapmxtxhbrqkscgbppdkmwbwmpbiec"
-        "qekdxtcwxobrrcxgwvbmdlawtimdlvoknqdjbugiadpotgctehkfxobfjjtnhx"
+        "wqgxouelmplklpqlwolrmdfgjslnjlqohjgsdihglqmkpromwhxaoqnklmnphvisqibniopnilmgvotspcnkskjkrokqairkcoojlnojloweog"
+        "ndmukngsknqgawcxmrlqjrgonvaeshpjaffshpjnkwredicnjkpomhncsiwvbbdkqshiplaxnjhqxstlkkpnibrghwhugacpkrhqrciugldedn"
+        "rpemnmwmrgpvmqnkjoookmjqcuehqkqiojodiexmtlrimhqnmiflkqqeslhgmppfofwwinwcqcmjthloumcuawpfpunjiqmgwmubmbnwmihopm"
+        "euawumnkmljlrlofrthqfjlhfnsjgrsqapmxjstnhlpmjcqmtchsjjqmqepkeoiwblmtojhnonnxpunhkfhfaqmpdnbamuajgtlsiqhqiowmab"
+        "ddcdksijooiwajfkxqijlolmmnvgoeqfymgfpolkrccxiwngmuqjgpntvbnpkxdefmrljosmkwckannmjnqkmashocwdutkjjnpjkneoatqlpd"
+        "ojsdobmpkawjfqppcoolqkeierhtjgjsmgmkvpfteeedgtlkimpbiwtvdlkpppiklkrsvukmkjhhqpkqbuwkajhrkijsjmkdghmgsbfplphpmn"
+        "cuowlgbkimohirmblkneustnhipsejttlkqcdgchrqhhmcmhrkmmfmhljuinbmmwandlxmkiqmjcxqidhhsjgkthkmmvixlcoeguqkeqlgwdxm"
+        "lxrrvjlhrmawobcmjdonsgiqhxpewnhuiifpnoeknrgxhocvrmikooiwbntcjgjeipqdmmerskgugpsiinpknbwqmtlqofejsngouroufxgvrs"
+        "jljpnuaofawfhmjthklmhxtodxmwrlgmqklberckqehldsfrhnlndksmbllhmnrdmguovllxagurlepluxgwmvbqyuhilqnhxlssrpkrkmknkn"
+        "cisrmwbsllemqmmaxntwwqkfmmpgomuwcmiubgpkngooltkhpivcrjjipkolfjgkadsomggrpikfcocdhkhefqqkemmodgatmngqirerkasgws"
+        "oalxukgmonspowkpcquimlpglestjwkjhdjpsginnqfkkpslkejqrcmlaaugxpglunkhqnthbpdhgqieitmhlnqcjwwmlfijrhplcjcuiwvqpx"
+        "klfrmwjgshqdjvppempjkidgenpeccprndnawutokakqmlikqlqphmiuehjmpjpimvbcnjkfiiitlijncxqchfkinhpfplndcraorkhhkrmlhl"
+        "urvwilqgmjqfpllotiqcxtjtxmdisoirausnbtpljkqlnaqnicxmtlqipiokcocxmqhvrqgkoolilxuqtbigqoogoimxecowggnsjfnrmtrthb"
+        "nmolfgqqhmsqakgvbtwnfnpllextjnkhtjjjslhngsopbibpgnikoolkhbrsusnjhhmtfowkbwtrdvjgkqlkmjlbhvevhhhsmjhnmjnsawwlft"
+        "lpfqjsqargxmlwpeirnnisbnspbinimftkogtcxsspjowmihrntkcxbqpullfrloihxauhicwsrhllplasgwimdituncmplsbbqotafonphnnl"
+        "hmaxasjozthfoqnckdgerhzlreqjnn"
     ),
 }
-"""Paths of 2 D - 1 chunks of D dimensions from fast to slow, a letter for each permutation: scatters and gathers of the
-first chunk of each pair, and scatters of the last chunk.  A hill climb on random networks found them."""
+"""Paths of 2 D - 1 chunks of D dimensions from fast to slow, and 2 D weights, which rank them for a network.
+
+A letter for each permutation: scatters and gathers of the first chunk of each pair, and scatters of the last chunk.  A
+hill climb on random networks found them; the weights are a logistic regression of which paths suit which networks.
+"""
+MOST_RANKED = 24  # paths of the table that are tried
 
 Path = tuple[int, ...]  # dimensions
 Stages = list[tuple[int, int]]  # chunks and positions in their paths, in the order in which dimensions serve them
@@ -212,6 +217,20 @@ def _stages_of_pair(count: int, base: int, phases: int, is_nested: bool) -> Stag
     return scatters + middle + last
 
 
+@cache
+def mirrored_paths(width: int) -> list[tuple[list[Path], list[int]]]:
+    """The entries of the table: paths and weights."""
+    count, table, orders = 2 * width - 1, MIRRORED_PATHS[width], list(permutations(range(width)))
+    entries = [table[first : first + count + 2 * width] for first in range(0, len(table), count + 2 * width)]
+    return [
+        (
+            [orders[ord(letter) - ord("a")] for letter in entry[:count]],
+            [ord(letter) - ord("m") for letter in entry[count:]],
+        )
+        for entry in entries
+    ]
+
+
 class MirroredBlocks:
     """Blocks of an all-reduce that are the same backwards: D - 1 pairs of chunks and one more on D dimensions.
 
@@ -228,14 +247,11 @@ class MirroredBlocks:
         self.rounding, self.width = rounding, len(network)
 
     def block(self) -> ChunkBlock | None:
-        """The block of the first paths of the table that suit the network."""
-        count, table = 2 * self.width - 1, MIRRORED_PATHS[self.width]
-        paths = list(permutations(range(self.width)))
-        for first in range(0, len(table), count):
-            block = self.of_paths([paths[ord(letter) - ord("a")] for letter in table[first : first + count]])
-            if block:
-                return block
-        return None
+        """The block of the first paths of the table that suit the network, by rank."""
+        logs = [log2(slower / faster) for faster, slower in pairwise(self.times)] + [log2(npus) for npus in self.npus]
+        ranked = sorted(mirrored_paths(self.width), key=lambda entry: -total(map(mul, entry[1], [*logs, 1.0])))
+        blocks = (self.of_paths(paths) for paths, _ in ranked[:MOST_RANKED])
+        return next((block for block in blocks if block), None)
 
     def of_paths(self, orders: Sequence[Path]) -> ChunkBlock | None:
         """The block of scatters and gathers of each pair, and scatters of the last chunk, if it exists."""
@@ -276,7 +292,7 @@ class MirroredBlocks:
 class FirstHalf:
     """Stages of mirrored chunks that keep every dimension busy from 0 to 1, by trial and error.
 
-    A dimension that is free serves the first chunk that is there.  A stage is left for the second half if its mirror
+    A dimension that is free serves the longest stage that is there.  A stage is left for the second half if its mirror
     image is served in the first one.
     """
 
@@ -286,7 +302,7 @@ class FirstHalf:
         self.mirror = [*(number ^ 1 for number in range(count - 1)), count - 1]
         self.free: list[float] = [0] * width
         self.ready: list[float] = [0] * count
-        self.next = [0] * count
+        self.places = [0] * count
         self.stages: Stages = []
         self.tries = 40 * width - 60
 
@@ -295,27 +311,30 @@ class FirstHalf:
         self.tries -= 1
         if self.tries < 0:
             return False
-        free, k = self.free, 0
+        free, ready, places, paths, k = self.free, self.ready, self.places, self.paths, 0
         for other in range(1, len(free)):
             if free[other] < free[k] - self.rounding:
                 k = other
         time = free[k]
         if time >= 1 - self.rounding:
             return True
-        for number, position in enumerate(self.next):
-            if self.next[self.mirror[number]] > self.last - position or self.paths[number][position] != k:
-                continue
-            ready, end = self.ready[number], time + self.durations[number][position]
-            if ready > time + self.rounding or end > 1 + self.rounding:
-                continue
-            free[k] = self.ready[number] = end
-            self.next[number] += 1
+        choices = []
+        for number, position in enumerate(places):
+            is_there = paths[number][position] == k and ready[number] <= time + self.rounding
+            if is_there and places[self.mirror[number]] <= self.last - position:
+                duration = self.durations[number][position]
+                if time + duration <= 1 + self.rounding:
+                    choices.append((-duration, number))
+        for _, number in sorted(choices):
+            before, position = ready[number], places[number]
+            free[k] = ready[number] = time + self.durations[number][position]
+            places[number] += 1
             self.stages.append((number, position))
             if self.is_full():
                 return True
             self.stages.pop()
-            self.next[number] = position
-            free[k], self.ready[number] = time, ready
+            places[number] = position
+            free[k], ready[number] = time, before
         return False
 
 
