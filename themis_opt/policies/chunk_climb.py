@@ -46,11 +46,7 @@ def climbed_block(
     network: Sequence[LawDimension], phases: int, size: float, start: ChunkBlock, most_chunks: int
 ) -> ChunkBlock:
     """The best block of a climb from the chunks of another block."""
-    most, width, length = (
-        max(min(most_chunks, MOST_EQUAL_CHUNKS), len(start.chunks)),
-        len(network),
-        len(start.chunks[0].path),
-    )
+    most, length = max(min(most_chunks, MOST_EQUAL_CHUNKS), len(start.chunks)), len(start.chunks[0].path)
     best, now, tried = (
         Few(np.zeros(1, np.int64), np.zeros((most, length), np.int64), np.zeros(most)) for _ in range(3)
     )
@@ -58,18 +54,10 @@ def climbed_block(
     for i, chunk in enumerate(start.chunks):
         best.paths[i], best.shares[i] = chunk.path, chunk.share
     served, state = np.zeros(most * length, np.int64), np.ones(1, np.int64)
-    space = ClimbSpace(np.zeros(width), np.zeros(most), np.zeros(most, np.int64), np.zeros(most), served, state)
+    space = ClimbSpace(np.zeros(len(network)), np.zeros(most), np.zeros(most, np.int64), np.zeros(most), served, state)
+    dimensions = np.array([(d.npus, d.held(1) - d.fixed, d.fixed, d.lag) for d in network], dtype=np.float64)
     run = CLIMB.function if CLIMB.interprets(WORK) else CLIMB.compiled
-    run(
-        np.array([(d.npus, d.held(1) - d.fixed, d.fixed, d.lag) for d in network], dtype=np.float64),
-        phases,
-        float(size),
-        most,
-        best,
-        now,
-        tried,
-        space,
-    )
+    run(dimensions, phases, float(size), most, best, now, tried, space)
     count, places = int(best.number[0]), [0] * most
     stages = []
     for i in served[: count * length].tolist():
@@ -97,9 +85,8 @@ def climb(
         while draw(space, 3) == 0:
             change(tried, most, phases, space)
         changed = serve_all(dimensions, phases, size, tried, space, limit)
-        left -= (
-            tried.number[0] * tried.paths.shape[1] // 2 if changed == np.inf else tried.number[0] * tried.paths.shape[1]
-        )
+        stages = tried.number[0] * tried.paths.shape[1]
+        left -= stages // 2 if changed == np.inf else stages
         if changed <= limit:
             time = changed
             copy(tried, now)
@@ -156,10 +143,11 @@ def change(few: Few, most: int, phases: int, space: ClimbSpace) -> None:
     share = few.shares[i]
     if kind < 5:
         first = width * draw(space, phases)
-        swap(few.paths, i, first + draw(space, width), i, first + draw(space, width))
+        one, two = first + draw(space, width), first + draw(space, width)
+        few.paths[i, one], few.paths[i, two] = few.paths[i, two], few.paths[i, one]
     elif kind < 9:
         for place in range(few.paths.shape[1]):
-            swap(few.paths, i, place, j, place)
+            few.paths[i, place], few.paths[j, place] = few.paths[j, place], few.paths[i, place]
         if kind < 7:
             few.shares[i], few.shares[j] = few.shares[j], share
     elif kind < 14:
@@ -176,11 +164,6 @@ def change(few: Few, most: int, phases: int, space: ClimbSpace) -> None:
         few.shares[i] = few.shares[count - 1]
         copy_path(few.paths, count - 1, i)
         few.number[0] -= 1
-
-
-def swap(paths: IntArray, i: int, place: int, j: int, other: int) -> None:
-    """Exchange two dimensions."""
-    paths[i, place], paths[j, other] = paths[j, other], paths[i, place]
 
 
 def copy(few: Few, to: Few) -> None:

@@ -373,10 +373,7 @@ def equal_block(network: Sequence[LawDimension], phases: int, size: float, count
     stages: Stages = []
     waiting = list(range(count))
     while waiting:
-        number = min(
-            waiting,
-            key=lambda i: (max(ready[i], free[paths[i][places[i]]]), places[i] in ends),
-        )
+        number = min(waiting, key=lambda i: (max(ready[i], free[paths[i][places[i]]]), places[i] in ends))
         serve(network, paths[number], places[number], number, free, ready, parts)
         stages.append((number, places[number]))
         places[number] += 1
