@@ -393,33 +393,31 @@ def quoted() -> dict[str, str]:
 
 
 def _figures(name: str, quote: dict[str, Any]) -> str:
-    if "where" not in quote and "pattern" not in quote:
-        return _table(_rows_of(quote["file"]), quote.get("columns", ()))
+    if "column" not in quote and "pattern" not in quote:
+        return _table([row for row in _rows_of(quote["file"]) if _has(row, quote.get("where", {}))], quote)
     if "pattern" in quote:
         match = re.search(quote["pattern"], (FOLDER / quote["file"]).read_text(encoding="utf-8"))
         if match is None:
             raise ValueError(f"quoted.toml: {name}: no such text in {quote['file']}")
         return match[1]
     rows, where = _rows_of(quote["file"]), quote["where"]
-    axis = next((key for key, value in where.items() if isinstance(value, list)), "")
+    axis = next((key for key, value in where.items() if isinstance(value, list) and "fold" not in quote), "")
     figures = []
     for place in where.get(axis, [None]):
         wanted = where | {axis: place} if axis else where
-        cells = {row[quote["column"]] for row in rows if all(_is(row, key, value) for key, value in wanted.items())}
-        if "fold" in quote:
-            values = [float(row[quote["column"]]) for row in rows if all(_is(row, *item) for item in wanted.items())]
-            cells = {str(FOLDS[quote["fold"]](values))}
+        values = [row[quote["column"]] for row in rows if _has(row, wanted)]
+        cells = {str(FOLDS[quote["fold"]](list(map(float, values))))} if "fold" in quote else set(values)
         if len(cells) != 1:
             raise ValueError(f"quoted.toml: {name}: {len(cells)} values of {quote['column']} have {wanted}")
         figures.append(format(float(cells.pop()), quote["format"]))
     return ", ".join(figures)
 
 
-def _table(rows: Sequence[Row], columns: Sequence[str]) -> str:
+def _table(rows: Sequence[Row], quote: dict[str, Any]) -> str:
     """Rows as a table in Markdown: some columns, by default all but the commit."""
-    shown = columns or [name for name in rows[0] if name != "commit"]
+    shown = quote.get("columns") or [name for name in rows[0] if name != "commit"]
     lines = [[name.replace("_", " ") for name in shown], ["---"] + ["---:"] * (len(shown) - 1)]
-    lines += [[row[name] for name in shown] for row in rows]
+    lines += [[row.get(name) or "" for name in shown] for row in rows]
     return "\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
 
 
@@ -428,8 +426,9 @@ def _rows_of(file: str) -> list[Row]:
     return read_rows(FOLDER / file)
 
 
-def _is(row: Row, key: str, value: Any) -> bool:
-    return key in row and is_equal(row[key], str(value))
+def _has(row: Row, values: dict[str, Any]) -> bool:
+    lists = {key: value if isinstance(value, list) else [value] for key, value in values.items()}
+    return all(key in row and any(is_equal(row[key], str(one)) for one in value) for key, value in lists.items())
 
 
 def pages() -> Iterator[Path]:

@@ -104,8 +104,8 @@ LONGEST_SENTENCE = 30  # words, without code and formulas in it
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of paragraphs and lists; neither tables nor code."""
-    text = re.sub(r"```.*?```|`[^`]*`|!?\[([^\]]*)\]\([^)]*\)", r"\1", text, flags=re.DOTALL)
+    """The sentences of paragraphs and lists; no tables, code and names of numbers."""
+    text = re.sub(r"<!--.*?-->|```.*?```|`[^`]*`|!?\[([^\]]*)\]\([^)]*\)", r"\1", text, flags=re.DOTALL)
     for paragraph in re.split(r"\n\s*\n|\n(?=[-*#|>] |\d+\. |\|)", text):
         if not paragraph.lstrip().startswith(("|", "#")):
             yield from re.split(r"(?<=[.!?:;])[)*\"]*\s+", paragraph)

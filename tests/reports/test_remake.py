@@ -1,6 +1,7 @@
 """Numbers on pages are those of the reports, and rows that differ are seen."""
 
 import importlib.util
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,44 @@ def test_a_report_depends_on_what_its_modules_do_not_on_what_they_say(remake):
     assert remake.meaning(code) != remake.meaning(code.replace("2 * x", "3 * x"))
 
 
-def test_a_report_depends_on_modules_that_registries_name_and_not_on_commands(remake):
-    (entry,) = remake.reports()["systems:hetseq"].entries()
-    names = {file.relative_to(remake.ROOT).as_posix() for file in remake.imported(entry)}
-    assert {"themis_opt/policies/law.py", "reports/rivals/systems/common.py"} <= names
-    assert not [name for name in names if name.startswith(("themis_opt/cli/", "reports/graphs/"))]
+def test_a_report_depends_on_modules_that_registries_name_and_not_on_commands(remake, monkeypatch, tmp_path):
+    texts = {
+        "reports/script.py": "from common import x\ndef make():\n    from themis_opt.base import registry\n",
+        "reports/common.py": "x = 1\n",
+        "themis_opt/base/registry.py": 'import themis_opt.cli.main\nPOLICIES = {"law": "themis_opt.law:plan"}\n',
+        "themis_opt/law.py": "",
+        "themis_opt/cli/main.py": "",
+        "themis_opt/other.py": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(remake, "ROOT", tmp_path)
+    names = {file.relative_to(tmp_path).as_posix() for file in remake.imported(tmp_path / "reports/script.py")}
+    assert names == texts.keys() - {"themis_opt/cli/main.py", "themis_opt/other.py"}
+
+
+def test_pages_quote_tables_and_the_largest_of_several_cells(remake, monkeypatch, tmp_path):
+    (tmp_path / "rows.csv").write_text("name,a_us,commit\nx,1.5,c\ny,2.5,c\nx,0.5,c\n", encoding="utf-8")
+    (tmp_path / "quoted.toml").write_text(
+        '[most]\nfile = "rows.csv"\nwhere = {name = "x"}\ncolumn = "a_us"\nfold = "largest"\nformat = ".1f"\n'
+        '[table]\nfile = "rows.csv"\nwhere = {name = "y"}\n',
+        encoding="utf-8",
+    )
+    monkeypatch.setattr(remake, "FOLDER", tmp_path)
+    assert remake.quoted() == {"most": "1.5", "table": "\n\n| name | a us |\n| --- | ---: |\n| y | 2.5 |\n\n"}
+
+
+def test_what_fails_to_be_made_stops_the_command_and_the_rest_keeps_its_cost(remake, monkeypatch, tmp_path):
+    class Report:
+        def __init__(self, code):
+            self.code = code
+
+        def commands(self):
+            return (["-c", f"raise SystemExit({self.code})"],)
+
+    monkeypatch.setattr(remake, "reports", lambda: {"good": Report(0), "bad": Report(3)})
+    monkeypatch.setattr(remake, "COSTS", tmp_path / "costs.csv")
+    with pytest.raises(subprocess.CalledProcessError):
+        remake.remake(["good", "bad"], 1)
+    assert list(remake.costs()) == ["good"]

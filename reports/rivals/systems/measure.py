@@ -15,7 +15,7 @@ from common import Row
 from curves import curves, stages
 from networks import bine, fred, fusionllm, oracle, pipelines, swarm
 from paper import themis
-from training import bottleneck, daso, dct, dear, dlcp, hetseq, karma, local, sharding
+from training import bottleneck, daso, dct, dear, dlcp, hetseq, karma, local, projection, sharding
 
 from themis_opt.base.version import __version__
 from themis_opt.batches.experiment_run import source_commit
@@ -34,6 +34,7 @@ PARTS = (
     karma,
     fusionllm,
     oracle,
+    projection,
     pipelines,
     swarm,
     fred,
