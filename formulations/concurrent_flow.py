@@ -46,6 +46,8 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 
 from formulations.edge_splitting import Route
@@ -76,19 +78,33 @@ def concurrent_flow(graph: CapacityGraph, *, fold: bool) -> ConcurrentFlow:
 
 
 def node_classes(graph: CapacityGraph) -> list[int]:
-    """Numbers of the classes of nodes that colour refinement does not tell apart."""
-    terminals = set(graph.terminals)
-    classes = [int(node in terminals) for node in range(graph.num_nodes)]
+    """Numbers of the classes of nodes that colour refinement does not tell apart.
+
+    A class and the sums of hashed arcs out of a node and into it stand for all that is around it.
+    """
+    classes = np.zeros(graph.num_nodes, dtype=np.int64)
+    classes[list(graph.terminals)] = 1
+    tails, heads = np.array([*graph.arcs]).reshape(-1, 2).T
+    units = {capacity: number for number, capacity in enumerate(sorted(set(graph.arcs.values())), start=1)}
+    capacities = np.array([units[capacity] for capacity in graph.arcs.values()], dtype=np.int64)
     while True:
-        around: list[list[tuple[int, int, int]]] = [[] for _ in classes]
-        for (tail, head), capacity in graph.arcs.items():
-            around[tail].append((0, capacity, classes[head]))
-            around[head].append((1, capacity, classes[tail]))
-        looks = [(kind, tuple(sorted(near))) for kind, near in zip(classes, around, strict=True)]
-        numbers = {look: number for number, look in enumerate(sorted(set(looks)))}
-        if len(numbers) == len(set(classes)):
-            return classes
-        classes = [numbers[look] for look in looks]
+        looks = _hashed(classes)
+        for number, (ends, others) in enumerate(((tails, heads), (heads, tails))):
+            arcs, near = _hashed(_hashed(classes[others] * (len(units) + 1) + capacities) + number), looks.copy()
+            np.add.at(near, ends, arcs)
+            looks = _hashed(near)
+        finer = np.unique(looks, return_inverse=True)[1]
+        if finer.max() == len(np.unique(classes)) - 1:
+            return [int(kind) for kind in classes]
+        classes = finer
+
+
+def _hashed(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Whole numbers of 64 bits that equal ones share (S. Vigna, splitmix64, 2015, https://prng.di.unimi.it/)."""
+    mixed = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return (mixed ^ (mixed >> np.uint64(31))).astype(np.int64)
 
 
 class _FlowProgramme:

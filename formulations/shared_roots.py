@@ -35,12 +35,15 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import networkx
+import numpy as np
+import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 
 from formulations.edge_splitting import balanced
 from formulations.flow_network import CapacityGraph, FlowNetwork, reversed_arcs
 from formulations.linear import solve_in_time
 
+Whole = npt.NDArray[np.int64]
 Shares = dict[int, float]
 Loads = dict[tuple[int, int], float]
 
@@ -290,7 +293,7 @@ def _in_units(graph: CapacityGraph, loads: Loads, scale: Fraction, spanned: Sequ
     return CapacityGraph(graph.num_nodes, tuple(spanned), {arc: load for arc, load in arcs.items() if load})
 
 
-def partition_throughput(graph: CapacityGraph, parts: Iterable[frozenset[int]]) -> Fraction:
+def partition_throughput(graph: CapacityGraph, part_of: Sequence[int] | Whole) -> Fraction:
     r"""What an all-reduce attains at most with any algorithm, by one partition of the nodes.
 
     Divide V in parts, m of which have terminals.  Of every element, messages between those m parts number at least
@@ -302,81 +305,92 @@ def partition_throughput(graph: CapacityGraph, parts: Iterable[frozenset[int]]) 
     .. math:: X \le \Big( \sum_{e\ \text{between parts of terminals}} b_e
         + \tfrac12 \sum_{e\ \text{at parts of switches}} b_e \Big) \Big/ 2 (m - 1)
     """
-    part_of, inhabited = _numbered(graph, parts)
-    halves = 0
-    for (tail, head), capacity in graph.arcs.items():
-        if part_of[tail] != part_of[head]:
-            halves += capacity * (1 + (part_of[tail] in inhabited and part_of[head] in inhabited))
-    return Fraction(halves, 4 * (len(inhabited) - 1))
-
-
-def _numbered(graph: CapacityGraph, parts: Iterable[frozenset[int]]) -> tuple[dict[int, int], set[int]]:
-    """The number of the part of each node, and those of parts with terminals."""
-    part_of = {node: number for number, part in enumerate(parts) for node in part}
-    return part_of, {part_of[terminal] for terminal in graph.terminals}
+    return _PartedGraph(graph).throughput(np.asarray(part_of))
 
 
 def partition_bound(graph: CapacityGraph) -> Fraction:
-    """The least throughput of some partitions."""
-    return partition_throughput(graph, worst_partition(graph))
-
-
-def worst_partition(graph: CapacityGraph) -> frozenset[frozenset[int]]:
-    """The worst of some partitions: parts are what links of more than some capacity join, or what meets at a switch.
+    """The least throughput of some partitions: parts are what links of more than some capacity join, or meet at a switch.
 
     Of these links once all count, once those between nodes of one sort, and once those between terminals.  Parts of
     switches alone are one part: arcs between them would only add to the throughput.
     """
-    terminals = frozenset(graph.terminals)
-    sort = {node: node in terminals for node in range(graph.num_nodes)}
-    links = (
-        set(graph.arcs),
-        {arc for arc in graph.arcs if sort[arc[0]] == sort[arc[1]]},
-        {arc for arc in graph.arcs if sort[arc[0]] and sort[arc[1]]},
-    )
-    joining = [
-        {arc for arc in arcs if graph.arcs[arc] > least} for least in {0, *graph.arcs.values()} for arcs in links
-    ]
-    partitions = {_with_one_of_switches(graph, _joined(graph, arcs)) for arcs in joining}
+    parted = _PartedGraph(graph)
+    ends = parted.is_terminal[parted.ends]
+    joining = (ends[0] | True, ends[0] == ends[1], ends[0] & ends[1])
+    partitions = {
+        parted.one_of_switches(parted.joined(links & (parted.capacities > least))).tobytes()
+        for least in {0, *graph.arcs.values()}
+        for links in joining
+    }
     separating = set(networkx.articulation_points(networkx.Graph(list(graph.arcs)))) - set(graph.terminals)
-    partitions |= {_around(graph, switch) for switch in sorted(separating)}
-    inhabited = [parts for parts in partitions if sum(not part.isdisjoint(terminals) for part in parts) > 1]
-    return min(inhabited, key=lambda parts: partition_throughput(graph, parts))
+    partitions |= {parted.around(switch).tobytes() for switch in sorted(separating)}
+    labels = (np.frombuffer(partition, dtype=np.int64) for partition in partitions)
+    return min(parted.throughput(label) for label in labels if len(np.unique(label[parted.terminals])) > 1)
 
 
-def _around(graph: CapacityGraph, switch: int) -> frozenset[frozenset[int]]:
-    """What is connected without a switch, up to the least capacity on the way from its terminals to the switch."""
-    terminals = frozenset(graph.terminals)
-    parts = _joined(graph, {arc for arc in graph.arcs if switch not in arc})
-    inhabited = (part for part in parts if not part.isdisjoint(terminals))
-    return _with_one_of_switches(graph, frozenset(_near_side(graph, part, switch) for part in inhabited))
+class _PartedGraph:
+    """A graph as arrays; a partition is a number for each node, which those of a part share."""
+
+    def __init__(self, graph: CapacityGraph) -> None:
+        self.graph, self.terminals = graph, np.array(graph.terminals)
+        self.ends = np.array([*graph.arcs]).reshape(-1, 2).T
+        self.capacities = np.array([*graph.arcs.values()], dtype=np.int64)
+        self.is_terminal = np.zeros(graph.num_nodes, dtype=bool)
+        self.is_terminal[self.terminals] = True
+
+    def throughput(self, part_of: Whole) -> Fraction:
+        """As :func:`partition_throughput`."""
+        tails, heads = part_of[self.ends]
+        inhabited = np.zeros(part_of.max() + 1, dtype=bool)
+        inhabited[part_of[self.terminals]] = True
+        known, kind = np.unique(self.capacities, return_inverse=True)
+        counts = np.bincount(kind, (tails != heads) * (1 + (inhabited[tails] & inhabited[heads])))
+        halves = sum(int(count) * capacity for count, capacity in zip(counts, known.tolist(), strict=True))
+        return Fraction(halves, 4 * (int(inhabited.sum()) - 1))
+
+    def joined(self, links: npt.NDArray[np.bool_]) -> Whole:
+        """The connected parts of the nodes under some arcs: roots follow lower ones until none does."""
+        tails, heads = self.ends[:, links]
+        label = np.arange(self.graph.num_nodes)
+        while True:
+            ends = label[tails], label[heads]
+            lower = label.copy()
+            for end in ends:
+                np.minimum.at(lower, end, np.minimum(*ends))
+            while not np.array_equal(lower, lower[lower]):
+                lower = lower[lower]
+            if np.array_equal(lower, label):
+                return label
+            label = lower
+
+    def one_of_switches(self, part_of: Whole) -> Whole:
+        """The parts with terminals, and one of all other nodes."""
+        inhabited = np.isin(part_of, part_of[self.terminals])
+        return np.where(inhabited, part_of, self.graph.num_nodes)
+
+    def around(self, switch: int) -> Whole:
+        """What is connected without a switch, up to the least capacity on the way from its terminals to the switch."""
+        part_of = self.joined((self.ends != switch).all(axis=0))
+        inside: dict[int, dict[tuple[int, int], int]] = {part: {} for part in part_of[self.terminals].tolist()}
+        sides = np.where(self.ends[0] == switch, part_of[self.ends[1]], part_of[self.ends[0]]).tolist()
+        for part, (arc, capacity) in zip(sides, self.graph.arcs.items(), strict=True):
+            if part in inside:
+                inside[part][arc] = capacity
+        near = np.full(self.graph.num_nodes, self.graph.num_nodes)
+        for part, arcs in inside.items():
+            terminals = self.terminals[part_of[self.terminals] == part].tolist()
+            near[list(_near_side(arcs, terminals, switch, self.graph.num_nodes))] = part
+        return near
 
 
-def _near_side(graph: CapacityGraph, part: frozenset[int], switch: int) -> frozenset[int]:
+def _near_side(arcs: dict[tuple[int, int], int], terminals: Sequence[int], switch: int, source: int) -> frozenset[int]:
     """The nodes with the terminals of a part that the least capacity, both ways, separates from a switch."""
-    source, reached = graph.num_nodes, part | {switch}
-    both = {arc: graph.arcs[arc] + graph.arcs.get(arc[::-1], 0) for arc in graph.arcs if {*arc} <= reached}
+    both = {arc: capacity + arcs.get(arc[::-1], 0) for arc, capacity in arcs.items()}
     for tail, head in tuple(both):
         both.setdefault((head, tail), both[tail, head])
-    fed = dict.fromkeys(((source, terminal) for terminal in part.intersection(graph.terminals)), 0)
+    fed = dict.fromkeys(((source, terminal) for terminal in terminals), 0)
     for (tail, _), capacity in both.items():
         if (source, tail) in fed:
             fed[source, tail] += capacity
     network = FlowNetwork([*both, *fed])
     return network.min_cut([*both.values(), *fed.values()], source, switch).nodes - {source}
-
-
-def _with_one_of_switches(graph: CapacityGraph, parts: frozenset[frozenset[int]]) -> frozenset[frozenset[int]]:
-    """The parts with terminals, and one of all other nodes."""
-    terminals = frozenset(graph.terminals)
-    inhabited = {part for part in parts if not part.isdisjoint(terminals)}
-    others = frozenset(range(graph.num_nodes)).difference(*inhabited)
-    return frozenset(inhabited | {others} if others else inhabited)
-
-
-def _joined(graph: CapacityGraph, arcs: Iterable[tuple[int, int]]) -> frozenset[frozenset[int]]:
-    """The connected parts of the nodes under some arcs."""
-    joined: networkx.Graph[int] = networkx.Graph()
-    joined.add_nodes_from(range(graph.num_nodes))
-    joined.add_edges_from(arcs)
-    return frozenset(map(frozenset, networkx.connected_components(joined)))

@@ -147,7 +147,7 @@ class _ShortestTrees:
         distance, nearest, uses = self._near_terminals(lengths)
         tails, heads = self._ends
         weights = distance[tails] + lengths[self._of_arc] + distance[heads]
-        joining = np.flatnonzero(nearest[tails] != nearest[heads])
+        joining = np.flatnonzero(nearest[tails[: len(tails) // 2]] != nearest[heads[: len(heads) // 2]])
         arcs = joining[np.argsort(weights[joining], kind="stable")]
         part = list(range(self._num_nodes))
         kept = []
@@ -158,6 +158,8 @@ class _ShortestTrees:
             if one != other:
                 part[one] = other
                 kept.append(arc)
+                if len(kept) == len(self._terminals) - 1:
+                    break
         if len(kept) < len(self._terminals) - 1:
             raise ValueError("the terminals of the graph are not connected")
         used = uses[tails[kept]].sum(axis=0) + uses[heads[kept]].sum(axis=0)

@@ -40,6 +40,9 @@ class GraphNetwork(Model):
     links: Annotated[tuple[GraphLink, ...], Field(max_length=MAX_GRAPH_LINKS)]
     source: str = ""
 
+    def __hash__(self) -> int:  # of all nodes and links it takes as long as a bound of them
+        return hash((self.name, len(self.nodes), len(self.links)))
+
     @cached_property
     def npus(self) -> tuple[str, ...]:
         """Names of the NPUs, in order."""
