@@ -16,8 +16,8 @@ from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.schedule import simulate_graph
 from themis_opt.graphs.trees import gather_capacities
 
-GREEDY_CHUNKS = (1, 2, 4)
-"""Chunks of each share in the greedy matching, which orders every one of them."""
+GREEDY_CHUNKS, ROOTED_CHUNKS = (1, 2, 4), (16, 64, 256)
+"""Chunks of each share in the greedy matching, which orders every one of them: of many shares, and of one."""
 
 
 class OwnedChunk(NamedTuple):
@@ -37,13 +37,14 @@ Matching = Callable[[Sequence[OwnedChunk], int, bool], Sequence[Match]]
 def greedy_plan(instance: GraphInstance, seed: int = 0) -> GraphPlan:
     """The matching of links and chunks over time (W. Won et al., TACOS, MICRO 2024), of several numbers the best.
 
-    Whenever a link is free it takes a random chunk that its sender has and its receiver lacks.  A reduce-scatter is
-    such an all-gather backwards.  Links are those between NPUs that are left when switches are split off.  Raises
+    Whenever a link is free it takes the rarest chunk that its sender has and its receiver lacks, of equal ones a random
+    one.  A reduce-scatter is such an all-gather backwards.  Links are those between NPUs that are left when switches are split off.  Raises
     InputError for an all-to-all, where NPUs pass on what they do not want.
     """
     if instance.demand.personal:
         raise InputError("the greedy matching is for data that all NPUs want", field="kind", value=instance.kind.value)
-    plans = [matched_plan("greedy", instance, count, greedy_matching(instance, seed)) for count in GREEDY_CHUNKS]
+    counts = ROOTED_CHUNKS if instance.demand.rooted else GREEDY_CHUNKS
+    plans = [matched_plan("greedy", instance, count, greedy_matching(instance, seed)) for count in counts]
     return min(plans, key=lambda plan: simulate_graph(plan).makespan)
 
 
@@ -71,7 +72,7 @@ def matched_plan(name: str, instance: GraphInstance, count: int, matching: Match
 
 
 def greedy_matching(instance: GraphInstance, seed: int) -> Matching:
-    """Random choices over time."""
+    """Choices over time, random where they are equal."""
     chance = random.Random(seed)
 
     def match(chunks: Sequence[OwnedChunk], elements: int, turned: bool) -> list[Match]:
@@ -93,6 +94,7 @@ def _matching(
     busy, late = _paces(network, routes, size, turned)
     holds = {npu: {c for c, chunk in enumerate(chunks) if chunk.owner == npu} for npu in network.capacities.terminals}
     lacks = {npu: set(range(len(chunks))) - held for npu, held in holds.items()}
+    rank = [chance.random() for _ in chunks]
     events: list[tuple[float, int, int, Route]] = [(0.0, number, -1, route) for number, route in enumerate(routes)]
     heapify(events)
     idle: dict[int, set[Route]] = defaultdict(set)
@@ -105,11 +107,12 @@ def _matching(
             holds[route[-1]].add(chunk)
             free = idle.pop(route[-1], set())
         for link in sorted(free):
-            wanted = sorted(holds[link[0]] & lacks[link[-1]])
+            wanted = holds[link[0]] & lacks[link[-1]]
             if not wanted:
                 idle[link[0]].add(link)
                 continue
-            choice = chance.choice(wanted)
+            choice = min(wanted, key=rank.__getitem__)
+            rank[choice] = 1 + int(rank[choice]) + chance.random()
             lacks[link[-1]].discard(choice)
             matches.append((choice, link))
             heappush(events, (time + busy[link], next(numbers), -1, link))
