@@ -309,10 +309,10 @@ def partition_throughput(graph: CapacityGraph, part_of: Sequence[int] | Whole) -
 
 
 def partition_bound(graph: CapacityGraph) -> Fraction:
-    """The least throughput of some partitions: parts are what links of more than some capacity join, or meet at a switch.
+    """The least throughput of some partitions: parts are what links of more than some capacity join, or what meets.
 
-    Of these links once all count, once those between nodes of one sort, and once those between terminals.  Parts of
-    switches alone are one part: arcs between them would only add to the throughput.
+    What meets at a switch is a part each.  Of links once all count, once those between nodes of one sort, and once
+    those between terminals.  Parts of switches alone are one part: arcs between them would only add to the throughput.
     """
     parted = _PartedGraph(graph)
     ends = parted.is_terminal[parted.ends]

@@ -8,7 +8,11 @@ from generators.graphs import clusters
 
 import themis_opt
 from themis_opt.base.errors import InputError
+from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.clusters import Cluster, cluster, made, random_cluster
+from themis_opt.graphs.matching import greedy_plan
+from themis_opt.graphs.policies import shortest_plan
+from themis_opt.graphs.schedule import chunked_schedules, simulate_graph
 from themis_opt.problem.catalog import shipped_clusters
 
 RING = {
@@ -144,3 +148,16 @@ def test_clusters_that_nobody_builds_are_refused(name: str, message: str) -> Non
     with pytest.raises(InputError) as refusal:
         themis_opt.load(f"cluster:{name}")
     assert str(refusal.value).startswith(message)
+
+
+def test_rarest_chunks_first_bring_what_one_npu_sends_near_the_bound() -> None:
+    """A random choice takes 60 % longer than the bound."""
+    instance = made(cluster(Cluster("tpu_v4", shape="4x4x1"), "broadcast", "1 MiB"))
+    assert simulate_graph(greedy_plan(instance)).makespan < 1.2 * best_bound(instance).picoseconds
+
+
+def test_the_first_schedule_has_several_chunks_where_links_wait_in_one() -> None:
+    instance = made(cluster(Cluster("tpu_v4", shape="4x4x1"), "all_reduce", "1 GB"))
+    first = next(chunked_schedules(shortest_plan(instance)))
+    assert first.chunks > 1
+    assert first.makespan < 1.5 * best_bound(instance).picoseconds

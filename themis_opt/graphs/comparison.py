@@ -13,7 +13,7 @@ from themis_opt.base.units import format_percent, format_short_time, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, each_bound, load_bound
 from themis_opt.graphs.plan import merged_plan
 from themis_opt.graphs.problem import GraphInstance
-from themis_opt.graphs.rails import Rails, boxes_of
+from themis_opt.graphs.rails import boxes_of
 from themis_opt.graphs.registry import GRAPH_POLICIES, GRAPH_SEARCHES, is_search
 from themis_opt.graphs.schedule import GraphSchedule, chunked_schedules
 from themis_opt.graphs.steps import GraphContest
@@ -26,8 +26,8 @@ WORTH_SEARCHING = 0.01
 ENOUGH = 1.002
 """Multiple of the bound at which no other number of chunks is tried."""
 
-NEXT_TIMES = 3
-"""Times as long as all numbers of chunks before the next one takes, with its validation."""
+NEXT_TIMES = 4
+"""Times as long as a number of chunks the next one takes, with its validation."""
 
 MOST_DIRECT = 64
 """NPUs up to which the plan of direct sends is made soonest; of more, that of few trees."""
@@ -126,7 +126,7 @@ def compare_graph(
     """Plan, simulate and validate policies, by default all that are for the kind of collective, within limits.
 
     Searches follow that are named; with `limits` and no names all of them do, as long as the others leave a gap.
-    Policies for which there is no time are left out; direct sends stand for all if the others take half of it.
+    Policies for which there is no time are left out; the one that is planned soonest is the first.
 
     Raises
     ------
@@ -143,8 +143,10 @@ def compare_graph(
     proofs = _prove(contest)
     proof = max((one for one in proofs.values() if one.holds == "any algorithm"), key=lambda one: one.picoseconds)
     contest.raise_bound(float(proof.picoseconds))
-    plans, soonest = [name for name in names if not is_search(name)], _soonest(instance) if policies is None else None
-    contest.attempt_each(plans, partial(_planned, instance), soonest, ENOUGH * contest.bound, NEXT_TIMES)
+    plans = [name for name in names if not is_search(name)]
+    if policies is None:
+        plans.sort(key=lambda name: name != _soonest(instance))
+    contest.attempt_each(plans, partial(_planned, instance), ENOUGH * contest.bound, NEXT_TIMES)
     if not contest.done:  # searches take a second to be loaded
         take_turns(contest, [GRAPH_SEARCHES[name] for name in searches])
     contest.expect_schedules("searches take fewer nodes and chunks than this graph has")
@@ -174,13 +176,14 @@ def _prove(contest: GraphContest) -> dict[str, GraphBound]:
     return proofs
 
 
-def _soonest(instance: GraphInstance) -> str | None:
-    """The policy whose plan is made soonest; None if it is the first one, of slots on rails."""
+def _soonest(instance: GraphInstance) -> str:
+    """The policy whose plan is made soonest."""
     count, demands_of = instance.network.num_npus, [one.demand for one in instance.singles]
-    if count <= MOST_DIRECT or any(demand.personal for demand in demands_of):
-        return "direct"
-    is_on_rails = 1 < len(boxes_of(instance.network)) < count and Rails(instance.network).is_joined.any()
-    return None if is_on_rails and not any(demand.rooted for demand in demands_of) else "shortest"
+    if 1 < len(boxes_of(instance.network)) < count and not any(
+        demand.rooted or demand.personal for demand in demands_of
+    ):
+        return "hierarchical"
+    return "direct" if count <= MOST_DIRECT or any(demand.personal for demand in demands_of) else "shortest"
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -38,8 +38,8 @@ def greedy_plan(instance: GraphInstance, seed: int = 0) -> GraphPlan:
     """The matching of links and chunks over time (W. Won et al., TACOS, MICRO 2024), of several numbers the best.
 
     Whenever a link is free it takes the rarest chunk that its sender has and its receiver lacks, of equal ones a random
-    one.  A reduce-scatter is such an all-gather backwards.  Links are those between NPUs that are left when switches are split off.  Raises
-    InputError for an all-to-all, where NPUs pass on what they do not want.
+    one.  A reduce-scatter is such an all-gather backwards.  Links are those between NPUs that are left when switches
+    are split off.  Raises InputError for an all-to-all, where NPUs pass on what they do not want.
     """
     if instance.demand.personal:
         raise InputError("the greedy matching is for data that all NPUs want", field="kind", value=instance.kind.value)

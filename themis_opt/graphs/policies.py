@@ -43,11 +43,19 @@ def hierarchical_plan(instance: GraphInstance) -> GraphPlan:
     if count > (MOST_EXACT if rails.has_nic.all() else MOST_DAMAGED_EXACT) and not instance.demand.rooted:
         with suppress(InputError) if count <= MOST_TREES else nullcontext():
             return slot_plan("hierarchical", instance, rails)
-    return _plan_on_rails("hierarchical", instance, rails)
+    roots = _one_of_each_place(rails) if count > MOST_DAMAGED_EXACT else ()
+    return _plan_on_rails("hierarchical", instance, rails, roots)
 
 
-def _plan_on_rails(name: str, instance: GraphInstance, rails: Rails) -> GraphPlan:
-    return _plan_of_trees(name, instance, [replace(rails, variant=number) for number in range(rails.variants.max())])
+def _one_of_each_place(rails: Rails) -> list[int]:
+    """An NPU at each place of boxes, in one box after the other."""
+    npus = (int(rails.boxes[place % len(rails.boxes), place]) for place in range(rails.boxes.shape[1]))
+    return [npu for npu in npus if npu >= 0]
+
+
+def _plan_on_rails(name: str, instance: GraphInstance, rails: Rails, roots: Sequence[int] = ()) -> GraphPlan:
+    forests = [replace(rails, variant=number) for number in range(rails.variants.max())]
+    return _plan_of_trees(name, instance, forests, roots)
 
 
 def with_transfers(plan: GraphPlan) -> GraphPlan:
@@ -170,7 +178,9 @@ def direct_plan(instance: GraphInstance) -> GraphPlan:
 
 
 def shortest_plan(instance: GraphInstance) -> GraphPlan:
-    """Trees of the fastest ways from each NPU that has data, or to it; of sums for all, from few NPUs.
+    """Trees of the fastest ways from each NPU that has data, or to it, around links that other trees use.
+
+    Sums for all have few roots.
 
     Raises InputError for what each NPU has for each other one.
     """
@@ -181,7 +191,7 @@ def shortest_plan(instance: GraphInstance) -> GraphPlan:
     return _plan_of_trees("shortest", instance, [_Nearest(instance.network)], roots)
 
 
-MOST_ROOTS = 8
+MOST_ROOTS = 32
 """Roots of sums for all along fastest ways: more take longer to plan, and chunks fill the pipelines of these."""
 
 
@@ -248,10 +258,10 @@ def double_tree_plan(instance: GraphInstance) -> GraphPlan:
 
 
 class _Nearest:
-    """Trees of the fastest ways from a root, which end and begin at NPUs."""
+    """Trees of the fastest ways from a root, which end and begin at NPUs; links are slower by each tree over them."""
 
     def __init__(self, network: GraphNetwork) -> None:
-        self._graph, self._npus = fastest_routes(network).graph, set(network.capacities.terminals)
+        self._graph, self._npus = fastest_routes(network).graph.copy(), set(network.capacities.terminals)
 
     def out(self, root: int) -> Routes:
         """Routes from a root, those to near NPUs first."""
@@ -263,11 +273,18 @@ class _Nearest:
 
     def _routes(self, graph: "nx.DiGraph[int]", root: int) -> Routes:
         ways = nx.single_source_dijkstra_path(graph, root, weight="time")
-        return [
+        routes = [
             tuple(way[max(place for place in range(len(way) - 1) if way[place] in self._npus) :])
             for target, way in ways.items()
             if target != root and target in self._npus
         ]
+        for tail, head in {arc for route in routes for arc in itertools.pairwise(route)}:
+            graph[tail][head]["time"] *= SLOWER
+        return routes
+
+
+SLOWER = 2.0
+"""Times as long as before a link takes once a tree uses it, for the choice of later trees."""
 
 
 class _Forest(Protocol):

@@ -21,6 +21,9 @@ from themis_opt.schedules.timed import TimedOperations
 MAX_HOPS = 3_000_000
 """Most hops of all chunks in one simulation: about a second."""
 
+WORTH_PIPELINING, MANY_HOPS, MANY_CHUNKS = 1.5, 200_000, 32
+"""Times as long as its busiest link sends that a schedule takes where many chunks pay, and how many are tried first."""
+
 
 @dataclass(frozen=True, eq=False)
 class GraphSchedule:
@@ -80,6 +83,7 @@ class Hops:
     plan: GraphPlan
     worth_doubling: ClassVar = 2e-3  # share that twice the chunks must save to go on
     few_chunks: ClassVar = 8  # up to which doubling is cheap, and need not save anything
+    first_chunks: ClassVar = 1
 
     @property
     def most_chunks(self) -> int:
@@ -280,12 +284,22 @@ def in_best_chunks(plan: GraphPlan, enough: float = 0.0) -> GraphSchedule:
 
 
 def chunked_schedules(plan: GraphPlan) -> Iterator[GraphSchedule]:
-    """Schedules in one chunk, in powers of two as long as they help, and in the numbers beside the best of these."""
+    """Schedules in few chunks, in powers of two as long as they help, and in the numbers beside the best of these.
+
+    Where links mostly wait in one chunk, the first number is as many as a tenth of a second is enough for.
+    """
     hops = plan.hops
     elements = plan.instance.size // plan.instance.element_bytes
     most = 1 if plan.ranked else min(hops.most_chunks, elements)
-    yield (best := simulate_graph(plan, 1, hops))
-    chunks = 2
+    best = simulate_graph(plan, min(hops.first_chunks, most), hops)
+    fitting = min(MANY_HOPS // len(hops.link), MANY_CHUNKS, most)
+    if (
+        fitting > best.chunks
+        and best.makespan > WORTH_PIPELINING * np.bincount(hops.link, best.end[0] - best.start[0]).max()
+    ):
+        best = simulate_graph(plan, 1 << fitting.bit_length() >> 1, hops)
+    yield best
+    chunks = 2 * best.chunks
     while chunks <= most:
         yield (schedule := simulate_graph(plan, chunks, hops))
         if schedule.makespan > best.makespan * (1 - hops.worth_doubling) and chunks > hops.few_chunks:

@@ -16,8 +16,8 @@ from themis_opt.schedules.incumbent import AnyIncumbent, Progress, S, ignore
 FIRST_CHECK = 3.0
 """Seconds of processor past the limit for the check of the first schedule, without which there is no answer."""
 
-UNCERTAIN_SHARE = 1 / 2
-"""Share of the time for policies as long as there is no schedule, where another policy has one soon."""
+FIRST_SHARE = 3 / 4
+"""Share of the time in which the first policy makes schedules."""
 
 
 class Contest(AnyIncumbent[S | None], Generic[S]):
@@ -52,22 +52,15 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
         self,
         names: Iterable[str],
         make: Callable[[str], Iterable[S]],
-        soonest: str | None = None,
         enough: float | None = None,
         reserve: float = 0.0,
     ) -> None:
-        """Attempt policies one after the other, of which one has a schedule whatever the time.
-
-        `soonest`: the policy that stands for all if the first ones take half of the time; by default the first itself.
-        """
+        """Attempt policies one after the other, of which the first with a plan has a schedule whatever the time."""
         for name in names:
             if self.allowance.interrupted:
                 return
-            is_last_resort = not self.schedules and soonest is None
-            share = 1.0 if self.schedules or is_last_resort else UNCERTAIN_SHARE
-            self.attempt(name, partial(make, name), enough, reserve, share, is_cut_off=not is_last_resort)
-            if soonest is not None and not self.schedules and name in self.left_out and soonest not in self.tried:
-                self.attempt(soonest, partial(make, soonest), enough, reserve, is_cut_off=False)
+            share = 1.0 if self.schedules else FIRST_SHARE
+            self.attempt(name, partial(make, name), enough, reserve, share, is_cut_off=bool(self.schedules))
 
     def attempt(
         self,
@@ -83,8 +76,8 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
 
         `make`: gives schedules, each of which may take longer to make than the ones before.
         `enough`: value at which no other one is made; by default that of the search.
-        `reserve`: how much longer than all before the next one takes, with its validation: one for which there is no
-          time is not begun.
+        `reserve`: how much longer than the one before the next one takes, with its validation: one for which there is
+          no time is not begun.
         `share`: share of the time that is left in which schedules are made.
         `is_cut_off`: whether what takes longer than the turn is cut off in the middle.
         """
@@ -113,12 +106,13 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
 
     def _best_of(self, make: Callable[[], Iterable[S]], enough: float, reserve: float) -> S | None:
         """The best schedule that is made in time, or until Ctrl-C; raises TimeUp if there is none in time."""
-        best, begin = None, self.left
+        best, begin = None, -math.inf  # the first schedule takes as long as the plan
         try:
             for schedule in make():
                 best = min(best or schedule, schedule, key=self.measure)
-                if self.measure(best) <= enough or self.left <= reserve * (begin - self.left):
+                if self.measure(best) <= enough or self.left <= max(reserve * (begin - self.left), 0):
                     break
+                begin = self.left
         except TimeUp:
             if best is None:
                 raise
