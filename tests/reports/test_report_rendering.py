@@ -293,3 +293,10 @@ def test_five_sentences_and_one_figure_are_open():
 )
 def test_values_are_written_readably(value, form, text):
     assert cell(value, form) == text
+
+
+def test_guides_that_mean_other_things_have_other_dashes():
+    frame = pd.DataFrame({"x": [1, 2], "y": [1, 2], "by": "a"})
+    guides = pd.concat([frame.assign(by=name) for name in ("bound", "bound, b", "knee, 2")])
+    spec = json.dumps(specification(lines(frame, Axis("x"), Axis("y"), "by", guides=guides)))
+    assert "[[1, 0], [1, 2], [1, 2], [8, 4]]" in spec

@@ -83,7 +83,7 @@ def _axis(name: str, frame: pd.DataFrame) -> Axis:
 
 
 def measured_curves(rows: Sequence["Beside"]) -> Chart:
-    """Bus bandwidth over the size of messages: measured points below the curves of the best schedules and the bound."""
+    """Bus bandwidth over the size of messages: curves of what was measured, of the best schedules and of the bound."""
 
     def frame(series: Callable[["Beside"], str], time: Callable[["Beside"], float]) -> pd.DataFrame:
         places = [(series(row), row.size, row.bus_bandwidth(time(row)) / 1e9) for row in rows]
@@ -96,9 +96,9 @@ def measured_curves(rows: Sequence["Beside"]) -> Chart:
 
     best = frame(lambda row: named("best schedule", row), lambda row: row.best)
     bound = frame(lambda row: named("bound of any algorithm", row), lambda row: row.needed)
-    points = frame(lambda row: named(row.by, row), lambda row: row.time)
+    measured = frame(lambda row: named(row.by, row), lambda row: row.time)
     size = Axis("size", "size of the message", log=True, format="size")
-    return lines(best, size, Axis("busbw", "busbw, GB/s"), "series", guides=bound, dots=points)
+    return lines(pd.concat([measured, best]), size, Axis("busbw", "busbw, GB/s"), "series", guides=bound)
 
 
 def loss_curves(distributions: Sequence["LossDistribution"]) -> Chart:

@@ -76,7 +76,9 @@ ON_DARK: Mapping[str, str] = {INK: "#e4e9ef", QUIET: "#98a4b3", LINE: "#333d49",
 # Styles of lines, so that they can be told apart without colours; they repeat after the last
 DASHES = ((1, 0), (6, 3), (8, 3, 2, 3), (2, 2))
 
-GUIDE_DASH, CLOUD_DASH = (1, 2), (3, 5)  # styles of lines to compare with, and of clouds of points in legends
+GUIDE_DASH, MARK_DASH, CLOUD_DASH = (1, 2), (8, 4), (3, 5)
+"""Styles of lines to compare with, of those among them that mean another thing, and of clouds of points in legends."""
+
 ASLANT = -30  # degrees
 WIDTH, HEIGHT, ROW = 768, 330, 33  # pixels: a picture across, the inside of its axes, a row of names
 SYMBOLS: Mapping[str, float] = {"stroke": 600, "square": 120}  # areas of symbols in legends, in square pixels
@@ -433,9 +435,11 @@ def _looks(
     clouds = [name for name in _places(dots[by]) if name not in known] if dots is not None else []
     styles = {name: _Style(_style(place).colour, CLOUD_DASH) for place, name in enumerate(clouds)}
     styles |= {name: _style(len(clouds) + place) for name, place in known.items()}
-    for name in _places(guides[by]) if guides is not None else ():
+    names = list(_places(guides[by])) if guides is not None else []
+    for name in names:
         compared = styles.get(name.rpartition(", ")[0])
-        styles[name] = _Style(compared.colour if compared else QUIET, GUIDE_DASH)
+        is_alike = name.split(", ")[0] == names[0].split(", ")[0]
+        styles[name] = _Style(compared.colour if compared else QUIET, GUIDE_DASH if is_alike or compared else MARK_DASH)
     return _Looks(by, styles)
 
 
