@@ -62,20 +62,9 @@ def reversed_arcs(arcs: Mapping[tuple[int, int], OfArc]) -> dict[tuple[int, int]
 def spread(
     distance: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Lower distances along arcs until none falls: rounds as of L. Ford (1956), as many as a way has arcs.
+    """Lower distances along arcs in place until none falls: rounds as of L. Ford (1956), as many as a way has arcs.
 
-    Parameters
-    ----------
-    distance : array, shape (nodes,)
-        Known distances, which are lowered in place; those of sources are 0.
-    ends : int array, shape (2, arcs)
-        Tails and heads.
-    lengths : array, shape (arcs,)
-
-    Yields
-    ------
-    nodes, arcs : int arrays
-        What came nearer in a round, and the arcs over which it did.
+    Each round gives the nodes that came nearer, and the arcs over which they did.  `ends`: tails and heads.
     """
     tails, heads = ends
     while True:
@@ -99,13 +88,7 @@ class MinimumCut(NamedTuple):
 
 
 class FlowNetwork:
-    """Arcs whose capacities change from flow to flow.
-
-    Parameters
-    ----------
-    arcs : sequence of pairs
-        Tail and head of each; the order is that of capacities.
-    """
+    """Arcs, in the order of their capacities, which change from flow to flow."""
 
     def __init__(self, arcs: Sequence[tuple[int, int]]) -> None:
         from ortools.graph.python import max_flow  # slow to import, and commands that only read graphs do without
@@ -116,13 +99,7 @@ class FlowNetwork:
         self._numbers = self._solver.add_arcs_with_capacity(ends[:, 0].copy(), ends[:, 1].copy(), zeros)
 
     def max_flow(self, capacities: Sequence[int] | np.ndarray, source: int, sink: int) -> int:
-        """The value of a maximum flow.
-
-        Raises
-        ------
-        OverflowError
-            If capacities are so large that their sums do not fit in 63 bits.
-        """
+        """The value of a maximum flow. Raises OverflowError if sums of capacities do not fit in 63 bits."""
         self._solver.set_arcs_capacity(self._numbers, np.asarray(capacities, dtype=np.int64))
         if self._solver.solve(source, sink) != self._solver.OPTIMAL:
             raise OverflowError("capacities of the graph are too large for exact flows")

@@ -63,12 +63,8 @@ def has_few_classes(graph: CapacityGraph, classes: Sequence[int]) -> bool:
 def tree_throughput(graph: CapacityGraph, classes: Sequence[int]) -> Fraction:
     """What no all-reduce along trees exceeds, in the unit of capacities, by one length for each class of links.
 
-    Parameters
-    ----------
-    graph : CapacityGraph
-        It must be symmetric, and its terminals connected.
-    classes : sequence of int
-        A number for each node.  Any numbers give a bound; those of colour refinement the best one on clusters.
+    The graph must be symmetric, and its terminals connected.  Any classes of nodes give a bound; those of colour
+    refinement the best one on clusters.  Where links are few, each is a class.
     """
     return _Programme(graph, classes).solve()
 
@@ -79,7 +75,7 @@ def _link_classes(graph: CapacityGraph, classes: Sequence[int]) -> tuple[list[tu
     numbers: dict[tuple[int, int, int], int] = {}
     of_link = []
     for tail, head in links:
-        ends = sorted((classes[tail], classes[head]))
+        ends = sorted((classes[tail], classes[head]) if len(links) > MOST_CLASSES else (tail, head))
         of_link.append(numbers.setdefault((ends[0], ends[1], graph.arcs[tail, head]), len(numbers)))
     return links, of_link, [capacity for _, _, capacity in numbers]
 
