@@ -409,11 +409,11 @@ MOST_PLANNED = 512
 SMALL_CLUSTERS = ("h100", "mi300x", "tpu_v4", "dragonfly")
 SMALL_KINDS = ("all_to_all", "broadcast", "reduce", "all_reduce")
 SMALL_SIZES = ("1 KiB", "32 KiB", "1 MiB")
-SECONDS_OF_RULES, SECONDS_OF_SEARCHES = 15.0, 4.0
+SECONDS_OF_RULES, SECONDS_OF_SEARCHES = 8.0, 4.0
 
 
 def small_on_clusters() -> list[Row]:
-    """Small messages on clusters of 64 NPUs, by the rules; plans beyond 15 s a case are left out."""
+    """Small messages on clusters of 64 NPUs, by the rules; plans beyond 8 s a case are left out."""
     cases = itertools.product(SMALL_CLUSTERS, SMALL_KINDS, SMALL_SIZES)
     return [
         cluster_row(made(cluster(Cluster(kind, 64), what, size)), tuple(GRAPH_POLICIES)) for kind, what, size in cases
