@@ -37,7 +37,7 @@ from themis_opt.search.exact import Exact
 
 for sizes in ("equal", "free"):
     instance = themis_opt.load("3d-sw_sw_sw_hetero.mixed.100MiB").overridden(chunks=4)
-    policy = Exact(seconds=0.1, workers=2, deterministic=True, sizes=sizes)
+    policy = Exact(seconds=0.03, workers=2, deterministic=True, sizes=sizes)
     schedule = policy.solve(instance).schedule
     plan = schedule.enforced_plan()
     print(schedule.makespan, [c.sizes.tolist() for c in plan.chunks], [c.paths.tolist() for c in plan.chunks])
