@@ -43,7 +43,7 @@ from formulations.edge_splitting import balanced
 from formulations.flow_network import CapacityGraph, FlowNetwork, reversed_arcs
 from formulations.linear import solve_in_time
 
-Whole = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int64]
 Shares = dict[int, float]
 Loads = dict[tuple[int, int], float]
 
@@ -293,7 +293,7 @@ def _in_units(graph: CapacityGraph, loads: Loads, scale: Fraction, spanned: Sequ
     return CapacityGraph(graph.num_nodes, tuple(spanned), {arc: load for arc, load in arcs.items() if load})
 
 
-def partition_throughput(graph: CapacityGraph, part_of: Sequence[int] | Whole) -> Fraction:
+def partition_throughput(graph: CapacityGraph, part_of: Sequence[int] | IntArray) -> Fraction:
     r"""What an all-reduce attains at most with any algorithm, by one partition of the nodes.
 
     Divide V in parts, m of which have terminals.  Of every element, messages between those m parts number at least
@@ -338,7 +338,7 @@ class _PartedGraph:
         self.is_terminal = np.zeros(graph.num_nodes, dtype=bool)
         self.is_terminal[self.terminals] = True
 
-    def throughput(self, part_of: Whole) -> Fraction:
+    def throughput(self, part_of: IntArray) -> Fraction:
         """As :func:`partition_throughput`."""
         tails, heads = part_of[self.ends]
         inhabited = np.zeros(part_of.max() + 1, dtype=bool)
@@ -348,7 +348,7 @@ class _PartedGraph:
         halves = sum(int(count) * capacity for count, capacity in zip(counts, known.tolist(), strict=True))
         return Fraction(halves, 4 * (int(inhabited.sum()) - 1))
 
-    def joined(self, links: npt.NDArray[np.bool_]) -> Whole:
+    def joined(self, links: npt.NDArray[np.bool_]) -> IntArray:
         """The connected parts of the nodes under some arcs: roots follow lower ones until none does."""
         tails, heads = self.ends[:, links]
         label = np.arange(self.graph.num_nodes)
@@ -363,12 +363,12 @@ class _PartedGraph:
                 return label
             label = lower
 
-    def one_of_switches(self, part_of: Whole) -> Whole:
+    def one_of_switches(self, part_of: IntArray) -> IntArray:
         """The parts with terminals, and one of all other nodes."""
         inhabited = np.isin(part_of, part_of[self.terminals])
         return np.where(inhabited, part_of, self.graph.num_nodes)
 
-    def around(self, switch: int) -> Whole:
+    def around(self, switch: int) -> IntArray:
         """What is connected without a switch, up to the least capacity on the way from its terminals to the switch."""
         part_of = self.joined((self.ends != switch).all(axis=0))
         inside: dict[int, dict[tuple[int, int], int]] = {part: {} for part in part_of[self.terminals].tolist()}

@@ -40,7 +40,7 @@ from ortools.linear_solver import pywraplp
 from formulations.flow_network import CapacityGraph, spread
 from formulations.linear import solve_in_time
 
-Whole = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int64]
 
 MOST_CLASSES = 64
 """Classes of links up to which few rounds determine the lengths; others are for the programme of shared roots."""
@@ -98,7 +98,7 @@ class _Programme:
         for lengths in (np.ones(len(counts)), 1 / np.array(capacities)):
             self.tree_row(self._trees.shortest(_in_units(lengths))[1])
 
-    def tree_row(self, uses: Whole) -> None:
+    def tree_row(self, uses: IntArray) -> None:
         """(1) A tree is at least 1 long."""
         used = zip(uses.tolist(), self._lengths, strict=True)
         self._solver.Add(self._solver.Sum([count * length for count, length in used]) >= 1)
@@ -123,8 +123,8 @@ class _Programme:
         return min(best)
 
 
-def _in_units(lengths: npt.NDArray[np.float64]) -> Whole:
-    units: Whole = np.rint(lengths * (LENGTH_UNITS / lengths.max())).astype(np.int64)
+def _in_units(lengths: npt.NDArray[np.float64]) -> IntArray:
+    units: IntArray = np.rint(lengths * (LENGTH_UNITS / lengths.max())).astype(np.int64)
     return units
 
 
@@ -138,7 +138,7 @@ class _ShortestTrees:
         self._of_arc = np.array([*of_link, *of_link])
         self._num_classes = max(of_link) + 1
 
-    def shortest(self, lengths: Whole) -> tuple[int, Whole]:
+    def shortest(self, lengths: IntArray) -> tuple[int, IntArray]:
         """The length of the shortest tree, and the links of each class in it."""
         distance, nearest, uses = self._near_terminals(lengths)
         tails, heads = self._ends
@@ -162,7 +162,7 @@ class _ShortestTrees:
         used += np.bincount(self._of_arc[kept], minlength=self._num_classes)
         return int(weights[kept].sum()), used
 
-    def _near_terminals(self, lengths: Whole) -> tuple[Whole, Whole, Whole]:
+    def _near_terminals(self, lengths: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """The distance of each node from the terminals, the nearest of them, and the links on the way by class."""
         distance = np.full(self._num_nodes, lengths.sum() * self._num_nodes + 1)
         distance[self._terminals] = 0

@@ -28,7 +28,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.timed import TimedOperations
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf", ".pgf")
-INK, LINE = "#1f2933", "#dfe4ea"
+TEXT_COLOR, GRID_COLOR = "#1f2933", "#dfe4ea"
 BAR_HEIGHT = 0.84  # height of a bar; rows are 1 apart
 NARROWEST_EDGED = 0.006  # width, as a part of the time shown, from which bars get an edge, and a hatch while gathering
 # Width, as a part of the time shown, below which bars blend with their neighbours; on whole pixels some are lost
@@ -46,7 +46,7 @@ PAPER_STYLE: Any = {
 """Settings of matplotlib for papers: small letters, which stay letters in the file."""
 
 # Shades between which the tasks of a pass alternate
-FORWARD, BACKWARD = ("#b4bdc8", "#c6cdd6"), ("#66717f", "#7c8794")
+FORWARD_SHADES, BACKWARD_SHADES = ("#b4bdc8", "#c6cdd6"), ("#66717f", "#7c8794")
 # Ends of the ramps of launches; they repeat after the last, and beside compute those of data parallelism are cool
 COOL = (("#1d4e89", "#6fa8dc"), ("#1e6b3a", "#7cc48d"), ("#6a2c8c", "#c39bd8"), ("#0f6b70", "#6fc5c8"))
 WARM = (("#a63d00", "#f2a25c"), ("#9b1b4f", "#ee8fb2"), ("#8a6d00", "#dcc04a"))
@@ -87,7 +87,7 @@ def plot(
                 _draw_bars(axes, timeline, bars, scale, first)
         first += len(timeline.rows)
     if bound is not None:
-        axes.axvline(bound / scale, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
+        axes.axvline(bound / scale, color=TEXT_COLOR, linewidth=0.9, linestyle=(0, (4, 2)))
     _label(axes, rows, length / scale, unit)
     return axes
 
@@ -105,7 +105,7 @@ def plot_operations(timed: TimedOperations, ax: Axes | None = None, *, bound: fl
         place = (row - BAR_HEIGHT / 2, BAR_HEIGHT)
         axes.broken_barh(spans, place, facecolors="#467bb3", edgecolor="white", linewidth=edge)
     if bound is not None:
-        axes.axvline(bound / scale, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
+        axes.axvline(bound / scale, color=TEXT_COLOR, linewidth=0.9, linestyle=(0, (4, 2)))
     _label(axes, [plain_text(timed.resources[number]) for number in used], length / scale, unit)
     return axes
 
@@ -117,7 +117,7 @@ def plot_times(times: Mapping[str, int], bound: float, ax: Axes | None = None) -
     axes.barh(
         range(len(times)), [time / scale for time in times.values()], height=BAR_HEIGHT, color="#467bb3", zorder=2
     )
-    axes.axvline(bound / scale, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=3)
+    axes.axvline(bound / scale, color=TEXT_COLOR, linewidth=0.9, linestyle=(0, (4, 2)), zorder=3)
     _label(axes, [plain_text(name) for name in times], 1.02 * max(times.values()) / scale, unit)
     return axes
 
@@ -138,7 +138,7 @@ def _label(axes: Axes, rows: list[str], length: float, unit: str) -> None:
     axes.set_xlabel(f"time ({unit})")
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.grid(axis="x", color=LINE, linewidth=0.5)
+    axes.grid(axis="x", color=GRID_COLOR, linewidth=0.5)
     axes.set_axisbelow(True)
 
 
@@ -211,7 +211,9 @@ def _stage_colours(schedule: Schedule) -> FloatArray:
 def _task_colours(schedule: Schedule) -> FloatArray:
     """Red, green, blue and opacity of every task, shape (tasks, 4)."""
     names = [task.name for task in schedule.instance.tasks]
-    shades = [(BACKWARD if is_backward(name) else FORWARD)[number % 2] for number, name in enumerate(names)]
+    shades = [
+        (BACKWARD_SHADES if is_backward(name) else FORWARD_SHADES)[number % 2] for number, name in enumerate(names)
+    ]
     return np.array([to_rgba(shade) for shade in shades])
 
 

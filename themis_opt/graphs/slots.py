@@ -33,7 +33,7 @@ MOST_DAMAGED = 40
 MOST_SLOTS = 2_000_000
 """Slots of all chunks in one simulation: about a second."""
 
-FIRST_CHUNKS, MANY_ELEMENTS = 8, 4096
+LEAST_CHUNKS, MANY_ELEMENTS = 8, 4096
 """Chunks that are tried first, of pieces with many elements: the whole ones take a fifth longer."""
 
 ON_RAILS = "must be boxes with a switch or links between all NPUs, on rails of one or two layers of switches"
@@ -395,7 +395,7 @@ class Slots:
     def first_chunks(self) -> int:
         """Chunks that are tried first: several where they save much and cost little."""
         elements = self.instance.size // self.instance.element_bytes // self.instance.network.num_npus
-        return FIRST_CHUNKS if elements >= MANY_ELEMENTS else 1
+        return LEAST_CHUNKS if elements >= MANY_ELEMENTS else 1
 
     def durations(self, chunks: int) -> tuple[IntArray, int]:
         """Picoseconds of each slot, all as of the larger chunks; shape (2, slots)."""

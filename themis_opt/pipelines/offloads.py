@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 
-FORWARD, OFFLOAD, LOAD = ActionKind.FORWARD, ActionKind.OFFLOAD, ActionKind.LOAD
-
 
 def with_offloads(pipeline: Pipeline, orders: StageOrders, spared: int = 0) -> StageOrders:
     """The same passes with the transfers to the host and back with which each stage keeps no more than its memory.
@@ -37,7 +35,7 @@ def _with_transfers(pipeline: Pipeline, order: Sequence[Action], spared: int) ->
         if action in early:
             continue
         loads = place in away and is_backward[action.kind]
-        needed = pipeline.activation if loads or action.kind is FORWARD else 0
+        needed = pipeline.activation if loads or action.kind is ActionKind.FORWARD else 0
         while held + needed > memory:
             if not here and late and pipeline.offload is not None:
                 early.add(late[0])
@@ -50,13 +48,13 @@ def _with_transfers(pipeline: Pipeline, order: Sequence[Action], spared: int) ->
             here.remove(leaving)
             away.add(leaving)
             held -= pipeline.activation
-            result.append(Action(OFFLOAD, *leaving))
+            result.append(Action(ActionKind.OFFLOAD, *leaving))
         if loads:
-            result.append(Action(LOAD, *place))
+            result.append(Action(ActionKind.LOAD, *place))
             held += pipeline.activation
         elif is_backward[action.kind]:
             here.remove(place)
-        elif action.kind is FORWARD:
+        elif action.kind is ActionKind.FORWARD:
             here.append(place)
         elif action in late:
             late.remove(action)
@@ -76,9 +74,10 @@ def _earlier(pipeline: Pipeline, order: list[Action]) -> tuple[Action, ...]:
         now += change
     for number, action in enumerate(order):
         place = number
-        while action.kind is LOAD and place:
+        while action.kind is ActionKind.LOAD and place:
             before = order[place - 1]
-            if before in (Action(OFFLOAD, *action[1:]), Action(FORWARD, *action[1:])) or before.kind is LOAD:
+            left = (Action(kind, *action[1:]) for kind in (ActionKind.OFFLOAD, ActionKind.FORWARD))
+            if before in left or before.kind is ActionKind.LOAD:
                 break
             if during[place - 1] + pipeline.activation > memory:
                 break

@@ -104,7 +104,7 @@ class Rules:
 
 
 @dataclass
-class Offload:
+class OffloadActivations:
     """Orders for more memory than there is, with transfers to the host (:mod:`themis_opt.pipelines.offloads`)."""
 
     engine: str = ""
@@ -196,7 +196,7 @@ class ExactOrders:
         contest.raise_bound(outcome.bound * tick)
 
 
-PIPELINE_STEPS: tuple[Step, ...] = (Rules(), Offload(), TunePriorities(), AnnealOrders(), ExactOrders())
+PIPELINE_STEPS: tuple[Step, ...] = (Rules(), OffloadActivations(), TunePriorities(), AnnealOrders(), ExactOrders())
 """The steps of the reference."""
 
 

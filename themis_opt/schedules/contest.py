@@ -16,7 +16,7 @@ from themis_opt.schedules.incumbent import AnyIncumbent, Progress, S, ignore
 FIRST_CHECK = 3.0
 """Seconds of processor past the limit for the check of the first schedule, without which there is no answer."""
 
-FIRST_SHARE = 3 / 4
+CONTEST_SHARE = 3 / 4
 """Share of the time in which the first policy makes schedules."""
 
 
@@ -59,7 +59,7 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
         for name in names:
             if self.allowance.interrupted:
                 return
-            share = 1.0 if self.schedules else FIRST_SHARE
+            share = 1.0 if self.schedules else CONTEST_SHARE
             self.attempt(name, partial(make, name), enough, reserve, share, is_cut_off=bool(self.schedules))
 
     def attempt(

@@ -167,13 +167,13 @@ def _stated(layers: tuple[Layer, ...], counts: Sequence[int], parts: int) -> Ite
     yield from (ends[last - 1] for last in accumulate(counts))
 
 
-BLOCK = re.compile(r"model\.(layers\.\d+|embed_tokens)|[^.]+")
+LAYER_NAME = re.compile(r"model\.(layers\.\d+|embed_tokens)|[^.]+")
 """The beginning of a name that layers of a block have in common; modules of Transformers count their blocks."""
 
 
 def ends_of_blocks(layers: Sequence[Layer]) -> list[int]:
     """Ends of blocks, layers whose names begin alike; the first one has what comes before, the last what follows."""
-    names = [match[0] for layer in layers if (match := BLOCK.match(layer.name))]
+    names = [match[0] for layer in layers if (match := LAYER_NAME.match(layer.name))]
     blocks = list(dict.fromkeys(name for name, layer in zip(names, layers, strict=True) if name != layer.name))
     return [*(names.index(block) for block in (blocks or names)[1:]), len(layers)]
 

@@ -86,7 +86,7 @@ LIBRARIES: Mapping[str, re.Pattern[str]] = {
 }
 """Libraries whose kernels communicate and say no sizes, by the names of kernels."""
 
-RECEIVES = "receiving from other stages"  # which waits for them
+RECEIVING = "receiving from other stages"  # which waits for them
 WITHOUT_BYTES = "NCCL without bytes"  # barriers, and what moves nothing or is on one NPU
 NOT_IN_A_PROBLEM = ("barrier", "init", "wait", "gather", "scatter")
 LIKE_A_COLLECTIVE = re.compile(
@@ -191,7 +191,7 @@ def _add_kernel(trace: GpuTrace, event: Mapping[str, Any], without_size: dict[ob
         if not isinstance(arguments, dict) or "Collective name" not in arguments:
             without_size[_number(event, len(without_size))] = span
         elif arguments["Collective name"] == "recv":
-            trace.others[RECEIVES].append(span)
+            trace.others[RECEIVING].append(span)
         elif collective := _collective(trace.source, arguments, span):
             trace.collectives.append(collective)
         else:
