@@ -16,7 +16,6 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import solve
-from themis_opt.tuning import tune
 from themis_opt.workloads.parallelisms import PARALLELISMS
 
 NETWORK = {"network": "v100-256.resnet-50", "npus": [2, 4], "chunks": 1, "batch": 4}
@@ -84,12 +83,6 @@ def test_solve_is_no_worse_than_any_policy_and_proves_a_gap(parallelism: str) ->
     validate(solved.best.schedule)
     assert solved.best.makespan == min(result.makespan for result in solved.results)
     assert solved.best.makespan >= max(solved.bounds.values()) * (1 - 1e-9) > 0
-
-
-@pytest.mark.parametrize("parallelism", ["data", "expert", "pipeline"])
-def test_tune_is_no_worse_than_what_users_do_today(parallelism: str) -> None:
-    tuned = tune(instance(parallelism), trials=2, max_chunks=2)
-    assert tuned.schedule.makespan <= tuned.default_schedule.makespan
 
 
 @pytest.mark.parametrize("parallelism", PARALLELISMS)

@@ -54,10 +54,11 @@ def design(
     as_json: options.Json = False,
 ) -> None:
     """Find the bandwidths of a network that make its workloads fastest, with a proof that none do better."""
-    from themis_opt.designing import design as designing
     from themis_opt.designing.problem import load_problem
 
-    problem = load_problem(source)
+    problem = load_problem(source)  # refuses bad files before anything heavy is imported
+    from themis_opt.designing import design as designing
+
     chosen: Any = options.split(readings)
     if not chosen or len(set(chosen)) < len(chosen):
         raise InputError("must name one or more readings, each once", field="--readings", value=readings)

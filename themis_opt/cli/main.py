@@ -143,7 +143,8 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
             _tell(f"error: {needed(error)}")
             raise typer.Exit(BAD_INPUT) from None
         except OSError as error:
-            _tell(f"error: {error.strerror or error}")
+            place = f"{error.filename}: " if error.filename else ""
+            _tell(f"error: {place}{error.strerror or error}")
             _print_nowhere()
             raise typer.Exit(BAD_INPUT) from None
 
