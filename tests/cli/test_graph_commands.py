@@ -70,6 +70,19 @@ def test_one_part_of_every_role_is_lost_the_worst_first() -> None:
     assert lost["box0.port0 or 23 alike"] < 0.3 < lost["leaf0 or 7 alike"] < 1 < lost["box0 or 2 alike"]
 
 
+def test_policies_are_compared_without_one_part_of_every_role() -> None:
+    command = ("compare", NETWORK, "--lost", "each", "--policies", "trees,direct")
+    verdict, _, *table = said(*command).splitlines()
+    rows = json.loads(said(*command, "--json"))
+    assert [row["lost"] for row in rows[:2]] == ["nothing", "nothing"]
+    assert {row["policy"] for row in rows} == {"trees", "direct"}
+    best = [max(row["kept"] for row in rows if row["lost"] == lost) for lost in dict.fromkeys(r["lost"] for r in rows)]
+    assert best[0] == 1.0
+    assert best[1:] == sorted(best[1:])
+    assert verdict.startswith("Of 2 roles gpu0-")
+    assert len(table) == len(rows) + 1
+
+
 def test_short_names_stand_for_the_first_part_of_a_name_that_is_left() -> None:
     first = run("bound", "cluster:h100:npus=24", "--lost", "nic,nic,leaf7,box2", "--slow", "port=0.5").splitlines()[0]
     assert first.startswith("Without box0.nic0, box0.nic1, leaf7, box2, with box0.port0=0.5: all_reduce keeps")
@@ -165,7 +178,6 @@ def test_show_lists_links() -> None:
         (("bound", NETWORK, "--slow", "gpu0-gpu3"), "--slow = 'gpu0-gpu3': must be a link and a factor"),
         (("bound", NETWORK, "--chunks", "4"), "--chunks = 4: is not for graphs"),
         (("bound", NETWORK, "--size", "1 QB"), "command line"),
-        (("compare", NETWORK, "--lost", "each"), "--lost = 'each': 'each' is for 'bound' and 'solve'"),
         (
             ("compare", NETWORK, "--measured", "log.txt", "--part", "a=2"),
             "--part = 'a=2': is for networks of dimensions",

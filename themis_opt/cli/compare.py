@@ -89,6 +89,10 @@ def compare(
         given: dict[str, Any] = {"part": part, "gap": search.gap, "size": changes.size, **network.given()}
         ask("compare_measured", problem, problem, logs, names, output, by=by, **given).tell(as_json=as_json)
         return
+    if network.lost == options.EACH:
+        by = ("--lost", network.lost)
+        ask("compare_losses", problem, problem, policies, search, by=by, slow=network.slow).tell(as_json=as_json)
+        return
     given = {**network.given()}
     compare_and_write(problem, policies, search, folder=output, as_json=as_json, **given)
 

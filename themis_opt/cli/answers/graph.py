@@ -160,8 +160,6 @@ def compare(
     from themis_opt.graphs.comparison import compare_graph
     from themis_opt.study.losses import kept_in_words, nccl_choices
 
-    if lost == options.EACH:
-        raise InputError("'each' is for 'bound' and 'solve': 'compare' is for one network", field="--lost", value=lost)
     settings, names = search.settings(), options.split(policies)
     seconds = settings["time_limit"] if search.deterministic else remaining(settings["time_limit"])
     limits = Limits(seconds, **{name: settings[name] for name in options.LIMITS[1:]})
@@ -172,6 +170,46 @@ def compare(
     kept = kept_in_words(compare_graph(healthy, names, limits), compared, change or "Unchanged")
     choices = nccl_choices(healthy, compared.instance) if lost else []
     return replace(compared, beside=kept, choices=tuple(choices))
+
+
+def compare_losses(
+    healthy: "GraphInstance", policies: str | None, search: options.SearchOptions, *, slow: str | None = None
+) -> Reply:
+    """All policies without a part of every role, one after the other, beside the whole network."""
+    from formulations.limits import Limits
+    from themis_opt.cli.progress import live
+    from themis_opt.graphs.comparison import compare_graph
+    from themis_opt.study.losses import HEALTHY, losses_in_words, roles_of, without
+
+    instance, names, interrupted = degraded(healthy, None, slow), options.split(policies), False
+    settings, roles = search.settings(), {HEALTHY: 0, **roles_of(instance)}
+    entries, rows, notes, best = list[dict[str, Any]](), list[dict[str, Any]](), dict[str, None](), 0
+    try:
+        with live(QUIET_SECONDS) as show_progress:
+            for number, (lost, alike) in enumerate(roles.items()):
+                entry = {"lost": lost, "kept": 0.0, "file": None}
+                entries.append(entry)
+                network = instance.network if lost == HEALTHY else without(instance, lost)
+                if network is not None:
+                    seconds = remaining(settings["time_limit"]) / (len(roles) - number)
+                    limits = Limits(seconds, **{name: settings[name] for name in options.LIMITS[1:]})
+                    compared = compare_graph(instance.on(network), names, limits)
+                    best = compared.best.makespan if lost == HEALTHY else best
+                    notes |= dict.fromkeys(left_out(compared))
+                    entry |= {"kept": best / compared.best.makespan, "file": lost}
+                    for result in compared.results:
+                        row = {"lost": lost, "alike": alike, "kept": best / result.makespan}
+                        rows.append(row | result.row())
+                show_progress(f"without {lost}", number + 1, len(roles))
+    except KeyboardInterrupt:
+        if not any(row["lost"] != HEALTHY for row in rows):
+            raise
+        interrupted = True
+    hurt = {entry["lost"]: entry["kept"] for entry in entries if entry["lost"] != HEALTHY}
+    rows.sort(key=lambda row: hurt.get(row["lost"], 0.0))  # the whole network first, then what hurts most
+    shown = columns("lost", "alike", "policy", "makespan_ns", "kept", "gap", alike=("alike", "count"))
+    table = Listing(f"{instance.name or 'graph'}: without one part of each role", rows, shown)
+    return Reply(rows, [losses_in_words(instance, entries)], [table], list(notes), interrupted=interrupted)
 
 
 def tell(compared: "GraphComparison", search: options.SearchOptions) -> Reply:
