@@ -47,7 +47,7 @@ COSTS = FOLDER / "costs.csv"
 INSTANCES = re.compile(r"instances/(?!library/).*\.(json|csv)")
 """Shipped files that rows may be of."""
 
-NO_ROWS = ("cli", "emulation", "reports", "runtime", "tuning")
+NO_ROWS = ("cli", "reports", "runtime", "tuning")
 """Parts of the package that make no rows."""
 
 NAMED = re.compile(r"(themis_opt|formulations)(\.\w+)+(:\w+)?")
@@ -145,8 +145,8 @@ class Experiment:
 
     def commands(self) -> tuple[list[Any], ...]:
         """The two commands of the front page."""
-        program = ["-m", "themis_opt"]
-        return [*program, "batch", self.folder / "experiment.toml", "--jobs", "1"], [*program, "report", self.folder]
+        program, folder = ["-m", "themis_opt"], self.folder.relative_to(ROOT)  # as the provenance is to name it
+        return [*program, "batch", folder / "experiment.toml", "--jobs", "1"], [*program, "report", folder]
 
 
 def _place(columns: Row) -> tuple[str, ...]:
@@ -435,7 +435,7 @@ def pages() -> Iterator[Path]:
     """Files that may quote."""
     yield ROOT / "README.md"
     yield from (FOLDER / "rivals/systems" / name for name in ("findings.md", "README.md"))
-    yield from (FOLDER / name for name in ("graphs/README.md", "graphs/clusters.md", "rivals/README.md"))
+    yield from (page for name in ("graphs", "rivals") for page in sorted((FOLDER / name).glob("*.md")))
     yield from sorted((ROOT / "docs").rglob("*.md"))
 
 
