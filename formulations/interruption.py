@@ -1,7 +1,8 @@
 """What ends work in the middle: time that is up, and Ctrl-C, which is not lost where Python drops its exception."""
 
 import math
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from threading import Thread
 from time import monotonic
@@ -9,6 +10,12 @@ from types import FrameType
 
 POLL_SECONDS = 0.1
 """Longest wait of the main thread, which alone handles signals, and does not wake if another thread takes one."""
+
+AGAIN_SECONDS = 0.05  # of the processor, after which Ctrl-C comes again where it had to wait
+INTERRUPTING = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGVTALRM") if hasattr(signal, name)
+)  # the last one brings those before again
+IMPORTS = ("importlib", "_frozen_importlib")  # packages whose frames stand below every module that is not yet whole
 
 
 class TimeUp(BaseException):
@@ -41,8 +48,15 @@ class Interruption:
         self.came = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Remember the signal and interrupt what runs; no lock is taken, since the frame may hold any."""
+        """Remember the signal and interrupt what runs; no lock is taken, since the frame may hold any.
+
+        An import ends before, since a package that is half there fails whatever needs it next.
+        """
         self.came = True
+        if is_within(frame, IMPORTS) and hasattr(signal, "setitimer"):
+            signal.signal(signal.SIGVTALRM, self.handle)
+            signal.setitimer(signal.ITIMER_VIRTUAL, AGAIN_SECONDS)
+            return
         raise KeyboardInterrupt
 
     def check(self) -> None:
@@ -60,3 +74,13 @@ def is_over(thread: Thread, seconds: float | None) -> bool:
     while thread.is_alive() and (left := end - monotonic()) > 0:
         thread.join(min(left, POLL_SECONDS))
     return not thread.is_alive()
+
+
+def is_within(frame: FrameType | None, packages: Collection[str], functions: Collection[str] = ()) -> bool:
+    """Whether a frame, or one that waits for it, belongs to one of some packages or functions."""
+    while frame is not None:
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if package in packages or frame.f_code.co_name in functions:
+            return True
+        frame = frame.f_back
+    return False

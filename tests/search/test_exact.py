@@ -282,6 +282,22 @@ def test_ctrl_c_ends_cp_sat(hetero: Instance, monkeypatch: pytest.MonkeyPatch, s
     assert reference.status == "interrupted"
 
 
+def test_ctrl_c_between_the_start_and_the_steps_keeps_the_start(
+    hetero: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the import of the steps, which is slow, has just ended."""
+
+    def interrupt(name: str) -> Any:
+        raise KeyboardInterrupt
+
+    table = ModuleType("themis_opt.search.table")
+    monkeypatch.setattr(table, "__getattr__", interrupt, raising=False)
+    monkeypatch.setitem(sys.modules, table.__name__, table)
+    reference = Exact(seconds=LONG).solve(hetero)
+    assert reference.status == "interrupted"
+    assert reference.schedule.makespan == starting_schedule(hetero).makespan
+
+
 @pytest.mark.parametrize(("module", "other"), [(anneal, "cp_sat"), (cp_sat, "local_search")])
 def test_a_lost_ctrl_c_ends_the_search(
     hetero: Instance, monkeypatch: pytest.MonkeyPatch, module: Any, other: str, loses_ctrl_c: Callable[..., None]

@@ -10,7 +10,7 @@ from threading import current_thread, main_thread
 from time import process_time
 from types import FrameType
 
-from formulations.interruption import INTERRUPTION, METER, SECONDS_LEFT, TimeUp
+from formulations.interruption import IMPORTS, INTERRUPTION, METER, SECONDS_LEFT, TimeUp, is_within
 from themis_opt.base.clock import SEARCH_CLOCK
 
 SLACK = 0.5  # seconds of processor past the limit for policies and bounds, so that small problems have all of them
@@ -19,7 +19,8 @@ LEAST_TIMER = 1e-3  # seconds of a timer that is to ring at once: 0 would stop i
 # or had to wait for the compiler
 AGAIN_SECONDS, AGAIN_PROCESSOR_SECONDS = 1.0, 0.1
 # Packages that are left to end what they do: what they compile is kept for the next time, and what is imported is whole
-UNDISTURBED = ("numba", "llvmlite", "importlib", "weakref", "_weakrefset")
+UNDISTURBED = ("numba", "llvmlite", *IMPORTS, "weakref", "_weakrefset")
+FINALISERS = ("__del__", "ring_again")  # functions in which Python drops exceptions
 
 
 class Allowance:
@@ -105,7 +106,7 @@ def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, 0)
         first = max(left, LEAST_TIMER) if left > 0 else AGAIN_PROCESSOR_SECONDS
         signal.setitimer(signal.ITIMER_PROF, first, AGAIN_PROCESSOR_SECONDS)
-        if left <= 0 and not _is_undisturbed(frame):
+        if left <= 0 and not is_within(frame, UNDISTURBED, FINALISERS):
             raise TimeUp
 
     def ring_again(dropped: "sys.UnraisableHookArgs") -> None:
@@ -134,13 +135,3 @@ def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
         allowance.is_cut_off = False
         if ended:
             allowance.overtime += process_time() - ended[0]
-
-
-def _is_undisturbed(frame: FrameType | None) -> bool:
-    """Whether a frame, or one that waits for it, compiles, imports, or is called where Python drops exceptions."""
-    while frame is not None:
-        package = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if package in UNDISTURBED or frame.f_code.co_name in ("__del__", "ring_again"):
-            return True
-        frame = frame.f_back
-    return False

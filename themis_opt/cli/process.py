@@ -9,7 +9,7 @@ from pathlib import Path
 from signal import SIG_IGN, SIGINT, SIGTERM, default_int_handler, getsignal, signal
 from threading import current_thread, main_thread
 
-from formulations.interruption import INTERRUPTION
+from formulations.interruption import INTERRUPTING, INTERRUPTION
 from themis_opt.base.clock import SEARCH_CLOCK
 
 PROCESS_START = SEARCH_CLOCK.now()
@@ -83,7 +83,7 @@ def undisturbed() -> Iterator[None]:
     if current_thread() is not main_thread():
         yield
         return
-    before = {number: signal(number, SIG_IGN) for number in (SIGINT, SIGTERM)}
+    before = {number: signal(number, SIG_IGN) for number in INTERRUPTING}
     try:
         yield
     finally:

@@ -75,11 +75,14 @@ class Exact(Limits):
         free_sizes = self.sizes == "free" and not is_period
         engines = {"", *(["annealing"] if self.local_search else []), *(["cp_sat"] if self.cp_sat else [])}
         incumbent = Incumbent(self, best, bound, progress, free_sizes=free_sizes, engines=engines, allowance=allowance)
-        if not incumbent.done:
-            from themis_opt.search.table import PERIOD_STEPS, STEPS  # which imports every step
+        try:
+            if not incumbent.done:
+                from themis_opt.search.table import PERIOD_STEPS, STEPS  # which imports every step
 
-            with suppress(TimeUp), cut_off(allowance, OVERTIME):
-                take_turns(incumbent, steps or (PERIOD_STEPS if is_period else STEPS))
+                with suppress(TimeUp), cut_off(allowance, OVERTIME):
+                    take_turns(incumbent, steps or (PERIOD_STEPS if is_period else STEPS))
+        except KeyboardInterrupt:  # before the first step
+            allowance.interrupt()
         status = "interrupted" if allowance.interrupted else "finished"
         return Reference(incumbent.best, incumbent.bound, status)
 
