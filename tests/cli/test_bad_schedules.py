@@ -43,7 +43,7 @@ REQUIRED = {
     "period": (
         *(field for field in OF_BOTH if field != "sequences"), "order", "launches", "task_start_ps", "stage_start_ps",
         "launches.0.name", "launches.0.kind", "launches.0.tensors", "launches.0.after", "launches.0.before.task",
-        "launches.0.sizes", "launches.0.paths", "summary.iteration_ns",
+        "launches.0.sizes", "launches.0.paths", "summary.makespan_ns",
     ),
 }  # fmt: skip
 

@@ -141,7 +141,7 @@ def test_slots_before_their_data_are_refused() -> None:
 def test_files_hold_the_policy_in_place_of_messages(tmp_path: Path) -> None:
     schedule, path = slots_of(instance_of(boxes_on_rails(4, 2), "all_reduce", "1 MB")), tmp_path / "schedule.json"
     path.write_text(schedule_text(schedule))
-    again = read_graph_schedule(path)
+    again, _ = read_graph_schedule(path)
     assert (again.makespan, again.chunks) == (schedule.makespan, schedule.chunks)
     validate_graph(simulate_graph(with_transfers(again.plan), 2))
     draw_schedule(again, tmp_path / "schedule.svg")

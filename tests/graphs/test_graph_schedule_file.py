@@ -20,7 +20,8 @@ def schedule_of(policy: str = "trees", chunks: int = 3, name: str = "dgx1") -> G
 def test_a_schedule_is_read_as_it_was_written(tmp_path: Path, policy: str, chunks: int) -> None:
     schedule, path = schedule_of(policy, chunks), tmp_path / "schedule.json"
     path.write_text(schedule_text(schedule), encoding="utf-8")
-    read = read_graph_schedule(path)
+    read, summary = read_graph_schedule(path)
+    assert summary.policy == schedule.plan.name
     assert read.plan == schedule.plan
     assert read.makespan == schedule.makespan
     assert (read.start == schedule.start).all()
@@ -29,7 +30,9 @@ def test_a_schedule_is_read_as_it_was_written(tmp_path: Path, policy: str, chunk
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("makespan", "1 ps", "breaks rule 'makespan': is"),
+        ("summary", {"makespan_ns": 1.0}, "summary.makespan_ns = 1.0: must be"),
+        ("summary", {"bounds_ns": {"cut": 1e9}}, "summary.bounds_ns.cut = 1000000000.0: a bound must be at most"),
+        ("fingerprint", "other", "belongs to another instance"),
         ("chunks", 0, "chunks = 0"),
         ("pieces", [{"elements": 5}], "transfers[0].piece = 1: must be the number of a piece"),
         ("transfers", [{"piece": 0, "route": ["gpu0", "gpu9"]}], "transfers[0].route = 'gpu9': must be a node"),

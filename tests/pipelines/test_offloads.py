@@ -75,8 +75,8 @@ def test_what_leaves_comes_back_once(schedule):
 
 
 def test_schedules_with_transfers_are_read_again_and_not_written_for_torch(tmp_path, schedule):
-    write_schedule(tmp_path / "schedule.json", schedule, {})
-    assert read_schedule(tmp_path / "schedule.json").start == schedule.start
+    write_schedule(tmp_path / "schedule.json", schedule)
+    assert read_schedule(tmp_path / "schedule.json")[0].start == schedule.start
     with pytest.raises(InputError, match="cannot send activations to the host"):
         torch_rows(schedule)
 

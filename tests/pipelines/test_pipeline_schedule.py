@@ -13,6 +13,7 @@ from themis_opt.pipelines.problem import Action, ActionKind
 from themis_opt.pipelines.schedule import simulate
 from themis_opt.pipelines.torch_csv import write_torch_csv
 from themis_opt.pipelines.validation import validate
+from themis_opt.schedules.envelope import Summary
 
 FORWARD, INPUTS, WEIGHTS = ActionKind.FORWARD, ActionKind.INPUTS, ActionKind.WEIGHTS
 
@@ -88,8 +89,9 @@ def test_schedules_are_read_as_they_were_written(tmp_path):
         schedule = random_schedule(problem, seed)
         if schedule is None:
             continue
-        write_schedule(tmp_path / "schedule.json", schedule, {"policy": "random"})
-        again = read_schedule(tmp_path / "schedule.json")
+        write_schedule(tmp_path / "schedule.json", schedule, Summary(policy="random"))
+        again, summary = read_schedule(tmp_path / "schedule.json")
+        assert (summary.policy, summary.makespan_ns) == ("random", schedule.value / 1000)
         assert (again.pipeline, again.orders, again.start) == (problem, schedule.orders, schedule.start)
         assert read_pipeline(tmp_path / "schedule.json") == problem
         written += 1
@@ -105,12 +107,14 @@ def test_schedules_are_read_as_they_were_written(tmp_path):
         ("starts", [[0], [0], [0]], "must have a time for each action"),
         ("starts", [[True] * 12] * 3, r"starts\[0\]\[0\] = True: .*valid integer"),
         ("format", "other", "must be 'themis-opt/pipeline-schedule/1'"),
-        ("pipeline", {"stages": 1}, "stages"),
+        ("instance", {"stages": 1}, "stages"),
+        ("summary", {"makespan_ns": 1.0}, r"summary\.makespan_ns = 1\.0: must be"),
+        ("fingerprint", "other", "belongs to another instance"),
     ],
 )
 def test_damaged_schedules_are_refused(tmp_path, schedule, field, value, message):
     path = tmp_path / "schedule.json"
-    write_schedule(path, schedule, {})
+    write_schedule(path, schedule)
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
     with pytest.raises(InputError, match=message):
         read_schedule(path)

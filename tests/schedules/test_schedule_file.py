@@ -12,8 +12,9 @@ from strategies import enforced_plans, schedules
 
 import themis_opt
 from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.schedules.envelope import Summary
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.schedule_file import Summary, read_schedule, schedule_document
+from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
 
 
@@ -146,7 +147,7 @@ WRONG = [
     ("summary.bounds_ns.ideal", 9.0, "summary.gap"),
 ]
 WRONG_WITH_COMPUTE = [
-    ("summary.iteration_ns", 1.0, "summary.iteration_ns"),
+    ("summary.makespan_ns", 1.0, "summary.makespan_ns"),
     ("summary.exposed_ns", 1.0, "summary.exposed_ns"),
     ("summary.overlap", 1.0, "summary.overlap"),
     ("summary.exposed_gap", 0.5, "summary.exposed_gap"),

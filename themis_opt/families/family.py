@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from themis_opt.formats.exports import Exported
+    from themis_opt.schedules.envelope import Summary
     from themis_opt.schedules.timed import Explanation
 
 
@@ -185,15 +186,15 @@ class Family:
         raise InputError(f"is not for {self.name}: {sentence}", field=question)
 
 
-def read_solution(reader: str, path: Path, problem: Problem | None = None) -> tuple[AnySchedule, None]:
-    """Read a schedule by the function of an import path; its file holds no summary.
+def read_solution(reader: str, path: Path, problem: Problem | None = None) -> tuple[AnySchedule, "Summary"]:
+    """Read a schedule and its summary by the function of an import path.
 
     Raises InputError if it is not of the problem, if there is one.
     """
-    schedule = imported(reader)(path)
+    schedule, summary = imported(reader)(path)
     if problem is not None and problem.fingerprint != schedule.problem.fingerprint:
         raise InputError("must be the schedule of this problem", field="instance", value=problem.name, source=str(path))
-    return schedule, None
+    return schedule, summary
 
 
 def make_policy(policies: Mapping[str, Any], specification: str, **knobs: Any) -> Any:

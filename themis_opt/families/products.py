@@ -21,7 +21,7 @@ from themis_opt.schedules.validation import validate
 
 if TYPE_CHECKING:
     from themis_opt.formats.exports import Exported
-    from themis_opt.schedules.schedule_file import Summary
+    from themis_opt.schedules.envelope import Summary
     from themis_opt.study.robustness import LossDistribution
 
 
@@ -44,7 +44,8 @@ def export(schedule: Schedule, to: str, folder: Path, *, check: bool = False) ->
 def read_solution(path: Path, problem: Instance | None = None) -> "tuple[Schedule, Summary]":
     """As :func:`themis_opt.schedules.schedule_file.read_solution`, validated; or what an order table comes to."""
     from themis_opt.formats.order_table import ORDER_FORMAT, read_order_table
-    from themis_opt.schedules.schedule_file import Summary, read_solution
+    from themis_opt.schedules.envelope import Summary
+    from themis_opt.schedules.schedule_file import read_solution
 
     try:
         schedule, summary = read_solution(path, problem)

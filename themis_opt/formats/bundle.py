@@ -5,8 +5,9 @@ from pathlib import Path
 
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.registries import Registry
+from themis_opt.schedules.envelope import Summary
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.schedule_file import Summary, schedule_document
+from themis_opt.schedules.schedule_file import schedule_document
 
 WRITERS = Registry(
     "themis_opt.writers",

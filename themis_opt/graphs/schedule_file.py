@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool
 
 from themis_opt.base.documents import schema_text
-from themis_opt.base.errors import InputError, InvalidSchedule, suggestion
-from themis_opt.base.units import Picoseconds
+from themis_opt.base.errors import InputError, suggestion
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import MAX_HOPS, GraphSchedule, simulate_graph
@@ -17,6 +16,7 @@ from themis_opt.graphs.slots import SlotPlan, slot_plan
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.documents import errors_of, read_model
 from themis_opt.problem.fields import MAX_BYTES, Model
+from themis_opt.schedules.envelope import Envelope, Summary, check_envelope, head
 
 GRAPH_SCHEDULE_FORMAT: Literal["themis-opt/graph-schedule/1"] = "themis-opt/graph-schedule/1"
 
@@ -40,8 +40,8 @@ class WrittenTransfer(Model):
     after: tuple[Ordinal, ...] = ()
 
 
-class GraphScheduleFile(Model):
-    """The plan of a schedule, and what it takes; times follow from the plan and the number of chunks.
+class GraphScheduleFile(Envelope):
+    """The plan of a schedule; times follow from the plan and the number of chunks.
 
     `ranked`: whether links serve transfers in the order in which they stand.
     `slots`: whether the plan is that of the policy on boxes and rails, whose pieces and transfers follow from these.
@@ -49,8 +49,6 @@ class GraphScheduleFile(Model):
 
     format: Literal["themis-opt/graph-schedule/1"]
     instance: GraphInstance
-    policy: str = ""
-    makespan: Annotated[Picoseconds, Field(ge=0)]
     chunks: Annotated[int, Field(strict=True, ge=1, le=MAX_HOPS)] = 1
     ranked: StrictBool = False
     slots: StrictBool = False
@@ -63,14 +61,11 @@ def graph_schedule_schema() -> str:
     return schema_text(GraphScheduleFile.model_json_schema())
 
 
-def schedule_text(schedule: GraphSchedule) -> str:
-    """A schedule as the text of a file."""
-    plan = schedule.plan
+def schedule_text(schedule: GraphSchedule, summary: Summary | None = None) -> str:
+    """A schedule as the text of a file, with what is known of it beside its makespan."""
+    plan, summary = schedule.plan, summary or Summary(policy=schedule.plan.name)
     document = {
-        "format": GRAPH_SCHEDULE_FORMAT,
-        "instance": plan.instance.model_dump(mode="json", exclude_defaults=True),
-        "policy": plan.name,
-        "makespan": f"{schedule.makespan} ps",
+        **head(GRAPH_SCHEDULE_FORMAT, plan.instance, schedule.makespan, summary, exclude_defaults=True),
         "chunks": schedule.chunks,
         **({"slots": True} if isinstance(plan, SlotPlan) else {"ranked": plan.ranked, **plan_rows(plan)}),
     }
@@ -93,34 +88,33 @@ def plan_rows(plan: GraphPlan) -> dict[str, list[dict[str, object]]]:
     }
 
 
-def read_graph_schedule(path: Path) -> GraphSchedule:
-    """Read a schedule, time it, and check it.
+def read_graph_schedule(path: Path) -> tuple[GraphSchedule, Summary]:
+    """Read a schedule, time it, and check it; and what its summary says.
 
     Raises
     ------
     InputError
         If the file is no such schedule; the message names file, field, value and rule.
     InvalidSchedule
-        If a rule is broken, or the schedule takes another time than the file says.
+        If a rule is broken.
     """
     written = read_model(path, GraphScheduleFile, GRAPH_SCHEDULE_FORMAT)
     with errors_of(path):
         schedule = simulate_graph(_plan(written), written.chunks)
         validate_graph(schedule)
-        if schedule.makespan != written.makespan:
-            raise InvalidSchedule("makespan", f"is {schedule.makespan} ps, the file says {written.makespan} ps")
-    return schedule
+        check_envelope(written, schedule.makespan)
+    return schedule, written.summary
 
 
 def _plan(written: GraphScheduleFile) -> GraphPlan:
     if written.slots:
-        return slot_plan(written.policy, written.instance)
+        return slot_plan(written.summary.policy, written.instance)
     pieces = tuple(_piece(written, number) for number in range(len(written.pieces)))
     transfers = tuple(_transfer(written, number) for number in range(len(written.transfers)))
     hops = sum(len(transfer.route) - 1 for transfer in transfers) * written.chunks
     if not 0 < hops <= MAX_HOPS:
         raise InputError(f"must be 1 to {MAX_HOPS} hops of all chunks", field="transfers", value=hops)
-    return GraphPlan(written.policy, written.instance, pieces, transfers, written.ranked)
+    return GraphPlan(written.summary.policy, written.instance, pieces, transfers, written.ranked)
 
 
 def _piece(written: GraphScheduleFile, number: int) -> GraphPiece:

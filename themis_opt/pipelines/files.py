@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from themis_opt.base.documents import read_json, schema_text, write_atomically
 from themis_opt.base.errors import InputError
@@ -17,6 +17,7 @@ from themis_opt.pipelines.schedule import PipelineSchedule, simulate
 from themis_opt.pipelines.validation import validate
 from themis_opt.problem.catalog import locate, shipped_pipelines
 from themis_opt.problem.documents import errors_of, read_model
+from themis_opt.schedules.envelope import Envelope, Summary, check_envelope, head
 
 PIPELINE_SCHEDULE_FORMAT: Literal["themis-opt/pipeline-schedule/1"] = "themis-opt/pipeline-schedule/1"
 
@@ -27,11 +28,11 @@ ACTION = re.compile(r"(\d{1,6})([FBIWOL])(\d{1,6})")
 StartTime = Annotated[int, Field(strict=True, ge=0, le=MAX_CLOCK)]
 
 
-class PipelineScheduleFile(BaseModel):
+class PipelineScheduleFile(Envelope):
     """Orders of actions by stage, with start times in picoseconds or without."""
 
     format: Literal["themis-opt/pipeline-schedule/1"]
-    pipeline: Pipeline
+    instance: Pipeline
     orders: list[Annotated[list[str], Field(fail_fast=True)]]
     starts: list[Annotated[list[StartTime], Field(fail_fast=True)]] | None = None
 
@@ -42,7 +43,7 @@ def read_pipeline(source: str | Path) -> Pipeline:
     document = read_json(path)
     is_schedule = document.get("format") == PIPELINE_SCHEDULE_FORMAT
     with errors_of(path):
-        return Pipeline.model_validate(document.get("pipeline") if is_schedule else document)
+        return Pipeline.model_validate(document.get("instance") if is_schedule else document)
 
 
 def pipeline_text(pipeline: Pipeline) -> str:
@@ -57,25 +58,23 @@ def pipeline_schema() -> str:
     return schema_text(schema | {"required": sorted({*schema["required"], "format"})})
 
 
-def write_schedule(path: Path, schedule: PipelineSchedule, about: Mapping[str, Any]) -> None:
-    """Write a schedule with what is known about it; start times are in picoseconds, in the order of the actions."""
+def write_schedule(path: Path, schedule: PipelineSchedule, summary: Summary | None = None) -> None:
+    """Write a schedule with what is known of it; start times are in picoseconds, in the order of the actions."""
     document = {
-        "format": PIPELINE_SCHEDULE_FORMAT,
-        **about,
-        "pipeline": schedule.pipeline.model_dump(mode="json", exclude_unset=True),
+        **head(PIPELINE_SCHEDULE_FORMAT, schedule.pipeline, schedule.value, summary, exclude_unset=True),
         "orders": [[text_of(action) for action in order] for order in schedule.orders],
         "starts": [[schedule.start[action] for action in order] for order in schedule.orders],
     }
     write_atomically(path, json.dumps(document) + "\n")
 
 
-def read_schedule(path: Path) -> PipelineSchedule:
-    """Read a schedule and check it; without start times, every action runs as soon as it can.
+def read_schedule(path: Path) -> tuple[PipelineSchedule, Summary]:
+    """Read a schedule and check it, and what its summary says; without start times, actions run as soon as they can.
 
     Raises InputError for other files, InvalidSchedule if a rule is broken.
     """
     written = read_model(path, PipelineScheduleFile, PIPELINE_SCHEDULE_FORMAT)
-    pipeline = written.pipeline
+    pipeline = written.instance
     with errors_of(path):
         if len(written.orders) != pipeline.stages:
             raise InputError(f"must be {pipeline.stages} lists, one for each stage", field="orders")
@@ -85,7 +84,8 @@ def read_schedule(path: Path) -> PipelineSchedule:
         )
         schedule = simulate(pipeline, orders) if written.starts is None else _at(pipeline, orders, written.starts)
         validate(schedule)
-    return schedule
+        check_envelope(written, schedule.value)
+    return schedule, written.summary
 
 
 def _at(pipeline: Pipeline, orders: StageOrders, starts: Sequence[Sequence[int]]) -> PipelineSchedule:

@@ -39,7 +39,7 @@ class PipelineSchedule:
         """
         from themis_opt.pipelines.files import write_schedule
 
-        write_schedule(Path(path), self, {})
+        write_schedule(Path(path), self)
 
     def __repr__(self) -> str:
         what = f"{len(self.start)} actions of {self.pipeline.name or 'a pipeline'}"

@@ -6,23 +6,31 @@ to read what only it holds.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import isclose
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, TypeAdapter
+from pydantic import Field, StrictBool, TypeAdapter
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import read_json, schema_text
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, nanoseconds
-from themis_opt.base.version import __version__
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.documents import errors_of
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.dispatch import DISPATCH
+from themis_opt.schedules.envelope import (
+    SUMMARY_ROUNDING,
+    Envelope,
+    MeasuredSummary,
+    SchedulePart,
+    Summary,
+    check_fingerprint,
+    check_summary,
+    measures,
+)
 from themis_opt.schedules.plan import Chunks, Launch, LaunchedPart, Order, Plan, TaskOf, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import VALIDATION_RULES
@@ -32,47 +40,24 @@ Number = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Time = Annotated[int, Field(strict=True, ge=0, lt=2**62)]  # picoseconds; a duration that the clock holds can be added
 Numbers = Annotated[list[WholeNumber], Field(fail_fast=True)]
 Names = Annotated[list[str], Field(fail_fast=True)]  # lists of millions say one error alone: each takes some KiB
-SUMMARY_ROUNDING = 1e-6
-"""By how much a bound may exceed a makespan, and a share or a gap differ from what the times say: noise of floats."""
 
 
-class _SchedulePart(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-
-class Summary(_SchedulePart):
-    """Policy, bounds, status and settings behind a schedule when it was written; not needed to read it back.
-
-    In a file it stands beside what the times say (:func:`measures`).
-    """
-
-    policy: str = ""
-    bounds_ns: dict[str, float] = {}
-    status: str = ""
-    settings: dict[str, str | int | float] = {}
-    written_by: str = f"themis_opt {__version__}"
-
-
-class MakespanSummary(Summary):
+class UsedSummary(MeasuredSummary):
     """The summary of a schedule without compute, with what its times say."""
 
     makespan_ns: float
     utilisation: float
-    gap: float | None = None
 
 
-class PeriodSummary(Summary):
+class PeriodSummary(UsedSummary):
     """The summary of a schedule with compute, with what its times say."""
 
-    iteration_ns: float
     exposed_ns: float
     overlap: float
-    utilisation: float
-    gap: float | None = None
     exposed_gap: float | None = None
 
 
-class ChunksPart(_SchedulePart):
+class ChunksPart(SchedulePart):
     """The chunks of one collective operation: bytes, and the names of the dimensions along each path."""
 
     name: str
@@ -80,7 +65,7 @@ class ChunksPart(_SchedulePart):
     paths: Annotated[list[Names], Field(min_length=1, fail_fast=True)]
 
 
-class TaskPart(_SchedulePart):
+class TaskPart(SchedulePart):
     """A task by name, `later` iterations after the one that launches."""
 
     task: str
@@ -98,19 +83,17 @@ class LaunchPart(ChunksPart):
     tensors: Annotated[Names, Field(min_length=1)]
     after: TaskPart | None
     before: TaskPart | None
-    after_launches: Names = []
+    after_launches: Names = Field(default_factory=list)
     urgent: StrictBool | None = None
 
 
-class _Document(_SchedulePart):
+class _Document(Envelope):
     """Fields of both formats; stages are numbered launch by launch, chunk by chunk, along the path."""
 
     has_compute: ClassVar[bool]
 
-    format: str
     instance: Instance
     fingerprint: str
-    summary: Summary
     dispatch: Literal[tuple(DISPATCH)]  # type: ignore[valid-type]
 
 
@@ -120,7 +103,7 @@ class ScheduleDocument(_Document):
     has_compute = False
 
     format: Literal["themis-opt/schedule/1"] = "themis-opt/schedule/1"
-    summary: MakespanSummary
+    summary: UsedSummary
     collectives: Annotated[list[ChunksPart], Field(fail_fast=True)]
     sequences: dict[str, Numbers | None]
     start_ps: Numbers
@@ -185,7 +168,7 @@ class PeriodDocument(_Document):
     keys: Annotated[list[float], Field(fail_fast=True)] | None = None
     sequences: Annotated[
         list[Annotated[list[tuple[Number, Number]], Field(fail_fast=True)] | None], Field(fail_fast=True)
-    ] = []
+    ] = Field(default_factory=list)
     task_start_ps: Annotated[list[Annotated[list[Time], Field(fail_fast=True)]], Field(fail_fast=True)]
     stage_start_ps: Annotated[list[Annotated[list[Time | None], Field(fail_fast=True)]], Field(fail_fast=True)]
 
@@ -263,25 +246,27 @@ def schedule_document(schedule: Schedule, summary: Summary | None = None) -> dic
     common = {
         "instance": schedule.instance,
         "fingerprint": schedule.instance.fingerprint,
-        "summary": remarks | measures(schedule, remarks["bounds_ns"]),
+        "summary": remarks | _measures(schedule, remarks["bounds_ns"]),
         "dispatch": schedule.plan.dispatch,
     }
     return model.of(schedule, **common).model_dump(mode="json")
 
 
-def measures(schedule: Schedule, bounds_ns: Mapping[str, float]) -> dict[str, float | None]:
+def _measures(schedule: Schedule, bounds_ns: Mapping[str, float]) -> dict[str, float | None]:
     """Figures of the times of a schedule, and its gaps to the best of some bounds, by the fields of its summary.
 
     Times are in nanoseconds, all others fractions; gaps are None without bounds.
     """
-    makespan, best = nanoseconds(schedule.makespan), max(bounds_ns.values(), default=0.0)
-    quality = {"utilisation": schedule.utilisation, "gap": makespan / best - 1 if best > 0 else None}
+    common = measures(schedule.makespan, bounds_ns) | {"utilisation": schedule.utilisation}
     if not schedule.has_period:
-        return {"makespan_ns": makespan} | quality
-    period = schedule.period
+        return common
+    period, best = schedule.period, max(bounds_ns.values(), default=0.0)
     exposed_gap = period.exposed_gap(best * PICOSECONDS_PER_NANOSECOND) if best > 0 else None
-    times = {"iteration_ns": makespan, "exposed_ns": nanoseconds(period.exposed), "overlap": period.overlap}
-    return times | quality | {"exposed_gap": exposed_gap}
+    return common | {
+        "exposed_ns": nanoseconds(period.exposed),
+        "overlap": period.overlap,
+        "exposed_gap": exposed_gap,
+    }
 
 
 def read_schedule(path: str | Path, instance: Instance | None = None) -> Schedule:
@@ -309,9 +294,7 @@ def read_solution(path: str | Path, instance: Instance | None = None) -> tuple[S
 
 
 def _schedule(document: ScheduleDocument | PeriodDocument, instance: Instance) -> Schedule:
-    if document.fingerprint != instance.fingerprint:
-        rule = f"belongs to another instance, this one has '{instance.fingerprint}'"
-        raise InputError(rule, field="fingerprint", value=document.fingerprint)
+    check_fingerprint(document.fingerprint, instance)
     if document.has_compute != has_launches(instance):
         rule = f"is for instances {'with' if document.has_compute else 'without'} an iteration"
         raise InputError(rule, field="format", value=document.format)
@@ -337,27 +320,11 @@ def _check_summary(schedule: Schedule, summary: Summary) -> None:
     """Refuse a summary that does not fit the times."""
     if not len(schedule.ready):
         return  # no time of any stage: the rule `shape` says so
-    measured = measures(schedule, summary.bounds_ns)
-    makespan = nanoseconds(schedule.makespan)
-    for name, bound in summary.bounds_ns.items():
-        if bound > makespan * (1 + SUMMARY_ROUNDING):
-            rule = f"a bound must be at most the makespan, {makespan}"
-            raise InputError(rule, field=f"summary.bounds_ns.{name}", value=bound)
+    measured = _measures(schedule, summary.bounds_ns)
     best = max(summary.bounds_ns.values(), default=0.0)
     if best <= nanoseconds(schedule.instance.compute + schedule.instance.bubble) * (1 + SUMMARY_ROUNDING):
         measured.pop("exposed_gap", None)  # nothing is left between the bound and compute but noise
-    for field, value in measured.items():
-        claimed = getattr(summary, field)
-        if claimed is not None and not _fits(field, claimed, value):
-            rule = "needs bounds" if value is None else f"must be {value}, as times and bounds say"
-            raise InputError(rule, field=f"summary.{field}", value=claimed)
-
-
-def _fits(field: str, claimed: float, value: float | None) -> bool:
-    """Whether a claim is right: to the picosecond where it is a time."""
-    if value is None or field.endswith("_ns"):
-        return claimed == value
-    return isclose(claimed, value, rel_tol=SUMMARY_ROUNDING, abs_tol=SUMMARY_ROUNDING)
+    check_summary(summary, measured, schedule.makespan)
 
 
 def _chunks_fields(instance: Instance, chunks: Chunks) -> dict[str, Any]:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from themis_opt.base.documents import write_atomically
-from themis_opt.base.units import nanoseconds
 from themis_opt.formats.bundle import write_schedule
 from themis_opt.formats.tables import to_csv
-from themis_opt.schedules.schedule_file import Summary
+from themis_opt.schedules.envelope import summary_of
 from themis_opt.study.comparison import Comparison
 
 
@@ -25,10 +24,6 @@ def write_comparison(folder: Path, comparison: Comparison, settings: Mapping[str
     }
     for path, content in files.items():
         write_atomically(path, content)
-    summary = Summary(
-        policy=best.policy,
-        bounds_ns={name: nanoseconds(value) for name, value in comparison.bounds.items()},
-        status=best.status,
-        settings=dict(settings) | {"sizes": "equal" if comparison.equal_sizes else "free"},
-    )
+    sizes = "equal" if comparison.equal_sizes else "free"
+    summary = summary_of(best, comparison.bounds, {**settings, "sizes": sizes})
     return [*files, *write_schedule(folder, best.schedule, summary)]

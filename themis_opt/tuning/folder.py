@@ -14,7 +14,7 @@ from themis_opt.formats.tables import to_csv
 from themis_opt.problem.instance import Instance
 from themis_opt.reports.pictures import draw_gantts
 from themis_opt.reports.rendering.charts import Axis, Chart, bars, lines, save
-from themis_opt.schedules.schedule_file import Summary
+from themis_opt.schedules.envelope import Summary
 from themis_opt.tuning.outcome import Tuned
 
 

@@ -231,6 +231,7 @@ def write(folder: Path, compared: "GraphComparison", answer: Reply, search: opti
     from themis_opt.base.documents import write_atomically
     from themis_opt.families.files import write_operations
     from themis_opt.graphs.schedule_file import schedule_text
+    from themis_opt.schedules.envelope import summary_of
 
     def draw(path: Path) -> None:
         with pictures():
@@ -239,7 +240,9 @@ def write(folder: Path, compared: "GraphComparison", answer: Reply, search: opti
             draw_schedule(best, path)
 
     best = compared.best.schedule
-    write_atomically(folder / "schedule.json", schedule_text(best))
+    write_atomically(
+        folder / "schedule.json", schedule_text(best, summary_of(compared.best, compared.bounds, search.settings()))
+    )
     return [folder / "schedule.json", *write_operations(folder, compared, draw)]
 
 

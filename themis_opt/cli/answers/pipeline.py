@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from themis_opt.pipelines.comparison import PipelineComparison
     from themis_opt.pipelines.problem import Pipeline
     from themis_opt.pipelines.schedule import PipelineSchedule
-
-"""The format that pipelines are exported to."""
+    from themis_opt.schedules.envelope import Summary
 
 TITLES: "ShownColumns" = {
     "makespan_ns": ("iteration", "time"),
@@ -89,6 +88,7 @@ def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: o
     from themis_opt.families.files import write_operations
     from themis_opt.pipelines.files import write_schedule
     from themis_opt.pipelines.torch_csv import TORCH, write_torch_csv
+    from themis_opt.schedules.envelope import summary_of
 
     def draw(path: Path) -> None:
         with pictures():
@@ -98,7 +98,7 @@ def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: o
 
     best = compared.best
     paths = [folder / "schedule.json"]
-    write_schedule(paths[0], best.schedule, {"policy": best.policy, "bound_ns": best.row()["bound_ns"]})
+    write_schedule(paths[0], best.schedule, summary_of(best, compared.bounds, search.settings()))
     if not best.schedule.offloads:  # of which PyTorch knows nothing
         paths.append(folder / f"{TORCH}.csv")
         write_torch_csv(paths[1], best.schedule)
@@ -113,12 +113,13 @@ def validate(schedule: "PipelineSchedule") -> Reply:
     return Reply(document, [f"valid: an iteration takes {time}; a stage keeps {size} at most."])
 
 
-def explain(schedule: "PipelineSchedule", summary: object, *, steps: int) -> Reply:
+def explain(schedule: "PipelineSchedule", summary: "Summary", *, steps: int) -> Reply:
     """How busy stages and links are, the critical path, and the bound."""
     from themis_opt.families.door import bounds
     from themis_opt.pipelines.comparison import waits
+    from themis_opt.schedules.envelope import with_bounds_of
 
-    explanation, proven = schedule.timed.explain(), bounds(schedule.pipeline)
+    explanation, proven = schedule.timed.explain(), with_bounds_of(summary, bounds(schedule.pipeline))
     times = {"makespan_ns": nanoseconds(schedule.value), "all_stages_ns": nanoseconds(schedule.makespan)}
     in_ns = {name: nanoseconds(value) for name, value in proven.items()}
     busiest, count = explanation.resources[0], len(explanation.resources)

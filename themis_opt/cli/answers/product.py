@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.formats.readers.registry import Import
     from themis_opt.problem.instance import Instance
+    from themis_opt.schedules.envelope import Summary
     from themis_opt.schedules.schedule import Schedule
-    from themis_opt.schedules.schedule_file import Summary
     from themis_opt.study.comparison import Comparison
 
 PICTURE_SECONDS, PICTURES_SECONDS, WRITE_SECONDS = 1e-3, 2.0, 5e-5
@@ -110,6 +110,7 @@ def explain(
     """Where time goes, the critical path, what compute waits for, and the bounds."""
     from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
     from themis_opt.cli.printing import sizes_in_words, times_in_words
+    from themis_opt.schedules.envelope import with_bounds_of
     from themis_opt.schedules.explanation import explain as analyse
     from themis_opt.solving.bounds import bounds
     from themis_opt.study.columns import objective, schedule_row
@@ -120,7 +121,7 @@ def explain(
     equal_sizes = schedule.has_equal_sizes and not (is_as_written and summary.settings.get("sizes") == "free")
     explanation, proven = analyse(schedule), bounds(schedule.instance, equal_sizes=equal_sizes)
     if is_as_written:
-        proven = _with_bounds_of(summary, proven)
+        proven = with_bounds_of(summary, proven)
     in_ns = {name: nanoseconds(value) for name, value in proven.items()}
     described = parts(explanation)
     document = schedule_row(schedule) | {"bounds_ns": in_ns} | described
@@ -133,14 +134,6 @@ def explain(
         bound_table(schedule.makespan, proven, objective(schedule.instance).title),
     ]
     return Reply(document, on_schedule(schedule, explanation, proven, equal_sizes=equal_sizes), tables)
-
-
-def _with_bounds_of(summary: "Summary", proven: dict[str, float]) -> dict[str, float]:
-    """Bounds in picoseconds, each at least that of the file, which a search may have proven."""
-    from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
-
-    written = {name: value * PICOSECONDS_PER_NANOSECOND for name, value in summary.bounds_ns.items()}
-    return {name: max(proven.get(name, 0.0), written.get(name, 0.0)) for name in {**proven, **written}}
 
 
 def _rail_tables(rails: Sequence[dict[str, Any]]) -> list[Listing]:
