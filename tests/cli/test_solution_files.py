@@ -81,7 +81,7 @@ def test_equal_runs_write_equal_schedules(succeed, solution, tmp_path):
 @pytest.mark.parametrize("sizes", ["equal", "free"])
 def test_explain_states_what_solve_has_proven(succeed, tmp_path, sizes):
     """Also where chunks of any sizes were sought and equal ones came out, or CP-SAT proved more than the bounds."""
-    limits = ("--time-limit", 1, "--workers", 1, "--chunks", 3)
+    limits = ("--time-limit", 1, "--workers", 1, "--deterministic", "--chunks", 3)
     printed = succeed("solve", NAME, *limits, "--chunk-sizes", sizes, "-o", tmp_path / "solution")
     (proven,) = [line for line in printed.splitlines() if "no schedule with" in line.lower()]
     assert proven in succeed("explain", tmp_path / "solution" / "schedule.json").splitlines()
