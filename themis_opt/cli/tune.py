@@ -9,7 +9,7 @@ from typer import Option
 
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply
-from themis_opt.cli.process import INTERRUPTED, remaining, undisturbed
+from themis_opt.cli.process import INTERRUPTED, undisturbed
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -32,7 +32,7 @@ def tune(
     trials: Annotated[int, Option(help="Settings to try.", min=1)] = 100,
     time_limit: Annotated[
         float | None,
-        Option(help="Seconds for all trials, counted from the start; the last is cut off.", min=0.1),
+        Option(help="Seconds for all trials, from the first on; the last is cut off.", min=0.1),
     ] = None,
     memory: Annotated[
         float, Option(help="GiB; settings whose schedules need more are not tried.", min=0.001, max=1e6)
@@ -81,7 +81,7 @@ def _run(
     if is_free_to_cut(space.instance):
         tell_note("nothing makes small chunks costly; state --launch-overhead, --packet or --latency occupy")
     make_folder(folder)
-    limit = math.inf if time_limit is None else remaining(time_limit)
+    limit = math.inf if time_limit is None else time_limit
     with trial_progress(space.describe) as progress:
         tuned = tune(space, time_limit=limit, journal=folder / "measured.jsonl", progress=progress, **search)
     with undisturbed():

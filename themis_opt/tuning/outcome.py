@@ -1,11 +1,9 @@
 """The outcome of a search."""
 
-import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from themis_opt.base.allowance import Allowance
 from themis_opt.base.html import page
 from themis_opt.base.units import format_percent, format_size, nanoseconds
 from themis_opt.schedules.schedule import Schedule
@@ -31,7 +29,6 @@ class Tuned:
     `importances`: share of each parameter in what makes trials good; empty where that cannot be said.
     `interrupted`: whether Ctrl-C ended the search.
     `asked`: trials that were wanted, or different choices if there are fewer.
-    `allowance`: what is left of the time for trials.
     `trials_of_optuna`: the study, for pictures and analyses of Optuna.
     """
 
@@ -41,7 +38,6 @@ class Tuned:
     importances: dict[str, float] = field(default_factory=dict)
     interrupted: bool = False
     asked: int = 0
-    allowance: Allowance = field(default_factory=lambda: Allowance(math.inf), compare=False)
     trials_of_optuna: Any = field(default=None, compare=False)
 
     def __repr__(self) -> str:

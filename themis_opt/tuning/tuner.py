@@ -4,7 +4,7 @@ import logging
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice, takewhile
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from formulations.interruption import INTERRUPTION, TimeUp
 from themis_opt.base.allowance import Allowance, cut_off
+from themis_opt.base.compiled import compile_at_once
 from themis_opt.base.errors import InputError, ThemisError
-from themis_opt.families.door import AnyProblem, family_of, problem_for
+from themis_opt.families.door import AnyProblem, family_of, make_policy, problem_for, simulate
 from themis_opt.problem.instance import Instance
 from themis_opt.tuning.options import make_space
 from themis_opt.tuning.outcome import Tuned
@@ -25,10 +26,7 @@ if TYPE_CHECKING:
     import optuna
 
 FIRST_OVERTIME = 0.5  # seconds of processor past the limit for what users do today, so that there is a result
-SECONDS_AFTER, SECONDS_PER_PIECE = 0.5, 1e-4
-"""What bounds, files and pictures take after a search, and for each piece into which the data are cut."""
 MOST_REPEATS = 8  # known choices in a row that the sampler may name, until an unknown one is tried
-MOST_AFTER = 0.8  # largest part of the time for trials that files take, so that a second choice is tried
 
 TrialProgress = Callable[[int, int, Trial], None]
 """Called with the number of trials run, the number to run, and the latest."""
@@ -60,7 +58,7 @@ def tune(
     seed : int
         Of the sampler.
     time_limit : float
-        Seconds for all trials; the one at work then is cut off, the first one half a second later.
+        Seconds for all trials, from the first on; the one at work then is cut off, the first one half a second later.
     journal : str or path, optional
         File that keeps what each choice is worth: the same search goes on where a killed one ended.
     progress : callable, optional
@@ -79,7 +77,6 @@ def tune(
     >>> themis_opt.tune("fig5.all_reduce.256MB", trials=2).best.state
     'complete'
     """
-    allowance = Allowance(time_limit)
     given: Any = problem if isinstance(problem, Space) else problem_for(problem)
     if not isinstance(given, Instance | Space):
         family_of(given).refuse("tune")
@@ -87,16 +84,26 @@ def tune(
         raise InputError("must be at least 1", field="trials", value=trials)
     space = given if isinstance(given, Space) else make_space(given, **options)
     search, interrupted = Search(space, seed, Journal(Path(journal) if journal else None, space.identity)), False
+    if time_limit < math.inf:
+        load_machine_code()
+    allowance = Allowance(time_limit)
     try:
         search.run(trials, allowance, progress)
     except KeyboardInterrupt:
         interrupted = True
-    tuned = search.outcome(interrupted or allowance.interrupted, allowance)
+    tuned = search.outcome(interrupted or allowance.interrupted)
     if tuned is None and interrupted:
         raise KeyboardInterrupt
     if tuned is None:
         raise InputError(_no_success(search.trials), field="trials", value=trials)
     return tuned
+
+
+def load_machine_code() -> None:
+    """Load the compiled policy and simulator, on a small instance, so that no trial has to."""
+    compile_at_once()
+    instance = problem_for("fig5.all_reduce.256MB")
+    simulate(instance, make_policy("hourglass")(instance))
 
 
 def _no_success(trials: Sequence[Trial]) -> str:
@@ -115,6 +122,7 @@ class Search:
 
     def __init__(self, space: Space, seed: int, journal: Journal) -> None:
         import optuna
+        import optuna.samplers
 
         optuna.logging.disable_default_handler()
         self.study, self.space, self.seed = optuna.create_study(), space, seed
@@ -129,27 +137,24 @@ class Search:
         """Try choices until `trials` were run, all are known, or the allowance is used up.
 
         The one at work when time is up is cut off.  The first one, nearest to what users do today, may take some
-        overtime; by its pieces some time is left for what follows the search, but not all of it.
+        overtime.
         """
         self.asked, is_late = trials, False
-        with suppress(TimeUp), ExitStack() as turns:
+        with suppress(TimeUp):
             while len(self.known) < self.asked and not is_late:
                 INTERRUPTION.check()
-                is_first, begin = not self.known, allowance.left
+                is_first = not self.known
                 with cut_off(allowance, self._overtime):
                     choice = self._next_choice()
                 if choice is not None:
                     self.study.enqueue_trial(choice)
                 trial = self._try_next(allowance)
-                if is_first and begin < math.inf and trial.measurement:
-                    after = SECONDS_AFTER + SECONDS_PER_PIECE * trial.measurement.pieces
-                    turns.enter_context(allowance.turn(allowance.left - min(after, MOST_AFTER * begin)))
                 if is_first:
                     self.asked = self._total(trials, allowance)
                 progress(len(self.known), self.asked, trial)
                 is_late = allowance.left <= 0
 
-    def outcome(self, interrupted: bool, allowance: Allowance) -> Tuned | None:
+    def outcome(self, interrupted: bool) -> Tuned | None:
         """What came of the search; None if no choice was measured."""
         best = best_of(self.trials)
         if best is None:
@@ -161,7 +166,6 @@ class Search:
             importances=self._importances(),
             interrupted=interrupted,
             asked=self.asked,
-            allowance=allowance,
             trials_of_optuna=self.study,
         )
 
