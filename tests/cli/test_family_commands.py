@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from themis_opt.cli.answers.answer import left_out
 from themis_opt.problem.catalog import INSTANCES
 
 PIPELINE = str(next(INSTANCES.rglob("*.pipeline.json")))
@@ -80,3 +82,13 @@ def test_an_illegal_plan_on_dimensions_gives_exit_code_1(
     assert result.exit_code == 1
     assert "themis+scf" in result.stdout
     assert "no legal plan: broken_policy:broken" in result.stderr
+
+
+def test_policies_of_one_reason_are_left_out_in_one_line() -> None:
+    compared = SimpleNamespace(
+        left_out=("trees", "ring"), refused={"pat": "is for powers of 2", "bine": "is for powers of 2"}
+    )
+    assert left_out(compared) == [
+        "left out: trees, ring: longer than --time-limit",
+        "left out: pat, bine: is for powers of 2",
+    ]

@@ -47,6 +47,16 @@ def test_a_report_is_a_function_of_a_file_beside_the_experiment_or_above_too(pla
     assert "2 rows." in invoke(made, "--no-html").stdout
 
 
+def test_an_experiment_anywhere_takes_the_figures_of_papers(tmp_path):
+    made = write_experiment(tmp_path / "made", "drawing.paper_reproduction:paper_reproduction", [row(), row()])
+    assert "No figure of the paper is in the rows." in invoke(made, "--no-html").stdout
+
+
+def test_a_report_that_cannot_be_imported_names_its_key(tmp_path):
+    made = write_experiment(tmp_path / "made", "no_such_module:draw", [row()])
+    assert "report = 'no_such_module:draw': cannot be loaded from no_such_module" in refuse(made)
+
+
 def test_html_can_be_left_out(folder):
     assert [file for file in files_of(folder, "--no-html") if not file.endswith(".svg")] == [str(folder / "README.md")]
     assert not (folder / "report.html").exists()

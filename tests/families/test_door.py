@@ -48,6 +48,20 @@ def test_ten_lines_serve_every_family(family: str, problem: themis_opt.Instance)
     assert len(themis_opt.plot(best.schedule).get_yticks()) >= 2
 
 
+LINES = {
+    "product": "<Comparison of 1 policies on fig5 all_reduce 256 MB: themis+scf: 7 ms, ",
+    "graph": "<GraphComparison of 1 policies on dgx1.all_gather.1GB: trees: 5.841 ms, ",
+    "pipeline": "<PipelineComparison of 1 policies on ",
+}
+
+
+def test_problems_networks_and_comparisons_are_shown_in_a_line(problem: themis_opt.Instance, family: str) -> None:
+    compared = themis_opt.compare(problem, [USUAL[family]])
+    assert repr(compared).startswith(LINES[family])
+    for shown in (problem, compared, compared.best, themis_opt.explain(compared.best.schedule)):
+        assert (repr(shown)[0], repr(shown)[-1], len(repr(shown)) < 120) == ("<", ">", True)
+
+
 def test_rows_have_the_same_keys_in_every_family(problem: themis_opt.Instance, family: str) -> None:
     row = themis_opt.compare(problem, [USUAL[family]]).results[0].row()
     assert {"policy", "makespan_ns", "bound_ns", "gap", "status"} <= row.keys()

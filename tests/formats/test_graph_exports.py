@@ -10,7 +10,7 @@ import pytest
 
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.graph_exports import export_graph, move_data
-from themis_opt.formats.graph_transfers import graph_program
+from themis_opt.formats.graph_transfers import graph_program, units_of_block
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer
 from themis_opt.graphs.problem import GraphInstance, load_graph
 from themis_opt.graphs.registry import GRAPH_POLICIES
@@ -57,6 +57,11 @@ def test_shares_of_trees_are_kept_in_units() -> None:
     units = program.layout.units / program.layout.total
     elements = np.array([piece.elements for piece in schedule.plan.pieces if piece.elements])
     assert units == pytest.approx(elements / elements.sum() * 8, rel=0.01)
+
+
+def test_shares_too_small_for_a_unit_are_refused_with_numbers() -> None:
+    with pytest.raises(InputError, match=r"have 3 parts, the least 0.0001 of a buffer of 100 units: use fewer trees"):
+        units_of_block([[1, 4000, 5999]], 1, 100)
 
 
 def exchanged(

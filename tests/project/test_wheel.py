@@ -39,6 +39,9 @@ def test_the_wheel_holds_all_modules_and_instances_and_nothing_else(wheel):
     instances = {f"themis_opt/{path.relative_to(TREE)}" for path in (TREE / "instances").rglob("*.json")}
     assert f"themis_opt/instances/paper/{HETERO}.json" in instances
     others = {"themis_opt/problem/instance.schema.json", "themis_opt/py.typed", "formulations/py.typed"}
+    others |= {
+        f"themis_opt/papers/{path.relative_to(TREE / 'reports')}" for path in (TREE / "reports/drawing").glob("*.*")
+    }
     assert modules | instances | others <= content
-    not_for_users = ("__pycache__", "drawing/", "generators/", "reports/policies")
+    not_for_users = ("__pycache__", "generators/", "reports/policies")
     assert [name for name in content if name.startswith("tests/") or any(part in name for part in not_for_users)] == []

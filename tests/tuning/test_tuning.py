@@ -10,7 +10,6 @@ from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy, specify
 from themis_opt.schedules.validation import validate
 from themis_opt.tuning import tune, tuner
-from themis_opt.tuning.options import make_space
 from themis_opt.tuning.space import Space, TrialMeasurement
 from themis_opt.tuning.trials import Trial, best_of
 
@@ -106,15 +105,28 @@ class TestTune:
         assert tuned.interrupted
         assert len(tuned.trials) == 1
 
-    def test_what_it_takes_to_make_the_space_counts(self, instance, monkeypatch):
+    @pytest.mark.parametrize("loaded", ["make_space", "load_machine_code"])
+    def test_no_limit_counts_what_is_loaded_before_the_first_trial(self, instance, monkeypatch, loaded):
+        load = getattr(tuner, loaded)
+
         def late(*arguments, **settings):
             clock[0] += 10.0
-            return make_space(*arguments, **settings)
+            return load(*arguments, **settings)
 
         clock = [time.monotonic()]
         monkeypatch.setattr(clocks, "monotonic", lambda: clock[0])
-        monkeypatch.setattr(tuner, "make_space", late)
-        assert tune(instance, trials=5, time_limit=5.0).num_run == 1
+        monkeypatch.setattr(tuner, loaded, late)
+        assert tune(instance, trials=5, time_limit=5.0).num_run == 5
+
+    @pytest.mark.parametrize(("limits", "first"), [({}, "measured"), ({"time_limit": 100.0}, "loaded")])
+    def test_machine_code_is_loaded_before_the_first_trial_of_a_limited_search(
+        self, instance, limits, first, monkeypatch
+    ):
+        events, measure = [], Space.measure
+        monkeypatch.setattr(tuner, "load_machine_code", lambda: events.append("loaded"))
+        monkeypatch.setattr(Space, "measure", lambda *of: events.append("measured") or measure(*of))
+        tune(instance, trials=1, **limits)
+        assert events[0] == first
 
     def test_a_trial_whose_time_is_up_is_cut_off_and_counts_as_not_tried(self, instance, monkeypatch):
         measure, begun = Space.measure, []
@@ -149,7 +161,7 @@ class TestTune:
         tune(instance, trials=2, **COSTLY)
         assert events == ["measured", "listed", "measured"]
 
-    def test_time_is_left_for_files_of_many_pieces(self, instance, monkeypatch):
+    def test_the_limit_is_spent_on_trials(self, instance, monkeypatch):
         measure, clock = Space.measure, [time.monotonic()]
 
         def slow(space, choice):
@@ -157,11 +169,9 @@ class TestTune:
             return measure(space, choice)
 
         monkeypatch.setattr(clocks, "monotonic", lambda: clock[0])
-        monkeypatch.setattr(tuner, "SECONDS_PER_PIECE", 3 / 64)
         monkeypatch.setattr(Space, "measure", slow)
         tuned = tune(instance, trials=50, time_limit=10.0, **COSTLY)
-        assert tuned.num_run == 3  # the next would begin at 9 s, and files of 64 pieces take three
-        assert tuned.allowance.left == pytest.approx(1.0)
+        assert tuned.num_run == 4  # the last begins at 9 s
 
     @pytest.mark.parametrize(("field", "value"), [("trials", 0), ("max_chunks", 0)])
     def test_bad_arguments_are_refused(self, instance, field, value):

@@ -62,10 +62,12 @@ class Registry(Functions):
         distribution = self._others[name].dist
         return f"{distribution.name} {distribution.version}" if distribution else "unknown"
 
-    def load(self, name: str) -> Any:
+    def load(self, name: str, field: str = "") -> Any:
         """Import an entry, or what stands at an import path given in its place.
 
         Raises InputError if an entry of another package cannot be imported.
+
+        `field`: that holds the name, by default the group.
         """
         if name in self._shipped:
             return imported(self._shipped[name])
@@ -73,7 +75,7 @@ class Registry(Functions):
             return _of_the_user(name) if is_import_path(name) else self._others[name].load()
         except (ImportError, AttributeError, SyntaxError) as error:
             rule = f"cannot be loaded from {self.origin(name)}: {error}"
-            raise InputError(rule, field=self.group, value=name) from error
+            raise InputError(rule, field=field or self.group, value=name) from error
 
 
 def is_import_path(name: str) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from themis_opt.base.documents import read_json, write_atomically
 from themis_opt.base.errors import InputError
+from themis_opt.base.notebook import progress_line
 from themis_opt.base.registries import imported
 from themis_opt.families.family import AnyComparison, AnySchedule, Family, Problem
 from themis_opt.problem import catalog
@@ -168,6 +169,7 @@ def problem_for(source: AnyProblem, lost: Lost = None, slow: Slow = None) -> Pro
     return degraded(graph, lost, slow)
 
 
+@progress_line()
 def solve(
     problem: AnyProblem, policies: Sequence[Any] | None = None, *, lost: Lost = None, slow: Slow = None, **options: Any
 ) -> AnyComparison:
@@ -200,6 +202,7 @@ def solve(
     return family.solve(changed, **options) if policies is None else family.compare(changed, policies, **options)
 
 
+@progress_line()
 def compare(
     problem: AnyProblem, policies: Sequence[Any], *, lost: Lost = None, slow: Slow = None, **options: Any
 ) -> AnyComparison:
@@ -312,6 +315,7 @@ def plot(schedule: AnySchedule, ax: "Axes | None" = None, **options: Any) -> "Ax
     return family_of(schedule.problem).plot(schedule, ax, **options)
 
 
+@progress_line()
 def sweep(
     problem: AnyProblem, over: Mapping[str, Sequence[Any]], policies: Sequence[str] | None = None, **limits: Any
 ) -> list[dict[str, Any]]:

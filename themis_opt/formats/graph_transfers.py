@@ -154,7 +154,7 @@ def _parts(schedule: GraphSchedule, most_units: int) -> tuple[dict[tuple[int, in
         entries += [(number, chunk, size) for chunk, size in enumerate(sizes) if size]
     blocks = len(ranks) if not instance.demand.divided else 1
     shares = [[size for *_, size in entries] for entries in groups.values()]
-    block_units = _units_of_block(shares, blocks, most_units // len(ranks))
+    block_units = units_of_block(shares, blocks, most_units // len(ranks))
     parts: dict[tuple[int, int], PiecePart] = {}
     for (source, target), entries in groups.items():
         begin = 0
@@ -166,7 +166,7 @@ def _parts(schedule: GraphSchedule, most_units: int) -> tuple[dict[tuple[int, in
     return parts, block_units
 
 
-def _units_of_block(shares: Sequence[Sequence[int]], blocks: int, most: int) -> int:
+def units_of_block(shares: Sequence[Sequence[int]], blocks: int, most: int) -> int:
     """Units of a block with which no share of a group is off by more than is tolerated, else by the least possible."""
     distinct, best, least = [np.array(share) for share in {tuple(share) for share in shares}], 0, float("inf")
     for units in range(-(-max(map(len, shares)) // blocks), most + 1):
@@ -176,7 +176,8 @@ def _units_of_block(shares: Sequence[Sequence[int]], blocks: int, most: int) -> 
         if least <= SHARE_TOLERANCE:
             break
     if not best:
-        rule = f"have {max(map(len, shares))} parts, more than the {most * blocks} units of a buffer: use fewer trees"
+        parts, smallest = max(map(len, shares)), min(min(share) / sum(share) for share in shares)
+        rule = f"have {parts} parts, the least {smallest:.2g} of a buffer of {most * blocks} units: use fewer trees"
         raise InputError(rule, field="pieces")
     return best
 

@@ -18,7 +18,7 @@ from themis_opt.graphs.registry import GRAPH_POLICIES, GRAPH_SEARCHES, is_search
 from themis_opt.graphs.schedule import GraphSchedule, chunked_schedules
 from themis_opt.graphs.steps import GraphContest
 from themis_opt.schedules.incumbent import take_turns
-from themis_opt.schedules.results import PolicyResult
+from themis_opt.schedules.results import PolicyResult, comparison_in_words
 
 WORTH_SEARCHING = 0.01
 """Gap above which the search is asked by default: pipelines of many chunks are nearer."""
@@ -78,6 +78,8 @@ class GraphComparison:
     beside: str = ""
     choices: tuple[Mapping[str, object], ...] = ()
     left_out: tuple[str, ...] = ()
+
+    __repr__ = comparison_in_words
 
     @property
     def problem(self) -> GraphInstance:

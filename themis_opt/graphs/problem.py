@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from formulations.flow_network import CapacityGraph
 from themis_opt.base.documents import digest, laid_out, schema_text
 from themis_opt.base.errors import InputError, suggestion
-from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_bandwidth
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_bandwidth, format_size
 from themis_opt.graphs.groups import GroupedNetwork
 from themis_opt.graphs.links import MAX_GRAPH_LINKS, MAX_GRAPH_NODES, GraphLink, GraphNode
 from themis_opt.problem.documents import INSTANCE_FORMAT, read_model
@@ -109,6 +109,12 @@ class GraphNetwork(Model):
     def switches_that(self, flag: Literal["sums", "multicasts"]) -> tuple[int, ...]:
         """Numbers of the switches with a flag."""
         return tuple(number for number, node in enumerate(self.nodes) if getattr(node, flag))
+
+    def __repr__(self) -> str:
+        what = f"{len(self.npus)} NPUs, {len(self.nodes) - len(self.npus)} switches, {len(self.links)} links"
+        return f"<GraphNetwork {self.name or 'without a name'}: {what}>"
+
+    __str__ = __repr__
 
     @cached_property
     def boxes(self) -> dict[str, tuple[str, ...]]:
@@ -254,6 +260,10 @@ class GraphInstance(Model):
     description: str = ""
     network: GraphNetwork
     collectives: Annotated[tuple[Collective, ...], Field(min_length=1, max_length=MAX_AT_ONCE)]
+
+    def __repr__(self) -> str:
+        name = self.name or "without a name"
+        return f"<GraphInstance {name}: {self.kinds} of {format_size(self.size)} on {self.network}>"
 
     @property
     def family(self) -> str:

@@ -14,8 +14,8 @@ from themis_opt.pipelines.problem import Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule
 from themis_opt.pipelines.steps import PipelineContest, best_policy, planned, searched
 from themis_opt.policies.registry import REFERENCE
-from themis_opt.schedules.incumbent import Progress, ignore
-from themis_opt.schedules.results import PolicyResult
+from themis_opt.schedules.incumbent import Progress, tell_notebook
+from themis_opt.schedules.results import PolicyResult, comparison_in_words
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,6 +61,8 @@ class PipelineComparison:
     refused: Mapping[str, str]
     interrupted: bool = False
     left_out: tuple[str, ...] = ()
+
+    __repr__ = comparison_in_words
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -119,7 +121,7 @@ def compare(
     pipeline: Pipeline,
     policies: Sequence[str] | None = None,
     limits: Limits | None = None,
-    report: Progress = ignore,
+    report: Progress = tell_notebook,
 ) -> PipelineComparison:
     """Each policy, and the reference where it is asked for, all against the best bound that any of them proves.
 

@@ -126,6 +126,10 @@ class Pipeline(Model):
             raise FieldError(rule, "memory")
         return self
 
+    def __repr__(self) -> str:
+        name, parts = self.name or "without a name", f" of {self.parts} parts" if self.parts > 1 else ""
+        return f"<Pipeline {name}: {self.stages} stages{parts}, {self.microbatches} microbatches>"
+
     @property
     def family(self) -> str:
         """The kind of problem: a pipeline."""

@@ -20,7 +20,7 @@ from themis_opt.pipelines.problem import TRANSFERS, Action, ActionKind, Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
 from themis_opt.pipelines.validation import validate
 from themis_opt.schedules.contest import Contest
-from themis_opt.schedules.incumbent import Progress, Step, ignore, take_turns
+from themis_opt.schedules.incumbent import Progress, Step, take_turns, tell_notebook
 
 if TYPE_CHECKING:
     from formulations.microbatch_order import MicrobatchProblem, OrderOutcome
@@ -41,7 +41,7 @@ ACTIONS_PER_SECOND = 50_000
 class PipelineContest(Contest[PipelineSchedule]):
     """The policies of a pipeline, and the search that takes its start from them."""
 
-    def __init__(self, pipeline: Pipeline, limits: Limits, report: Progress = ignore) -> None:
+    def __init__(self, pipeline: Pipeline, limits: Limits, report: Progress = tell_notebook) -> None:
         super().__init__(limits, report=report)
         self.pipeline = pipeline
 

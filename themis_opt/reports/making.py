@@ -10,6 +10,7 @@ from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.registries import Registry, is_import_path
 from themis_opt.batches.experiment import EXPERIMENT
 from themis_opt.batches.rows_file import rows_of
+from themis_opt.problem.catalog import INSTANCES
 from themis_opt.reports.experiment import ExperimentHead, read_experiment, read_provenance
 from themis_opt.reports.rendering.document import Column, Report, Section, Table
 from themis_opt.reports.rendering.tables import plural
@@ -23,6 +24,9 @@ ReportFunction = Callable[["pd.DataFrame", ExperimentHead], Report]
 REPORTS = Registry("themis_opt.reports", {"table": "themis_opt.reports.sections:table"})
 """The reports: functions of the frame of rows, and the experiment."""
 
+DRAWINGS = next(p for p in (INSTANCES.parent / "papers", INSTANCES.parent / "reports") if (p / "drawing").is_dir())
+"""The folder of the package `drawing` with the figures of papers: in an installed package, or in a source tree."""
+
 
 def report_function(name: str, folder: Path | None = None) -> ReportFunction:
     """The report of a name, or of an import path such as ``my_report:draw``.
@@ -31,15 +35,16 @@ def report_function(name: str, folder: Path | None = None) -> ReportFunction:
 
     `name`: of :data:`REPORTS`, or an import path.
     `folder`: folder of the experiment.  Modules are looked for beside its file, and in the folder above, which may hold
-      the reports of several experiments; only after all other places, so that they hide nothing.
+      the reports of several experiments, then in :data:`DRAWINGS`; only after all other places, so that they hide
+      nothing.
     """
     if not is_import_path(name) and name not in REPORTS:
         rule = f"unknown report; use one of {', '.join(REPORTS)}, or module:function{suggestion(name, REPORTS)}"
         raise InputError(rule, field="report", value=name)
     if folder is not None and is_import_path(name):
-        places = [str(place) for place in (folder.resolve(), folder.resolve().parent)]
+        places = [str(place) for place in (folder.resolve(), folder.resolve().parent, DRAWINGS)]
         sys.path += [place for place in places if place not in sys.path]
-    function: ReportFunction = REPORTS.load(name)
+    function: ReportFunction = REPORTS.load(name, "report")
     return function
 
 

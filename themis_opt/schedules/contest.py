@@ -11,7 +11,7 @@ from formulations.interruption import TimeUp
 from formulations.limits import Limits
 from themis_opt.base.allowance import SLACK, Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.schedules.incumbent import AnyIncumbent, Progress, S, ignore
+from themis_opt.schedules.incumbent import AnyIncumbent, Progress, S, tell_notebook
 
 FIRST_CHECK = 3.0
 """Seconds of processor past the limit for the check of the first schedule, without which there is no answer."""
@@ -30,7 +30,7 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
     """
 
     def __init__(
-        self, limits: Limits, bound: float = 0.0, report: Progress = ignore, allowance: Allowance | None = None
+        self, limits: Limits, bound: float = 0.0, report: Progress = tell_notebook, allowance: Allowance | None = None
     ) -> None:
         super().__init__(limits, None, bound, report, allowance=allowance)
         self.schedules, self.refused, self.left_out = dict[str, S](), dict[str, str](), list[str]()

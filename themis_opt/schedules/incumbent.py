@@ -6,6 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from formulations.limits import Limits
 from themis_opt.base.allowance import Allowance
+from themis_opt.base.notebook import show_best
 
 S = TypeVar("S")
 
@@ -15,8 +16,9 @@ Progress = Callable[[float, float], None]
 """Hears of the best value of the objective, and of the bound, in picoseconds, when one of them improves."""
 
 
-def ignore(value: float, bound: float) -> None:
-    """Report progress to nobody."""
+def tell_notebook(value: float, bound: float) -> None:
+    """Report progress in the line of a notebook, if this is one."""
+    show_best("best", value, bound)
 
 
 class AnyIncumbent(Generic[S]):
@@ -35,7 +37,7 @@ class AnyIncumbent(Generic[S]):
         limits: Limits,
         best: S,
         bound: float = 0.0,
-        report: Progress = ignore,
+        report: Progress = tell_notebook,
         *,
         engines: Set[str] = ENGINES,
         allowance: Allowance | None = None,

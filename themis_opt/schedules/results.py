@@ -1,4 +1,4 @@
-"""The schedule of a policy beside the bound of its problem: what is the same for graphs and pipelines."""
+"""The schedule of a policy beside the bound of its problem: what is the same for all families."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,12 @@ def status_of(gap: float) -> str:
 def result_in_words(policy: str, makespan: int, gap: float) -> str:
     """A result in a line."""
     return f"<{policy}: {format_short_time(makespan)}, {format_percent(gap)} above the bound>"
+
+
+def comparison_in_words(compared: Any) -> str:
+    """The results of policies on a problem in a line."""
+    best, problem = compared.best, compared.problem.name or "a problem without a name"
+    return f"<{type(compared).__name__} of {len(compared.results)} policies on {problem}: {str(best)[1:]}"
 
 
 @dataclass(frozen=True, eq=False)

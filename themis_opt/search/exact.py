@@ -12,7 +12,7 @@ from themis_opt.policies.law import Law, has_law
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.incumbent import Progress, Step, ignore, take_turns
+from themis_opt.schedules.incumbent import Progress, Step, take_turns, tell_notebook
 from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
@@ -58,7 +58,7 @@ class Exact(Limits):
         self,
         instance: Instance,
         lower_bound: float = 0.0,
-        progress: Progress = ignore,
+        progress: Progress = tell_notebook,
         start: Schedule | None = None,
         steps: Sequence[Step] | None = None,
     ) -> Reference:

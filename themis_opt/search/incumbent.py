@@ -8,7 +8,7 @@ from formulations.limits import PROVEN_GAP, Limits
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.incumbent import ENGINES, AnyIncumbent, Progress, ignore
+from themis_opt.schedules.incumbent import ENGINES, AnyIncumbent, Progress, tell_notebook
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
@@ -40,7 +40,7 @@ class Incumbent(AnyIncumbent[Schedule]):
         limits: Limits,
         best: Schedule,
         bound: float = 0.0,
-        report: Progress = ignore,
+        report: Progress = tell_notebook,
         *,
         free_sizes: bool = False,
         engines: Set[str] = ENGINES,

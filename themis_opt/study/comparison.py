@@ -11,7 +11,7 @@ from formulations.limits import MIN_SECONDS, Limits
 from themis_opt.base.allowance import SLACK, Allowance, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
 from themis_opt.base.html import page
-from themis_opt.base.units import format_short_time
+from themis_opt.base.notebook import show_best
 from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, in_stages, seconds_of, within
 from themis_opt.policies.registry import (
     POLICIES,
@@ -25,7 +25,7 @@ from themis_opt.policies.registry import (
 )
 from themis_opt.problem.cost import check_memory, count_stages
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.results import PolicyResult
+from themis_opt.schedules.results import PolicyResult, comparison_in_words
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
@@ -138,12 +138,7 @@ class Comparison:
 
         return plot_times({result.policy: result.makespan for result in self.results}, max(self.bounds.values()), ax)
 
-    def __repr__(self) -> str:
-        best = self.best
-        return (
-            f"<Comparison of {len(self.results)} policies on {self.instance.name or 'an instance'}: "
-            f"{best.policy} {format_short_time(best.makespan)}, gap {best.gap:.2%}>"
-        )
+    __repr__ = comparison_in_words
 
     def _repr_html_(self) -> str:
         return page(
@@ -231,7 +226,7 @@ def compare(
         for name, policy in zip(names, policies, strict=True)
     }
     equal_sizes = all(getattr(chunk_policy_of(policy), "sizes", "equal") == "equal" for policy in made.values())
-    run = _Run(instance, progress or (lambda policy, makespan, bound: None), equal_sizes)
+    run = _Run(instance, progress or show_best, equal_sizes)
     shares = _Shares(clock, sum(seconds_of(policy) is not None for policy in made.values()))
     try:
         for name, policy in made.items():

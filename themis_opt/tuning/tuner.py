@@ -14,6 +14,7 @@ from formulations.interruption import INTERRUPTION, TimeUp
 from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.compiled import compile_at_once
 from themis_opt.base.errors import InputError, ThemisError
+from themis_opt.base.notebook import progress_line, show_best
 from themis_opt.families.door import AnyProblem, family_of, make_policy, problem_for, simulate
 from themis_opt.problem.instance import Instance
 from themis_opt.tuning.options import make_space
@@ -32,6 +33,13 @@ TrialProgress = Callable[[int, int, Trial], None]
 """Called with the number of trials run, the number to run, and the latest."""
 
 
+def show_trial(run: int, total: int, trial: Trial) -> None:
+    """Show the latest trial in the line of a notebook."""
+    if trial.measurement:
+        show_best(f"{run} of {total} trials, the latest", trial.measurement.makespan, 0.0)
+
+
+@progress_line()
 def tune(
     problem: AnyProblem | Space,
     *,
@@ -39,7 +47,7 @@ def tune(
     seed: int = 0,
     time_limit: float = math.inf,
     journal: str | Path | None = None,
-    progress: TrialProgress = lambda run, total, trial: None,
+    progress: TrialProgress = show_trial,
     **options: Any,
 ) -> Tuned:
     """Search for the best chunk count, sizes and policy of collectives.
@@ -62,7 +70,7 @@ def tune(
     journal : str or path, optional
         File that keeps what each choice is worth: the same search goes on where a killed one ended.
     progress : callable, optional
-        Called after every trial.
+        Called after every trial; by default a notebook shows a line.
     **options
         Those of :func:`themis_opt.tuning.options.make_space`, of an instance.
 

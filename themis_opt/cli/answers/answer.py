@@ -1,5 +1,6 @@
 """What commands print, and the family that answers them."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -135,7 +136,7 @@ def ask(question: str, problem: "Problem", *subjects: Any, by: tuple[str, str] |
 
 def left_out(compared: "AnyComparison") -> list[str]:
     """Notes on the policies that a comparison has no result of."""
-    return [
-        *(f"{name} was left out: it would take longer than --time-limit" for name in compared.left_out),
-        *(f"{name} was left out: {reason}" for name, reason in compared.refused.items()),
-    ]
+    reasons = defaultdict[str, list[str]](list, {"longer than --time-limit": list(compared.left_out)})
+    for name, reason in compared.refused.items():
+        reasons[str(reason)].append(name)
+    return [f"left out: {', '.join(names)}: {reason}" for reason, names in reasons.items() if names]

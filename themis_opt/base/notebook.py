@@ -1,0 +1,34 @@
+"""Progress in a notebook: a line below the cell, whose text is replaced as a search goes on."""
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from themis_opt.base.units import format_percent, format_short_time
+
+WIDTH = 100
+"""Characters of the line, so that each text covers the one before."""
+
+
+def show(line: str) -> None:
+    """Show a text in the line of a notebook; nothing elsewhere."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if getattr(shell, "kernel", None) is not None:  # a terminal with IPython has a shell, but no kernel
+        print(f"\r{line[:WIDTH]:{WIDTH}}\r", end="", flush=True)
+
+
+def show_best(policy: str, makespan: float, bound: float) -> None:
+    """Show the best makespan of a policy so far, and how far it is above the bound, both in picoseconds."""
+    if makespan < math.inf:
+        gap = f", {format_percent(makespan / bound - 1)} above the bound" if bound else ""
+        show(f"{policy}: {format_short_time(makespan)}{gap}")
+
+
+@contextmanager
+def progress_line() -> Iterator[None]:
+    """Wipe the line at the end."""
+    try:
+        yield
+    finally:
+        show("")
