@@ -84,6 +84,19 @@ def test_an_illegal_plan_on_dimensions_gives_exit_code_1(
     assert "no legal plan: broken_policy:broken" in result.stderr
 
 
+@pytest.mark.parametrize(("source", "words"), [(GRAPH, "link directions"), (PIPELINE, "activations kept")])
+def test_the_page_of_a_schedule_has_titles_units_and_its_picture(
+    succeed, tmp_path: Path, source: str, words: str
+) -> None:
+    succeed("solve", source, "-o", str(tmp_path), "--time-limit", "1")
+    page = (tmp_path / "schedule.html").read_text()
+    assert "prefers-color-scheme: dark" in page
+    assert '<meta name="viewport"' in page
+    assert "makespan_ns" not in page
+    assert ">makespan</th>" in page or ">iteration</th>" in page
+    assert words in page
+
+
 def test_policies_of_one_reason_are_left_out_in_one_line() -> None:
     compared = SimpleNamespace(
         left_out=("trees", "ring"), refused={"pat": "is for powers of 2", "bine": "is for powers of 2"}

@@ -34,6 +34,15 @@ def test_rows_of_a_schedule_are_roles_of_links(tmp_path: Path) -> None:
     assert ">time (us)</text>" in texts(path)
 
 
+def test_a_row_of_many_messages_hides_no_other_role(tmp_path: Path) -> None:
+    few, many = tmp_path / "few.svg", tmp_path / "many.svg"
+    draw_schedule(simulate_graph(tree_plan(DGX1.resized("1 GB")), 8), few)
+    draw_schedule(simulate_graph(tree_plan(DGX1.resized("1 GB")), 2000), many)
+    assert "2 of 32 link directions, 2000 chunks from dark to light" in texts(many)
+    assert texts(many).count(" and 15 alike</text>") == 2
+    assert texts(few).count("<path") < texts(many).count("<path") < 1000
+
+
 def test_large_networks_are_not_drawn(tmp_path: Path) -> None:
     nodes = [{"name": "sw", "kind": "switch"}, *({"name": f"n{k}"} for k in range(400))]
     links = [{"ends": ["sw", f"n{k}"], "bandwidth": 1e9} for k in range(400)]

@@ -1,13 +1,10 @@
 """Files of a comparison that are the same in every family whose schedules are timed operations."""
 
 import json
-from collections.abc import Callable
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from themis_opt.base.documents import make_folder, write_atomically
-from themis_opt.base.html import page
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
 from themis_opt.families.family import AnyComparison
 from themis_opt.formats.exports import Exported
@@ -45,45 +42,18 @@ def operations_trace(timed: TimedOperations, name: str) -> dict[str, Any]:
     return {"traceEvents": [*tracks, *slices], "displayTimeUnit": "ns", "otherData": {"problem": name}}
 
 
-def write_operations(
-    folder: Path,
-    compared: AnyComparison,
-    draw: Callable[[Path], None],
-) -> list[Path]:
-    """Write comparison.json and comparison.csv, and of the best schedule trace.json, schedule.svg and schedule.html.
+def write_operations(folder: Path, compared: AnyComparison) -> list[Path]:
+    """Write comparison.json and comparison.csv, and of the best schedule trace.json.
 
     Schedules of more than :data:`~themis_opt.formats.trace.MAX_TRACED_STAGES` operations have no trace, since viewers
     do not load it.
-
-    `draw`: draws the best schedule into a file, if it can.
     """
-    name, rows, timed = (
-        compared.problem.name,
-        [result.row() for result in compared.results],
-        compared.best.schedule.timed,
-    )
+    rows, timed = [result.row() for result in compared.results], compared.best.schedule.timed
     write_atomically(folder / "comparison.json", json.dumps(rows, indent=2) + "\n")
     write_atomically(folder / "comparison.csv", to_csv(rows))
-    names = ["comparison.json", "comparison.csv", "schedule.html"]
-    for drawn in ("trace.json", "schedule.svg"):
-        (folder / drawn).unlink(missing_ok=True)
+    names = ["comparison.json", "comparison.csv"]
+    (folder / "trace.json").unlink(missing_ok=True)
     if len(timed.start) <= MAX_TRACED_STAGES:
-        export_trace(timed, name, folder)
+        export_trace(timed, compared.problem.name, folder)
         names.append("trace.json")
-    draw(folder / "schedule.svg")
-    picture = ""
-    if (folder / "schedule.svg").exists():
-        picture = (folder / "schedule.svg").read_text(encoding="utf-8")
-        names.append("schedule.svg")
-    headings = list(rows[0])
-    table = page(compared.verdict, headings, [[_cell(row[heading]) for heading in headings] for row in rows])
-    document = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(name)}</title>'
-        f"<body><h1>{escape(name)}</h1>{table}{picture}</body></html>\n"
-    )
-    write_atomically(folder / "schedule.html", document)
     return [folder / one for one in names]
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -34,23 +34,34 @@ ACTION_TITLES = {
 GANTTS = ("gantt.png", "gantt.svg")
 STRIP, MOST_STEPS = 80, 400  # pixels of a curve below a Gantt picture, and its most steps: more would hide it
 LATER_PARTS = 0.55  # opacity of actions of the last part of a stage; those between are in between
-MOST_LINK_LINES, MOST_DRAWN_BARS = 40, 10_000  # rows of links, and bars of all rows but the first: of more the busiest
+MOST_LINK_LINES, SHADES = 40, 50  # rows of links, of more the busiest, and shades of chunks that an eye tells apart
 MOST_LOSSES = 40
 
 
+Picture = tuple[str, Chart | StackedChart]
+"""A title and what stands below it."""
+
+
 def draw_pipeline(path: Path, schedule: PipelineSchedule, title: str) -> None:
-    """Draw what each stage does over time, and what it keeps. Raises InputError if no picture has that ending."""
+    """Draw :func:`pipeline_chart` below a title. Raises InputError if no picture has that ending."""
+    save(pipeline_chart(schedule), path, title)
+
+
+def pipeline_chart(schedule: PipelineSchedule) -> StackedChart:
+    """What each stage does over time, and the activations that it keeps."""
     pipeline, (unit, scale) = schedule.pipeline, time_unit(schedule.makespan)
     sizes, size = decimal_size_unit(max(schedule.peaks()))
     bars, kept = [], []
     for stage, order in enumerate(schedule.orders):
         first, last = pipeline.parts_of[stage][0], pipeline.parts_of[stage][-1]
+        kept.append((f"stage {stage}", 0.0, 0.0))
         for action, held in zip(order, schedule.held(order), strict=True):
             start, end = schedule.start[action] / scale, schedule.end(action) / scale
             solid = 1 - (1 - LATER_PARTS) * (action.part - first) / max(last - first, 1)
             row = f"host of stage {stage}" if action.kind in TRANSFERS else f"stage {stage}"
             bars.append((row, start, end, ACTION_TITLES[action.kind], 0.0, f"{action.microbatch}", solid))
             kept.append((f"stage {stage}", start, held / size))
+        kept.append((f"stage {stage}", schedule.end(order[-1]) / scale, 0.0))
     memory = pd.DataFrame(kept, columns=["stage", "start", "held"])
     limit = None
     if pipeline.memory is not None:
@@ -58,7 +69,7 @@ def draw_pipeline(path: Path, schedule: PipelineSchedule, title: str) -> None:
         limit = pd.DataFrame(ends, columns=memory.columns)
     axes = Axis("start", f"time ({unit})"), Axis("held", f"activations kept ({sizes})")
     chart = timeline(pd.DataFrame(bars, columns=BAR_COLUMNS), f"time ({unit})", numbered=True)
-    save(stacked(chart, lines(memory, *axes, "stage", step=True, guides=limit)), path, title)
+    return stacked(chart, lines(memory, *axes, "stage", step=True, guides=limit))
 
 
 def draw_losses(instance: GraphInstance, losses: Sequence[tuple[str, float, int]], path: Path) -> None:
@@ -79,41 +90,45 @@ def draw_losses(instance: GraphInstance, losses: Sequence[tuple[str, float, int]
     frame = pd.DataFrame(rows[:MOST_LOSSES], columns=BAR_COLUMNS)
     left_out = f", the worst {MOST_LOSSES} of {len(rows)} bars" if len(rows) > MOST_LOSSES else ""
     title = f"{instance.name or 'graph'}: what hurts most{left_out}"
-    save(timeline(frame, "speed kept without this link (%)"), path, title)
+    save(timeline(frame, "speed kept without it (%)"), path, title)
 
 
 def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
-    """Draw what links send, a row for the busiest of all that are alike; later chunks are lighter.
+    """Draw :func:`graph_picture`. Raises InputError if no picture has that ending."""
+    title, chart = graph_picture(schedule)
+    save(chart, path, title)
 
-    Raises InputError if no picture has that ending.
-    """
+
+def graph_picture(schedule: GraphSchedule) -> Picture:
+    """What links send, a row for the busiest of all that are alike; later chunks are lighter."""
     plan, timed = schedule.plan, schedule.timed
     held = timed.operations.resource
     busy = np.bincount(held, timed.operations.duration, len(timed.resources))
-    roles = _roles(schedule, busy, np.bincount(held, minlength=len(timed.resources)))
+    roles = _roles(schedule, busy)
     names = {link: timed.resources[link] + (f" and {alike} alike" if alike else "") for link, alike in roles.items()}
     unit, scale = time_unit(schedule.makespan)
-    chunks = len(held) // schedule.chunks
     rows = [
-        (
-            name,
-            timed.start[n] / scale,
-            timed.end[n] / scale,
-            "chunks",
-            n // chunks / schedule.chunks,
-            f"{n // chunks}",
-            1.0,
-        )
+        (name, start / scale, end / scale, "chunks", chunk / schedule.chunks, f"{chunk}", 1.0)
         for link, name in names.items()
-        for n in np.flatnonzero(held == link).tolist()
+        for start, end, chunk in _joined_bars(schedule, np.flatnonzero(held == link)).tolist()
     ]
     shown = f"{len(names)} of {int((busy > 0).sum())} link directions"
     shown += f", {schedule.chunks} chunks from dark to light" if schedule.chunks > 1 else ""
     title = f"{plan.instance.name or 'graph'}, {plan.name}: {format_short_time(schedule.makespan)}; {shown}"
-    save(timeline(pd.DataFrame(rows, columns=BAR_COLUMNS), f"time ({unit})"), path, title)
+    return title, timeline(pd.DataFrame(rows, columns=BAR_COLUMNS), f"time ({unit})")
 
 
-def _roles(schedule: GraphSchedule, busy: "np.ndarray[Any, Any]", counts: "np.ndarray[Any, Any]") -> dict[int, int]:
+def _joined_bars(schedule: GraphSchedule, numbers: IntArray) -> IntArray:
+    """Start, end and first chunk of the messages of a link; those no eye can tell apart are one bar."""
+    timed, chunks = schedule.timed, len(schedule.timed.start) // schedule.chunks
+    numbers = numbers[np.argsort(timed.start[numbers], kind="stable")]
+    start, end, chunk = timed.start[numbers], np.maximum.accumulate(timed.end[numbers]), numbers // chunks
+    is_new = np.diff(chunk * SHADES // schedule.chunks) != 0
+    first = np.flatnonzero(np.r_[True, is_new | (start[1:] - end[:-1] > schedule.makespan // MOST_STEPS)])
+    return np.stack([start[first], end[np.r_[first[1:], len(numbers)] - 1], chunk[first]], axis=1)
+
+
+def _roles(schedule: GraphSchedule, busy: "np.ndarray[Any, Any]") -> dict[int, int]:
     """The busiest direction of links that are alike, and how many others are, by name; of many roles the busiest."""
     network, alike = schedule.problem.network, defaultdict[Any, list[int]](list)
     classes = alike_nodes(network, None)
@@ -125,8 +140,7 @@ def _roles(schedule: GraphSchedule, busy: "np.ndarray[Any, Any]", counts: "np.nd
             alike[look].append(number)
     roles = {max(members, key=lambda link: busy[link]): len(members) - 1 for members in alike.values()}
     kept = sorted(roles, key=lambda link: -busy[link])[:MOST_LINK_LINES]
-    few = [link for place, link in enumerate(kept) if not place or counts[kept[: place + 1]].sum() <= MOST_DRAWN_BARS]
-    return {link: roles[link] for link in sorted(few, key=lambda link: schedule.timed.resources[link])}
+    return {link: roles[link] for link in sorted(kept, key=lambda link: schedule.timed.resources[link])}
 
 
 def draw_gantts(folder: Path, schedule: Schedule, title: str = "", bound: float | None = None) -> list[Path]:

@@ -1,7 +1,7 @@
 """What commands print, and the family that answers them."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -9,13 +9,16 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.extras import needed
+from themis_opt.base.units import cells
 
 if TYPE_CHECKING:
     from themis_opt.base.units import Form
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.families.family import AnyComparison, Problem
+    from themis_opt.reports.pictures import Picture
 
 HEADINGS: "ShownColumns" = {
     "makespan_ns": ("makespan", "time"),
@@ -69,6 +72,28 @@ def pictures() -> Iterator[None]:
         from themis_opt.cli.printing import tell
 
         tell(f"no pictures: {needed(error)}")
+
+
+def write_page(folder: Path, compared: "AnyComparison", answer: "Reply", draw: "Callable[[], Picture]") -> list[Path]:
+    """Write schedule.svg, and schedule.html with the answer around it, where the packages for pictures are there."""
+    svg, html = paths = [folder / "schedule.svg", folder / "schedule.html"]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    with pictures():
+        from themis_opt.reports.rendering.charts import save
+        from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
+        from themis_opt.reports.rendering.page import render_html
+
+        title, chart = draw()
+        save(chart, svg, title)
+        sections = [Section("Schedule", figures=(Figure("schedule", title.partition("\n")[0], chart),), is_open=True)]
+        for table in answer.tables:
+            columns = [Column(name, "text" if form == "text" else "amount") for name, form in table.shown.values()]
+            rows = zip(*(cells(table.shown[k][1], [row[k] for row in table.rows]) for k in table.shown), strict=True)
+            sections.append(Section(table.title, tables=(Table(tuple(columns), tuple(rows)),), is_open=True))
+        report = Report(compared.problem.name or "schedule", tuple(answer.sentences), tuple(sections))
+        write_atomically(html, render_html(report))
+    return [path for path in paths if path.exists()]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, format_short_time, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out, pictures
+from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out, pictures, write_page
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
 from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
 from themis_opt.cli.answers.operations import simulate as simulate
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from themis_opt.graphs.comparison import GraphComparison
     from themis_opt.graphs.problem import GraphInstance
     from themis_opt.graphs.schedule import GraphSchedule
+    from themis_opt.reports.pictures import Picture
 
 QUIET_SECONDS = 5.0
 """Seconds between lines of progress where they are no terminal."""
@@ -233,17 +234,16 @@ def write(folder: Path, compared: "GraphComparison", answer: Reply, search: opti
     from themis_opt.graphs.schedule_file import schedule_text
     from themis_opt.schedules.envelope import summary_of
 
-    def draw(path: Path) -> None:
-        with pictures():
-            from themis_opt.reports.pictures import draw_schedule
+    def draw() -> "Picture":
+        from themis_opt.reports.pictures import graph_picture
 
-            draw_schedule(best, path)
+        return graph_picture(best)
 
     best = compared.best.schedule
     write_atomically(
         folder / "schedule.json", schedule_text(best, summary_of(compared.best, compared.bounds, search.settings()))
     )
-    return [folder / "schedule.json", *write_operations(folder, compared, draw)]
+    return [folder / "schedule.json", *write_operations(folder, compared), *write_page(folder, compared, answer, draw)]
 
 
 def validate(schedule: "GraphSchedule", *, data: bool = False) -> Reply:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, format_short_size, format_short_time, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out, pictures
+from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out, write_page
 from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
 from themis_opt.cli.answers.operations import simulate as simulate
 from themis_opt.cli.process import remaining
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from themis_opt.pipelines.comparison import PipelineComparison
     from themis_opt.pipelines.problem import Pipeline
     from themis_opt.pipelines.schedule import PipelineSchedule
+    from themis_opt.reports.pictures import Picture
     from themis_opt.schedules.envelope import Summary
 
 TITLES: "ShownColumns" = {
@@ -90,11 +91,10 @@ def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: o
     from themis_opt.pipelines.torch_csv import TORCH, write_torch_csv
     from themis_opt.schedules.envelope import summary_of
 
-    def draw(path: Path) -> None:
-        with pictures():
-            from themis_opt.reports.pictures import draw_pipeline
+    def draw() -> "Picture":
+        from themis_opt.reports.pictures import pipeline_chart
 
-            draw_pipeline(path, best.schedule, "\n".join(compared.verdict))
+        return "\n".join(compared.verdict), pipeline_chart(best.schedule)
 
     best = compared.best
     paths = [folder / "schedule.json"]
@@ -102,7 +102,7 @@ def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: o
     if not best.schedule.offloads:  # of which PyTorch knows nothing
         paths.append(folder / f"{TORCH}.csv")
         write_torch_csv(paths[1], best.schedule)
-    return [*paths, *write_operations(folder, compared, draw)]
+    return [*paths, *write_operations(folder, compared), *write_page(folder, compared, answer, draw)]
 
 
 def validate(schedule: "PipelineSchedule") -> Reply:

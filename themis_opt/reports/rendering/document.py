@@ -32,7 +32,7 @@ class Figure:
 
     name: str  # stem of the SVG file, unique in the report: letters, digits and hyphens
     title: str
-    chart: "altair.LayerChart"  # what is drawn, of charts
+    chart: "altair.LayerChart | altair.VConcatChart"  # what is drawn, of charts
     caption: str = ""  # what to see in it
 
 
