@@ -1,7 +1,8 @@
-"""NVIDIA's example tuner plugin, compiled and asked, chooses what ``--check`` says of a file.
+"""NVIDIA's example tuner plugin and RCCL's reader, compiled and asked, choose what ``--check`` says of a file.
 
-``THEMIS_OPT_NCCL=CHECKOUT python -m pytest -m benchmarks benchmarks/test_tuner_plugin.py -s``, with a checkout of
-https://github.com/NVIDIA/nccl, prints how many calls were asked.
+``THEMIS_OPT_NCCL=CHECKOUT THEMIS_OPT_ROCM=CHECKOUT python -m pytest -m benchmarks benchmarks/test_tuner_plugin.py -s``,
+with checkouts of https://github.com/NVIDIA/nccl and https://github.com/ROCm/rocm-systems, prints how many calls were
+asked.
 """
 
 import ctypes
@@ -31,6 +32,13 @@ WAYS = ("tree.ll", "tree.simple", "ring.ll", "ring.ll128", "ring.simple")
 FILES = 20
 
 
+TUNERS = {
+    "nccl": ("THEMIS_OPT_NCCL", "gcc", "plugins/tuner/example/plugin.c"),
+    "rccl": ("THEMIS_OPT_ROCM", "g++", "projects/rccl/src/plugin/tuner/csv_tuner.cc"),
+}
+"""Where the checkout is, the compiler, and the file of each reader."""
+
+
 class Plugin(ctypes.Structure):
     """Version 5 of the interface."""
 
@@ -38,15 +46,52 @@ class Plugin(ctypes.Structure):
                 for name in ("name", "init", "ask", "finalize")]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def plugin(tmp_path_factory):
-    checkout = os.environ.get("THEMIS_OPT_NCCL")
-    if checkout is None or shutil.which("gcc") is None:
-        pytest.skip("needs gcc, and a checkout of NCCL in THEMIS_OPT_NCCL")
-    source, library = Path(checkout) / "plugins/tuner/example", tmp_path_factory.mktemp("plugin") / "plugin.so"
-    words = ["gcc", "-shared", "-fPIC", f"-I{source / 'nccl'}", "-o", str(library), str(source / "plugin.c")]
-    subprocess.run(words, check=True)
-    return Plugin.in_dll(ctypes.CDLL(str(library)), "ncclTunerPlugin_v5")
+RCCL_NAMES = r"""
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <strings.h>
+typedef enum { ncclSuccess, ncclSystemError, ncclInternalError } ncclResult_t;
+typedef enum { ncclFuncBroadcast, ncclFuncReduce, ncclFuncAllGather, ncclFuncReduceScatter, ncclFuncAllReduce }
+  ncclFunc_t;
+enum { NCCL_ALGO_TREE, NCCL_ALGO_RING, NCCL_ALGO_COLLNET_DIRECT, NCCL_ALGO_COLLNET_CHAIN, NCCL_ALGO_NVLS,
+  NCCL_ALGO_NVLS_TREE, NCCL_ALGO_PAT };
+enum { NCCL_PROTO_LL, NCCL_PROTO_LL128, NCCL_PROTO_SIMPLE, NCCL_NUM_PROTOCOLS };
+enum { NCCL_LOG_WARN, NCCL_LOG_INFO, NCCL_LOG_TRACE, NCCL_TUNING };
+enum { RCCL_PARTITION_MODE_UNKNOWN, RCCL_PARTITION_MODE_SPX, RCCL_PARTITION_MODE_CPX };
+#define NCCL_ALGO_PROTO_IGNORE -1.0
+#define RCCL_PARAM(name, variable, usual) static int64_t rcclParam##name() { return usual; }
+typedef void (*ncclDebugLogger_t)(int, unsigned long, const char*, int, const char*, ...);
+typedef struct { int nNvlDomains; } ncclNvlDomainInfo_t;
+typedef struct { int unused; } ncclTunerConstants_t;
+static int rcclTopoDetectPartitionMode(int*) { return 0; }
+typedef struct {
+  const char* name;
+  ncclResult_t (*init)(void**, uint64_t, size_t, size_t, ncclDebugLogger_t, ncclNvlDomainInfo_t*,
+    ncclTunerConstants_t*);
+  ncclResult_t (*getCollInfo)(void*, ncclFunc_t, size_t, int, float**, int, int, int, int*);
+  ncclResult_t (*finalize)(void*);
+} ncclTuner_t;
+"""
+RCCL_HEADERS = ("checks.h", "debug.h", "tuner.h", "nccl_tuner.h", "param.h", "graph/topo.h")
+"""What RCCL's reader includes of the rest of RCCL: a few names."""
+
+
+@pytest.fixture(scope="module", params=TUNERS)
+def tuner(request, tmp_path_factory):
+    """The dialect of a reader, and its tuner."""
+    variable, compiler, path = TUNERS[request.param]
+    checkout = os.environ.get(variable)
+    if checkout is None or shutil.which(compiler) is None:
+        pytest.skip(f"needs {compiler}, and a checkout in {variable}")
+    source, folder = Path(checkout) / path, tmp_path_factory.mktemp("plugin")
+    for name in RCCL_HEADERS if compiler == "g++" else ():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(RCCL_NAMES)
+    places, library = [f"-I{folder}", f"-I{source.parent / 'nccl'}"], folder / "plugin.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-w", *places, "-o", library, source, "-ldl"], check=True)
+    symbol = "rcclCsvTuner" if compiler == "g++" else "ncclTunerPlugin_v5"
+    return request.param, Plugin.in_dll(ctypes.CDLL(str(library)), symbol)
 
 
 def ask(plugin, path, calls):
@@ -67,7 +112,8 @@ def ask(plugin, path, calls):
         yield (*((TUNER_ALGORITHMS[a], PROTOCOLS[p]) for a, p in way), channels.value)
 
 
-def test_the_plugin_chooses_what_the_check_says(plugin, tmp_path):
+def test_the_reader_chooses_what_the_check_says(tuner, tmp_path):
+    dialect, plugin = tuner
     dimensions = tuple(Dimension(kind="switch", size=size, bandwidth="200 GB/s", latency="1 us") for size in (4, 2))
     collective = {"kind": "all_reduce", "size": "1 MiB", "chunks": 4}
     instance = Instance(network=Network(dimensions=dimensions), collectives=(collective,))
@@ -81,10 +127,11 @@ def test_the_plugin_chooses_what_the_check_says(plugin, tmp_path):
                 rows = [(size, time := start + size / rate / 1e6, time) for size in SIZES]
                 text = nccl_table(rows, program=f"{program}_perf", ranks=8)
                 (logs / f"{program}.{way}.txt").write_text(text)
-        to = f"nccl-tuner:logs={logs}:channels={generator.randrange(2, 32)}"
+        channels = generator.choice((0, 2, 31)) if dialect == "rccl" else generator.randrange(2, 32)
+        to = f"nccl-tuner:logs={logs}:channels={channels}:dialect={dialect}"
         (path,) = export(schedule, to, tmp_path / f"out{seed}")
         assert list(make_exporter(to).check(schedule, path.parent))
-        rules = read_rules(path, TUNER_DIALECTS["nccl"])
+        rules = read_rules(path, TUNER_DIALECTS[dialect])
         calls = [
             (name, size + shift, nodes, ranks)
             for name in COLLECTIVES
@@ -94,6 +141,6 @@ def test_the_plugin_chooses_what_the_check_says(plugin, tmp_path):
         ]
         for call, answer in zip(calls, ask(plugin, path, calls), strict=True):
             rule = chosen(rules, *call)
-            assert answer == (tuple(rule.choice), rule.channels)
+            assert answer == ((tuple(rule.choice), max(rule.channels, 0)) if rule else (0,))
         total += len(calls)
-    print(f"{total:,} calls of {FILES} files: the plugin chooses what the check says")
+    print(f"{total:,} calls of {FILES} files: the reader of {dialect} chooses what the check says")

@@ -89,8 +89,16 @@ def test_gpus_keep_their_names(write):
 
 
 @pytest.mark.parametrize(
-    ("names", "said"), [("0 1 3", "3 GPUs, without GPU2"), ("0 1 2", "an odd number"), ("0 1", "")]
+    ("names", "said"),
+    [("0 1 3", "3 GPUs, without GPU2"), ("0 1 2 3 4 5", "6 GPUs, no power of two"), ("0 1 2 3", "")],
 )
 def test_gpus_that_seem_to_be_off_are_named(names, said):
     gpus = [f"GPU{number}" for number in names.split()]
-    assert said in "".join(Matrix(gpus, (), ()).missing())
+    assert said in "".join(notes := Matrix(gpus, (), ()).missing())
+    assert bool(notes) == bool(said)
+
+
+@pytest.mark.parametrize("slow", [{}, {(0, 1): "NV2"}])
+def test_hosts_and_their_gpus_are_told(write, slow):
+    (row,) = import_files(write(topo__txt=matrix(6, all_pairs(6, "NV3") | slow))).tables["hosts"]
+    assert row == {"file": "topo.txt", "hosts": "1", "GPUs per host": "6"}

@@ -104,6 +104,15 @@ def test_two_npus_take_what_the_checker_says_of_their_cut(kind: str) -> None:
     assert best_bound(instance).picoseconds <= compare_graph(instance, ["direct", "ring"]).best.makespan
 
 
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "all_reduce"])
+@pytest.mark.parametrize("rates", [("1 GB/s", "10 GB/s"), ("10 GB/s", "1 GB/s")])
+def test_no_bound_lies_above_a_schedule_of_uneven_shares(rates: tuple[str, str], kind: str) -> None:
+    link = {"ends": ["a", "b"], "bandwidth": rates[0], "back": rates[1], "latency": "1 us"}
+    network = GraphNetwork.model_validate({"nodes": [{"name": "a"}, {"name": "b"}], "links": [link]})
+    instance = instance_of(network, kind, "6 B")  # three elements
+    assert best_bound(instance).picoseconds <= compare_graph(instance, ["direct", "ring"]).best.makespan
+
+
 @pytest.mark.parametrize(("kind", "backwards"), [("all_gather", "reduce_scatter"), ("broadcast", "reduce")])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_sum_is_a_copy_on_the_graph_turned_around(seed: int, kind: str, backwards: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 from library import check, generate
 from library_schedules import FAMILIES, judged, random_schedule
 
+from themis_opt.base.units import parse_time
 from themis_opt.formats.order_table import order_table
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, load
@@ -134,7 +135,8 @@ def test_checker_and_package_agree_on_every_kind_of_dimension(seed: int) -> None
 @pytest.mark.parametrize(("launching", "needs"), [("wait_free", "bb"), ("ddp:cap=1GB", "ab"), ("ddp:cap=1GB", "ba")])
 def test_periods_agree_where_links_or_the_need_of_one_of_several_tensors_decide(launching: str, needs: str) -> None:
     tensors = [
-        {"name": f"t{number}", "size": "4 kB", "ready_after": "a", "needed_before": task, "needed_in": "next"}
+        {"name": f"t{number}", "size": "4 kB", "ready_after": "a", "needed_before": task}
+        | ({"needed_in": "next"} if task == "b" else {})  # a task needs in the next iteration what it makes
         for number, task in enumerate(needs)
     ]
     document = {
@@ -241,6 +243,46 @@ def test_the_solver_of_the_page_needs_the_checker_alone(tmp_path: Path) -> None:
     ]
     solved = subprocess.run([*command, path], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert judged(DOCUMENTS["all_reduce-56"], json.loads(solved.stdout)).makespan
+
+
+@pytest.mark.parametrize("text", ["0.0006 ns", "0.5 ps", "1.5 ps", "2.4 ps", "0.7000005 us"])
+def test_times_are_rounded_as_in_the_package(text: str) -> None:
+    assert check.picoseconds(text) == parse_time(text)
+
+
+def test_dimensions_have_two_npus(sample: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    document, _ = copy.deepcopy(sample)
+    document["network"]["dimensions"][0]["size"] = 1
+    with pytest.raises(check.Refused, match="from 2 to"):
+        check.read_problem(document)
+
+
+def test_a_cut_counts_a_collective_once(sample: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    document, table = sample
+    cut = {"kind": "cut", "inside": [], "side": "sent"}
+    twice = {**cut, "collectives": 2 * [table["collectives"][0]["name"]]}
+    one, other = judged(document, table, certificate={"bounds": [cut, twice]}).bounds
+    assert one.picoseconds == other.picoseconds
+
+
+@pytest.mark.parametrize("other", [{"kind": "reduce_scatter"}, {"dimensions": ["dim1"]}, {"element_bytes": 1}])
+def test_tensors_that_differ_are_not_fused(other: dict[str, Any]) -> None:
+    tensors = [
+        {"name": name, "size": "4 kB", "ready_after": "a", "needed_before": "a", "needed_in": "next"} for name in "tu"
+    ]
+    dimension = {"kind": "switch", "size": 2, "bandwidth": "1 MB/s"}
+    document = {
+        "format": "themis-opt/instance/1",
+        "network": {"dimensions": [dimension, dimension]},
+        "iteration": {"tasks": [{"name": "a", "duration": "1 us"}], "tensors": tensors},
+        "chunks": 1,
+    }
+    instance = Instance.model_validate(document)
+    table = order_table(simulate(instance, make_policy("ddp:cap=1GB/baseline")(instance)))
+    assert judged(document, table).makespan
+    tensors[1] |= other
+    with pytest.raises(check.Refused, match="fuses tensors"):
+        judged(document, table)
 
 
 def _lengthen(table: dict[str, Any]) -> None:

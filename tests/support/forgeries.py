@@ -161,8 +161,10 @@ def no_orders(chunks: list[Document]) -> None:
 
 
 def lose_collective(document: Document) -> bool | None:
-    """A collective or piece that is not done."""
-    document["pieces" if "pieces" in document else "collectives"].pop()
+    """A collective or piece that is not done, whose turns are gone too."""
+    lost = document["pieces" if "pieces" in document else "collectives"].pop()
+    for row in document.get("dimensions", ()):
+        row["issue_order"] = [turn for turn in row["issue_order"] if turn["collective"] != lost.get("name")]
 
 
 def scatter_alone(document: Document) -> bool | None:
@@ -332,7 +334,8 @@ CERTIFICATES: tuple[Forgery, ...] = (
     of_field("tail", lambda value: value + 0.5), of_field("resource", lambda value: "elsewhere"),
     of_field("few", [0.5]), of_field("few", [-1]), of_field("few", ["1"]), of_field("few", [0] * 9),
     of_field("into", 2), of_field("into", None), of_field("nodes", []), of_field("inside", ["elsewhere"]),
-    of_field("side", "both"), of_field("lengths", [["a", "b", -1]]), unknown_bound, trusted_word,
+    of_field("side", "both"), of_field("lengths", [["a", "b", -1]]), of_field("lengths", [["a", "b", 1]]),
+    unknown_bound, trusted_word,
 )  # fmt: skip
 """What a cheat does to a certificate."""
 

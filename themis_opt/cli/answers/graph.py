@@ -48,7 +48,7 @@ def introduce(instance: "GraphInstance", imported: "Import", *, whole: bool = Fa
     from themis_opt.graphs.description import graph_headline, graph_tables
 
     sentence = graph_headline(instance.model_copy(update={"description": ""}))
-    rows = {"files": imported.files, **graph_tables(instance)}
+    rows = {"files": imported.files, **imported.tables, **graph_tables(instance)}
     tables = [Listing.of_texts(title, texts) for title, texts in rows.items()]
     document = imported.summary() | {"fingerprint": instance.fingerprint}
     return Reply(document, [sentence], tables, imported.notes)

@@ -7,6 +7,7 @@ switches where links do not join all.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -72,25 +73,26 @@ class Matrix(NamedTuple):
         rates = f"{links.gigabytes:g} GB/s per {links.word} and direction and {PCI:g} GB/s of PCI are {rate_note}"
         known = f"{self._words(links)}; {rates}; --bandwidths {links.key}=..,pci=.. states others"
         stem, missing = source.path.stem, self.missing()
+        hosts = {"hosts": [{"file": source.path.name, "hosts": "1", "GPUs per host": str(len(self.gpus))}]}
         if len({ways[i][j] for i, j in self.pairs()}) == 1:
             word = self.words[0][1]
             note = f"{tool}: {word} between all GPUs, {known}; latency is that of NCCL's model."
-            return Part(
-                open_network=lambda stated: self._product(stem, word, links, {**usual, **stated}),
-                notes=(note, *missing),
-            )
+            network = partial(self._product, stem, word, links)
+            return Part(open_network=lambda stated: network({**usual, **stated}), notes=(note, *missing), tables=hosts)
         note = f"{tool}: a graph, since links differ, {known}."
-        return Part(graph=lambda stated: self._graph(stem, links, {**usual, **stated}), notes=(note, *missing))
+        graph = partial(self._graph, stem, links)
+        return Part(graph=lambda stated: graph({**usual, **stated}), notes=(note, *missing), tables=hosts)
 
     def missing(self) -> list[str]:
-        """A note on GPUs that seem to be off: a number is skipped, or their number is odd."""
+        """A note on GPUs that seem to be off: a number is skipped, or they are no power of two."""
         numbers = {int(digits) for digits in re.findall(r"\d+", " ".join(self.gpus))}
         skipped = sorted(set(range(max(numbers, default=0))) - numbers)
         names = ", ".join(f"GPU{number}" for number in skipped)
         if skipped:
             return [f"{len(self.gpus)} GPUs, without {names}: the network is that of the GPUs listed."]
-        odd = len(self.gpus) > 1 and len(self.gpus) % 2
-        return [f"{len(self.gpus)} GPUs, an odd number: one may be off, and the network is without it."] if odd else []
+        count = len(self.gpus)
+        words = f"{count} GPUs, no power of two: some may be off, and the network is without them."
+        return [words] if count & (count - 1) else []
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Places of every two GPUs."""

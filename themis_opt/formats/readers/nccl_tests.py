@@ -52,8 +52,6 @@ PLACES = ("out of place", "in place")
 RIGHT = ("0", "0.0", "N/A")
 MOST_RANKS_BY_BANDWIDTH = 64  # beyond which two printed digits do not tell ranks apart
 LAST_DIGIT = 0.02  # GB/s: what rounding moves in busbw and algbw
-
-
 RCCL_FIELDS = ("name", "gpus", "size", "inPlace", "time")
 
 
@@ -288,8 +286,8 @@ def _kind(source: Source, text: str) -> CollectiveKind:
     for pattern, where in ((STARTING, text), (RUN, text), (NAMED_COLLECTIVES, source.path.name), (PROGRAM, text)):
         if match := pattern.search(where):
             return collective(source, match[1], "program")
-    rule = "does not say which collective it measures: name the file after it, such as all_reduce.txt"
-    raise source.error(rule)
+    rule = "does not say which collective it measures: name the file after it, and after ranks that it does not list"
+    raise source.error(f"{rule}, such as all_reduce.16ranks.log")
 
 
 def _group_by_bandwidth(source: Source, kind: CollectiveKind, rows: Sequence[LogRow]) -> RankGroup:

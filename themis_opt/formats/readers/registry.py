@@ -1,7 +1,7 @@
 """Every format that is read as an instance, by name; what files of several tools say becomes one instance."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,9 @@ def load(source: str | Path) -> Instance:
     return assemble([part])[0]
 
 
+_Tables = Mapping[str, Sequence[Mapping[str, str]]]
+
+
 @dataclass(frozen=True)
 class Import:
     """An instance put together from files.
@@ -101,7 +104,7 @@ class Import:
     formats: tuple[tuple[str, str], ...]
     sentences: tuple[str, ...]
     notes: tuple[str, ...]
-    tables: Mapping[str, Sequence[Mapping[str, str]]]
+    tables: _Tables
 
     @property
     def files(self) -> list[dict[str, str]]:
@@ -144,7 +147,7 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
     graph = assemble_graph(parts, request or Request())
     if graph is not None:
         notes = tuple(note for part in parts for note in part.notes)
-        return Import(graph, tuple(file_formats), (), notes, {})
+        return Import(graph, tuple(file_formats), (), notes, _by_title(part.tables for part in parts))
     instance, notes = assemble(parts, stated or (Request() if needs_request else None))
     judged = [part.judge(instance) for part in parts if part.judge]
     return Import(
@@ -152,12 +155,12 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
         formats=tuple(file_formats),
         sentences=tuple(sentence for sentences, _ in judged for sentence in sentences),
         notes=notes,
-        tables={
-            title: rows
-            for tables in (*(part.tables for part in parts), *(more for _, more in judged))
-            for title, rows in tables.items()
-        },
+        tables=_by_title((*(part.tables for part in parts), *(more for _, more in judged))),
     )
+
+
+def _by_title(every: Iterable[_Tables]) -> _Tables:
+    return {title: rows for tables in every for title, rows in tables.items()}
 
 
 _Entry = Reader | Callable[[Path], Instance]
