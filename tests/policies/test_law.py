@@ -1,13 +1,16 @@
 """The policy law: the statements of docs/law.md, and plans that follow them."""
 
+import random
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from law_statements import has_bandwidth_to_spare, random_network, violations
 from paper_networks import PAPER_NETWORKS
 
 import themis_opt
-from themis_opt.policies.chunk_law import LawDimension, MirroredBlocks, best_block, makespan, pair_block
+from themis_opt.policies.chunk_climb import climbed_block, shipped_starts
+from themis_opt.policies.chunk_law import LawDimension, MirroredBlocks, best_block, equal_block, makespan, pair_block
 from themis_opt.policies.law import Law
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
@@ -76,6 +79,32 @@ def test_few_chunks_suit_costs(latency: str) -> None:
     instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(latency=latency)
     schedule = scheduled(instance)
     assert schedule.makespan <= 1.08 * fluid(instance)
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
+def test_no_more_chunks_than_allowed_where_each_costs_something(kind: str) -> None:
+    instance = themis_opt.load("4d-ring_sw_sw_sw.all_reduce.100MiB")
+    collective = instance.collectives[0].replace(kind=CollectiveKind(kind), chunks=2)
+    (chunks,) = scheduled(instance.replace(collectives=(collective,))).plan.chunks
+    assert 1 <= len(chunks.sizes) <= 2
+
+
+@pytest.mark.parametrize("width", [2, 3, 4])
+def test_starts_are_chunks_that_visit_every_dimension_in_both_phases(width: int) -> None:
+    starts = shipped_starts(width, 2)
+    for number, paths, shares in zip(*starts, strict=True):
+        assert np.sort(paths[:number].reshape(-1, width)).tolist() == [list(range(width))] * (2 * number)
+        assert shares.min() >= 0 == shares[number:].sum()
+        assert shares.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_starts_shorten_a_climb_without_steps(seed: int) -> None:
+    generator = random.Random(seed)
+    network = [LawDimension(8, generator.uniform(0.01, 0.02), 3000, 1000) for _ in range(4)]
+    equal = equal_block(network, 2, 1e8, 3)
+    block = climbed_block(network, 2, 1e8, equal, 8, work=0)
+    assert makespan(network, block, 2, 1e8) < 0.9 * makespan(network, equal, 2, 1e8)
 
 
 def test_the_reference_ends_with_the_law_where_that_meets_the_bound() -> None:

@@ -5,10 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from formulations.limits import PROVEN_GAP
 from themis_opt.base.arrays import IntArray
 from themis_opt.policies.chunk_climb import climbed_block
-from themis_opt.policies.chunk_law import ChunkBlock, LawDimension, best_block, makespan, whole_sizes
+from themis_opt.policies.chunk_law import (
+    ChunkBlock,
+    LawDimension,
+    best_block,
+    equal_block,
+    makespan,
+    whole_sizes,
+)
 from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.portions import MOST_LOTS, Portions
 from themis_opt.problem.cost import bytes_sent, check_clock, fixed_lag, fixed_occupancy, variable_occupancy
@@ -17,13 +23,15 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Chunks, Plan, has_launches
 from themis_opt.solving.sizing import granule, with_sizes
 
+MOST_STARTED = 3  # equal chunks to climb from, beside the shipped starts
+
 
 @dataclass(frozen=True)
 class Law:
     """The blocks of :mod:`themis_opt.policies.chunk_law`, without a linear programme.
 
     Where more than two dimensions have no such block that is solid, portions of theorem 4 are the next choice.  Where
-    chunks cost something, or no solid block is known, a climb of some milliseconds improves the blocks.
+    chunks cost something, or no solid block is known, a climb changes chunks that suited random networks.
 
     Several collectives, all-to-alls, shared links and compute have no such law; there the policy is that of hourglass
     with free sizes.
@@ -42,16 +50,17 @@ class Law:
 
 def _block(network: Sequence[LawDimension], phases: int, size: int, most_chunks: int) -> ChunkBlock:
     """The closed form, portions or a climb."""
+    if any(dimension.fixed or dimension.lag for dimension in network):
+        start = equal_block(network, phases, size, min(MOST_STARTED, most_chunks))
+        return climbed_block(network, phases, size, start, most_chunks)
     block = best_block(network, phases, size, most_chunks)
-    has_costs = any(dimension.fixed or dimension.lag for dimension in network)
-    if not has_costs and (block.is_solid or len(network) == 2):
+    if block.is_solid or len(network) == 2:
         return block
-    portions = None if has_costs else Portions(network, min(MOST_LOTS, most_chunks)).block(phases)
+    portions = Portions(network, min(MOST_LOTS, most_chunks)).block(phases)
     if portions:
         return portions
     climbed = climbed_block(network, phases, size, block, most_chunks)
-    block_time, climbed_time = (makespan(network, other, phases, size) for other in (block, climbed))
-    return climbed if climbed_time < block_time * (1 - PROVEN_GAP) else block
+    return min(block, climbed, key=lambda block: makespan(network, block, phases, size))
 
 
 def has_law(instance: Instance) -> bool:
