@@ -40,6 +40,17 @@ def test_a_tensor_needed_in_the_same_iteration_blocks_the_task() -> None:
     assert np.diff(schedule.task_start[:, 1]).tolist() == [36_000_000] * 3
 
 
+def test_priority_serves_first_what_an_urgent_tensor_waits_for() -> None:
+    """Sums and their message take 9 us, in front of gradients that are ready as soon and needed as late as the sums."""
+    tensors = [
+        tensor("gradients", 6, "work", "work"),
+        tensor("sums", 4, "work", "work"),
+        tensor("message", 5, "work", "next", after=["sums"]),
+    ]
+    instance = iteration({"work": 10.0, "next": 10.0}, tensors)
+    assert microseconds(run(instance, f"priority/{FIFO}").makespan) == 10 + 9 + 10
+
+
 LARGE_BEHIND_SMALL = two_layers(18, 60, "reduce_scatter", chunks=3)
 """The network takes 30 us for the second layer, in three chunks, and 9 us for the first."""
 

@@ -131,22 +131,27 @@ class Instance(Model):
             if self.tasks[self.task_index[name]].stage != task.stage
         )
 
-    def least_period(self, durations: Sequence[float]) -> float:
+    def least_period(self, durations: Sequence[float], windows: Mapping[tuple[int, int, int], float] = {}) -> float:
         """Longest path from the start of a task to its next start, where each tensor takes a given time.
 
-        Nodes are tasks, then tensors, of two periods.
+        Nodes are tasks, then tensors, then windows, of two periods.  `windows`: the time between the end of a task and
+        the start of another one, so many periods later.
         """
-        tasks, count = len(self.tasks), len(self.tasks) + len(self.exchanges)
-        lengths = [*(float(task.duration) for task in self.tasks), *durations]
+        tasks = len(self.tasks)
+        lengths = [*(float(task.duration) for task in self.tasks), *durations, *windows.values()]
+        count = len(lengths)
+        uses = [(one.ready_task, one.needed_task, one.needed_later) for one in self.exchanges]
         before: dict[int, set[int]] = {node: set() for node in range(2 * count)}
         for row in (0, count):
             pairs = [*chain.from_iterable(map(pairwise, self.chains)), *self.waits]
             for one, other in pairs:
                 before[row + other].add(row + one)
+            for number, (ready, needed, later) in enumerate([*uses, *windows], start=tasks):
+                before[row + number].add(row + ready)
+                if row + count * later <= count:
+                    before[row + count * later + needed].add(row + number)
             for number, exchange in enumerate(self.exchanges, start=tasks):
-                before[row + number] = {row + exchange.ready_task, *(row + tasks + source for source in exchange.after)}
-                if row + count * exchange.needed_later <= count:
-                    before[row + count * exchange.needed_later + exchange.needed_task].add(row + number)
+                before[row + number] |= {row + tasks + source for source in exchange.after}
         for tasks_of_stage in self.chains:
             before[count + tasks_of_stage[0]].add(tasks_of_stage[-1])
         order = tuple(TopologicalSorter(before).static_order())

@@ -316,11 +316,24 @@ def _launch_ranks(instance: Instance, plan: Plan, iterations: int) -> FloatArray
     if plan.order == "newest":
         ranks = -(row * len(launches) + np.arange(len(launches)))
     elif plan.order == "layer":
-        ranks = row * tasks + np.array([_moment(launch.before, tasks) for launch in launches])
+        ranks = row * tasks + np.array(_needed(launches, tasks))
     elif plan.keys is not None:
         ranks = row * tasks + np.array([_moment(launch.after, tasks) for launch in launches])
     ranks[:, [launch.urgent for launch in launches]] = -np.inf
     return ranks
+
+
+def _needed(launches: Sequence[Launch], tasks: int) -> list[int]:
+    """The first task that needs the result of each launch, or of a launch that waits for it."""
+    needed = [_moment(launch.before, tasks) for launch in launches]
+    waiting = list(range(len(launches)))
+    while waiting:
+        number = waiting.pop()
+        for earlier in launches[number].after_launches:
+            if needed[number] < needed[earlier]:
+                needed[earlier] = needed[number]
+                waiting.append(earlier)
+    return needed
 
 
 def _moment(task: TaskOf | None, tasks: int) -> int:

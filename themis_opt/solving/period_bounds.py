@@ -20,7 +20,6 @@ tensor as if it were alone.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -417,13 +416,35 @@ def _stages_alone(instance: Instance) -> Iterator[Instance]:
 
 
 def _precedence(instance: Instance, measure: Literal["ideal", "head_tail"]) -> float:
-    """Longest path from the start of a task to its next start, through tasks and tensors that wait for each other.
+    """Longest path from the start of a task to its next start, through tasks, tensors and windows of a stage.
 
-    A tensor takes at least as long as alone on an idle network.
+    A tensor takes at least as long as alone on an idle network.  Between a task that makes a tensor and the one of the
+    same stage that needs it lie all tensors that are made no earlier and needed no later.
     """
-    held = [((exchange.kind, exchange.span), exchange.size) for exchange in instance.exchanges]
-    alone = {(group, size): _time(instance, {group: size}, measure) for group, size in dict.fromkeys(held)}
-    return instance.least_period([alone[load] for load in held])
+    groups, of_tensor = _groups(instance)
+    times = dict[tuple[int, ...], float]()
+
+    def time(held: Sequence[int]) -> float:
+        if (key := tuple(held)) not in times:
+            contents = {group: size for group, size in zip(groups, key, strict=True) if size}
+            times[key] = _time(instance, contents, measure)
+        return times[key]
+
+    sizes = np.zeros((len(of_tensor), len(groups)), dtype=np.int64)
+    sizes[np.arange(len(of_tensor)), of_tensor] = [exchange.size for exchange in instance.exchanges]
+    windows = dict[tuple[int, int, int], float]()
+    for chain in instance.chains if instance.num_stages > 1 else ():
+        place = {task: number for number, task in enumerate(chain)}
+        inside = [n for n, e in enumerate(instance.exchanges) if e.ready_task in place and e.needed_task in place]
+        if not inside:
+            continue
+        exchanges = [instance.exchanges[number] for number in inside]
+        ready = np.array([place[exchange.ready_task] for exchange in exchanges])
+        needed = np.array([place[one.needed_task] + len(chain) * one.needed_later for one in exchanges])
+        ends, starts, held = _around_tensors(ready, needed, sizes[inside], len(chain))
+        for end, start, contents in zip(ends.tolist(), starts.tolist(), held.tolist(), strict=True):
+            windows[chain[end], chain[start % len(chain)], start // len(chain)] = time(contents)
+    return instance.least_period([time(row) for row in sizes.tolist()], windows)
 
 
 def _groups(instance: Instance) -> tuple[list[ExchangeGroup], list[int]]:
@@ -437,7 +458,8 @@ def _time(instance: Instance, held: Mapping[ExchangeGroup, int], measure: Window
     """Least picoseconds for the bytes of some groups on an idle network.
 
     Launches of a group may have more than `MAX_CHUNKS` chunks together; of all bounds only the one of a single chunk
-    depends on it, and that is far below the load of so many.
+    depends on it, and that is far below the load of so many.  A switch that sums, and whose directions are one resource
+    in the whole instance, has a dimension without sums on the same link, which makes them one here.
     """
     dimensions = list(instance.fabric.dimensions)
     if measure == "bare":
@@ -448,6 +470,10 @@ def _time(instance: Instance, held: Mapping[ExchangeGroup, int], measure: Window
     names = instance.fabric.dimension_names
     first = {instance.links[k]: names[k] for k in reversed(used)}
     shares = {k: first[instance.links[k]] for k in used if first[instance.links[k]] != names[k]}
+    joined = {k for k in used if dimensions[k].in_network and not instance.ports.against[k] and k not in shares}
+    mates = [
+        dimensions[k].replace(name=f"{names[k]} both ways", shares=names[k], in_network=False) for k in sorted(joined)
+    ]
     dimensions = [dimensions[k].replace(name=names[k], shares=shares.get(k)) for k in used]
     collectives = tuple(
         Collective(
@@ -460,23 +486,9 @@ def _time(instance: Instance, held: Mapping[ExchangeGroup, int], measure: Window
         )
         for number, ((kind, span), size) in enumerate(held.items())
     )
-    network = Network(dimensions=tuple(dimensions))
+    network = Network(dimensions=(*dimensions, *mates))
     problem = Instance(network=network, collectives=collectives, latency=instance.latency)
-    if any(problem.ports.against):
-        problem = _no_slower(problem, [instance.ports.against[k] for k in used])
     return MAKESPAN_BOUNDS[measure if measure in MAKESPAN_BOUNDS else "fluid"].compute(problem)
-
-
-def _no_slower(problem: Instance, against: Sequence[Fraction]) -> Instance:
-    """A part of a problem, whose stages are to take no longer than there.
-
-    Two ports that are one in the whole, whose `against` is 0 there, get as much faster as an all-gather is there.
-    """
-    pairs = zip(problem.network.dimensions, problem.ports.against, against, strict=True)
-    dimensions = tuple(
-        d.faster(float(d.size * (1 + here) / (d.size - 1))) if here and not whole else d for d, here, whole in pairs
-    )
-    return problem.varied(network=problem.network.varied(dimensions=dimensions))
 
 
 PERIOD_BOUNDS: Mapping[str, Bound] = Functions(
