@@ -65,6 +65,17 @@ COMPARED = ("makespan_ns", "bound_ns", "bound_equal_ns")
 FOLDS: dict[str, Callable[[Sequence[float]], float]] = {"largest": max, "mean": fmean, "median": median, "number": len}
 """What pages quote of the values of a column where more rows than one are meant."""
 
+BESIDE = {
+    "engines": ("engines/results.csv", "benchmarks/compare_engines.py"),
+    "execution": ("execution/rows.csv.gz", "reports/execution/measure.py"),
+    "references": ("references/references.csv", "benchmarks/test_references.py"),
+    "references:gaps": ("references/gaps.csv.gz", "benchmarks/test_reference_gaps.py"),
+    "references:ablation": ("references/ablation.csv.gz", "benchmarks/ablation.py"),
+    "tuning:gains": ("tuning/tuning.csv", "benchmarks/test_tuning_gains.py"),
+    "graphs:rails": ("graphs/rails.csv", "benchmarks/cluster_speed.py"),
+}
+"""Rows of times and of long searches, with the script that makes them: this command names them, and makes none."""
+
 MARK = re.compile(r"<!--([a-z0-9.-]+)-->(.*?)<!--/-->", re.DOTALL)
 Row = dict[str, Any]
 
@@ -472,6 +483,9 @@ def main(arguments: Sequence[str]) -> int:
             commits, cost = ", ".join(map(_said, sorted(reports()[name].commits()))), known.get(name)
             took = "" if cost is None else f", {cost:.0f} s of the processor"
             print(f"{name}: {'stale' if name in stale else 'as its code is'}, rows of {commits}{took}", flush=True)
+        for name, (rows, script) in BESIDE.items() if given.list and not given.report else ():
+            stored = _said(git("log", "-1", "--format=%H", "--", f"reports/{rows}").strip())
+            print(f"{name}: made by {script} alone, rows stored by {stored}", flush=True)
         if not given.list:
             remake(stale, given.jobs)
     if not given.list:
