@@ -14,6 +14,7 @@ from themis_opt.base.units import (
     format_percent,
     format_rate,
     format_seconds,
+    format_shares,
     format_short_size,
     format_short_time,
     format_size,
@@ -173,6 +174,7 @@ def test_a_short_time_has_four_digits_and_the_largest_unit_it_fills(picoseconds:
         ([6_000_000, 32_620_000], ["6.000 us", "32.620 us"]),
         ([33_000_000, 10**9, 10**10, 10**12], ["33.00 us", "1000.00 us", "10.00 ms", "1000.00 ms"]),
         ([95_280_000, 9_999_000_000], ["95.28 us", "9999.00 us"]),
+        ([10_000_000, 10**10], ["10.00 us", "10.00 ms"]),
         ([3 * 10**13, 10**17], ["30.00 s", "100000.00 s"]),
         ([5], ["0.01 ns"]),
         ([10**13], ["10.00 s"]),
@@ -208,6 +210,7 @@ def test_sizes_of_a_column_share_a_unit(sizes: list[int], texts: list[str]) -> N
         (102_228_128, "102.2 MB"),
         (16_060_522_496, "16.06 GB"),
         (38_144, "38.14 kB"),
+        (1023, "1023 B"),
         (0, "0 B"),
     ],
 )
@@ -231,6 +234,8 @@ def test_a_time_below_the_smallest_unit_is_shown_in_it() -> None:
         (format_percent(0.98765), "98.77 %"),
         (format_percent(-0.00001), "0.00 %"),
         (format_link(500_000), "0.5 MB/s"),
+        (format_shares("0.1 0.7 0.3 0.4 0.5 0.6"), "10/70/30/40/50/60 %"),
+        (format_shares("0.1 0.7 0.3 0.4 0.5 0.6 0.2"), "10..70 %"),
         (nanoseconds(1500), 1.5),
     ],
 )

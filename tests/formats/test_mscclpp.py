@@ -33,6 +33,13 @@ def test_every_collective_ends_with_its_result(tmp_path, name, kind):
         interpret_plan(plan_of(made, in_place=True))
 
 
+def test_a_threadblock_has_as_many_operations_as_its_reader_takes():
+    plan = plan_of(schedule((("fully_connected", 5),), chunks=1))
+    assert len(plan.gpus[0].threadblocks[0].ops) == MAX_PLUS_OPERATIONS
+    with pytest.raises(InputError, match="65 operations and 7 peers on GPU 0, a threadblock has at most 64 and 16"):
+        plan_of(schedule((("fully_connected", 8),), CollectiveKind.ALL_GATHER, chunks=1))
+
+
 def test_channels_are_memory_within_a_node_and_ports_beyond_it():
     plan = plan_of(schedule(NETWORKS["8 GPUs"], chunks=2), node_dimensions=1)
     ways = {channel.channel_type: set(channel.connected_to) for channel in plan.gpus[0].channels}

@@ -94,6 +94,7 @@ BROKEN = [
     (nccl_table(LINEAR, ranks=1), "must list two ranks or more"),
     (nccl_table(LINEAR).replace("Rank  1 ", "Rank  0 "), "each once"),
     (nccl_table(LINEAR).replace("Rank  7 Group  0", "Rank  7 Group  1"), "as many as the others"),
+    (re.sub(r"Rank  (\d) Group  0", r"Rank  \1 Group  \1", nccl_table(LINEAR)), "two ranks or more each"),
     (nccl_table(LINEAR).replace("Rank  1 ", "rank  1 "), "must list all ranks from 0 on: 1 is missing"),
     (nccl_table(LINEAR).replace("(us)", "(ms)"), r"line 15: times must be in microseconds"),
     (nccl_table(LINEAR).replace("float sum -1", "float sum"), "holds no measured time; .* rows are not whole"),

@@ -42,6 +42,7 @@ def all_pairs(size, word):
         (matrix(8, {(i, j): "NV17" for i in range(8) for j in range(8) if 3 in (i, j)}), 7 / 8 * 1e6 / 425),
         (matrix(4, {(i, j): "NV9" for i in range(4) for j in range(4) if 2 in (i, j)}), 3 / 4 * 1e6 / 225),
         (matrix(4, all_pairs(4, "NV4")), 3 / 4 * 1e6 / 300),
+        (matrix(4, all_pairs(4, "NV6")), 3 / 4 * 1e6 / 450),
         (matrix(8, {}), 7 / 8 * 1e6 / 450),
         (matrix(2, {}, head="GPU 0: NVIDIA B200\nGPU 1: NVIDIA B200\n"), 1 / 2 * 1e6 / 900),
     ],

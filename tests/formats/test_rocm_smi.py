@@ -57,6 +57,11 @@ def test_bandwidths_say_the_links_of_a_pair(write):
     assert "50 GB/s per XGMI link and direction and 32 GB/s of PCI are read and assumed" in imported.notes[0]
 
 
+def test_the_slowest_links_are_those_of_all(write):
+    imported = import_files(write(t__txt=TOPOLOGY_OF_AMD.replace("50000-50000", "60000-60000", 1)))
+    assert "50 GB/s per XGMI link" in imported.notes[0]
+
+
 def test_json_says_the_same(write):
     assert cables(import_files(write(t__json=json.dumps(JSON_OF_AMD)))) == {
         "gpu0-gpu1": 50, "gpu0-gpu2": 100, "gpu1-gpu2": 50,

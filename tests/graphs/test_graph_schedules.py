@@ -449,8 +449,9 @@ def test_what_others_receive_is_not_there_to_send() -> None:
         validate_graph(simulate_graph(builder.build()))
 
 
-def test_partitions_bound_nothing_where_a_switch_sums() -> None:
-    graph = star("all_reduce", sums=True, multicasts=True)
+@pytest.mark.parametrize("copies", [True, False])
+def test_partitions_bound_nothing_where_a_switch_sums(copies: bool) -> None:
+    graph = star("all_reduce", sums=True, multicasts=copies)
     assert best_bound(graph).picoseconds <= compare_graph(graph, ["trees"]).best.makespan
 
 

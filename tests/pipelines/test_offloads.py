@@ -54,6 +54,7 @@ def test_transfers_hide_behind_passes_where_the_link_is_fast():
     [
         (lambda plan: {Action(ActionKind.LOAD, 0, 1): plan.start[Action(ActionKind.BACKWARD, 0, 1)]}, "host"),
         (lambda plan: {Action(ActionKind.OFFLOAD, 0, 1): 0}, "input"),
+        (lambda plan: {Action(ActionKind.FORWARD, 0, 2): plan.end(Action(ActionKind.OFFLOAD, 0, 1)) - 1}, "memory"),
         (lambda plan: {Action(ActionKind.LOAD, 0, 1): 0}, "memory"),
         (lambda plan: {Action(ActionKind.OFFLOAD, 0, 1): plan.start[Action(ActionKind.OFFLOAD, 0, 2)]}, "stage"),
     ],

@@ -28,6 +28,12 @@ def test_files_take_no_longer_than_the_schedule(seed):
         assert replay(problem, torch_rows(schedule)) <= schedule.makespan
 
 
+def test_messages_of_a_link_wait_for_each_other():
+    problem = pipeline(2, 3, 1, 1, 1, message=10)
+    schedule = simulate(problem, PIPELINE_POLICIES["gpipe"](problem))
+    assert replay(problem, torch_rows(schedule)) == schedule.makespan
+
+
 def test_halves_are_joined_where_nobody_waits_for_the_gradient():
     (row, *_) = torch_rows(simulate(problem := pipeline(2, 4), PIPELINE_POLICIES["1f1b"](problem)))
     assert ActionKind.BACKWARD in {action.kind for action in row}

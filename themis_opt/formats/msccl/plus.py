@@ -337,7 +337,9 @@ class _ChunkWork:
         reached = {way: peers for way in firsts if (peers := self._by(way))}
         if len(ops) > MAX_PLUS_OPERATIONS or max(map(len, reached.values()), default=0) > MAX_CHANNELS:
             rule = f"chunk {self.chunk} has {len(ops)} operations and {len(self.peers)} peers on GPU {self.gpu}"
-            allowed = f"a threadblock has at most {MAX_PLUS_OPERATIONS} and {MAX_CHANNELS}; use smaller dimensions"
+            allowed = (
+                f"a threadblock has at most {MAX_PLUS_OPERATIONS} and {MAX_CHANNELS}; use smaller dimensions or msccl"
+            )
             raise InputError(f"{rule}, {allowed}", field="mscclpp")
         return PlusBlock(
             id=self.chunk,
