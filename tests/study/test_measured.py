@@ -224,6 +224,14 @@ def test_a_library_that_is_faster_than_all_schedules_is_said_so(write):
     assert "nothing of it can be won" in replace(row, time=row.best * (1 - 1e-9)).sentence()
 
 
+def test_a_small_size_that_is_faster_than_all_schedules_is_said_first(write):
+    row, _ = beside(instance := network(2, 2), read_times(write(on_hosts(2, 2, program="broadcast_perf"))))
+    small = replace(row, instance=instance.overridden(size=row.size // 4), time=row.best * 0.95)
+    first, second, *_ = Measured((small, row)).verdict
+    assert "5.00 % less than trees, the best schedule known here" in first
+    assert second == row.sentence()
+
+
 def test_a_bandwidth_stands_beside_the_ceilings_of_libraries():
     """Four boxes of eight: rings send 31/32 of the bytes twice over the NICs, trees all of them twice."""
     nodes = network(8, 4).replace(network=network(8, 4).network.varied(dimensions=(

@@ -86,18 +86,12 @@ class TunerDialect(NamedTuple):
 
 
 _COLUMNS = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
+_COLUMNS_BY_RANK = "collective,bytesPerRank,algorithm,protocol,channels,nNodes,nLocalRanks"
 
 TUNER_DIALECTS: Mapping[str, TunerDialect] = {
     "nccl": TunerDialect("the plugin", "nccl_tuner.conf", _COLUMNS, 8, 255, one_channel=True),
     "rccl": TunerDialect("RCCL", "rccl_tuner.csv", _COLUMNS, 8, 255),
-    "ncclx": TunerDialect(
-        "NCCLX",
-        "ncclx_tuner.csv",
-        "collective,bytesPerRank,algorithm,protocol,channels,nNodes,nLocalRanks",
-        7,
-        None,
-        by_rank=True,
-    ),
+    "ncclx": TunerDialect("NCCLX", "ncclx_tuner.csv", _COLUMNS_BY_RANK, 7, None, by_rank=True),
 }
 
 TUNER_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")

@@ -295,11 +295,16 @@ class Measured:
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """Sentences: what is lost, and which ceiling is near; one alone if the network is described too slow."""
+        """Sentences: what is lost, and which ceiling is near; one alone if the network is described too slow.
+
+        If smaller sizes alone take less than the best schedule, the one farthest below it is said first.
+        """
         fastest = max(self.rows, key=lambda row: row.needed / row.time)
         if fastest.too_slow():
             return (fastest.sentence(),)
-        return tuple(sentence for row in self._told() for sentence in (row.sentence(), row.reached()) if sentence)
+        told, below = self._told(), min(self.rows, key=lambda row: row.won)
+        first = [below.sentence()] if below.won < -LEAST_WON <= min(row.won for row in told) else []
+        return (*first, *(sentence for row in told for sentence in (row.sentence(), row.reached()) if sentence))
 
     @property
     def is_met(self) -> bool:
