@@ -236,6 +236,7 @@ def test_a_time_below_the_smallest_unit_is_shown_in_it() -> None:
         (format_link(500_000), "0.5 MB/s"),
         (format_shares("0.1 0.7 0.3 0.4 0.5 0.6"), "10/70/30/40/50/60 %"),
         (format_shares("0.1 0.7 0.3 0.4 0.5 0.6 0.2"), "10..70 %"),
+        (format_link(12_500_000_000), "12.5 GB/s"),
         (nanoseconds(1500), 1.5),
     ],
 )

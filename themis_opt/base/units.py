@@ -235,6 +235,8 @@ def format_link(bandwidth: float) -> str:
     exact = format_bandwidth(bandwidth)
     number, _, unit = exact.partition(" ")
     is_short = len(number.replace(".", "")) <= 6
+    if is_short and unit == "MB/s" and bandwidth >= 10**9:
+        return format_rate(bandwidth, ".6g")
     if is_short and unit not in ("B/s", "kB/s", "KB/s", "KiB/s"):  # nobody gives that of a network in those
         return exact
     return format_rate(bandwidth, ".4g") if bandwidth >= 10**9 else f"{bandwidth / 10**6:.4g} MB/s"

@@ -98,4 +98,4 @@ def history_chart(tuned: Tuned) -> Chart:
 def importance_chart(importances: Mapping[str, float]) -> Chart:
     """The share of each parameter in what makes trials good."""
     rows = [{"parameter": name, "share": share, "what": "share"} for name, share in importances.items()]
-    return bars(pd.DataFrame(rows), "parameter", Axis("share", "share in what decides", format="percent"), "what")
+    return bars(pd.DataFrame(rows), "parameter", Axis("share", "importance", format="percent"), "what")
