@@ -43,6 +43,7 @@ from themis_opt.problem.network import Dimension, Network
 from themis_opt.reports import experiment as head_of_experiment
 from themis_opt.reports.rows import read_rows
 from themis_opt.reports.sections import table
+from themis_opt.schedules.envelope import Summary
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
@@ -211,7 +212,7 @@ def _pipeline_schedule() -> bytes:
     schedule = simulate_pipeline(pipeline, PIPELINE_POLICIES["zb1p"](pipeline))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "schedule.json"
-        pipelines.write_schedule(path, schedule, {"policy": "zb1p"})
+        pipelines.write_schedule(path, schedule, Summary(policy="zb1p"))
         return path.read_bytes()
 
 

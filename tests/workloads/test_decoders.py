@@ -235,6 +235,7 @@ def test_biases_and_tied_weights(config) -> None:
         ({"num_local_experts": 8}, "num_experts_per_tok: must be given"),
         ({"tie_word_embeddings": "no"}, "must be true or false"),
         ({"num_key_value_heads": 5}, "multiple of groups"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads = 0: must be a whole number from 1"),
     ],
 )
 def test_a_wrong_configuration_is_refused(config, change: dict, message: str) -> None:

@@ -200,7 +200,8 @@ class _File:
         name = next((name for name in field.names if self.content.get(name) is not None), None)
         usual = field.usual(before) if callable(field.usual) else field.usual
         if name is not None:
-            return self.is_true(name) if isinstance(usual, bool) else self.number(name, int(usual is REQUIRED))
+            least = int(usual is REQUIRED or usual > 0)  # 0 is a choice where it is the usual one
+            return self.is_true(name) if isinstance(usual, bool) else self.number(name, least)
         if usual is REQUIRED:
             self.missing.append(field.names[0])
             return 1
