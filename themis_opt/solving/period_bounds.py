@@ -18,8 +18,9 @@ tensor as if it were alone.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -145,7 +146,8 @@ def _searched_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -
     their contents need, until nothing changes.  Few windows get it at once.  Then all get what their contents need of
     any one resource, and those on the path more again.
     """
-    windows, times = _windows(instance, "ideal" if measure == "ideal" else "bare"), dict[tuple[int, ...], float]()
+    windows = _windows(instance, "ideal" if measure == "ideal" else "bare")
+    time = _timer(instance, windows.groups, measure)
     is_precise = np.zeros(len(windows.end), dtype=bool)
     gained, path = 0.0, list(range(len(windows.end)))
     if len(path) > FEW_WINDOWS:
@@ -154,11 +156,8 @@ def _searched_path(instance: Instance, measure: Literal["ideal", "head_tail"]) -
     for _ in range(MAX_PATHS):
         rough = [window for window in path if not is_precise[window]]
         for window in rough:
-            held = tuple(windows.held[window].tolist())
-            if held not in times:
-                contents = {group: size for group, size in zip(windows.groups, held, strict=True) if size}
-                times[held] = _time(instance, contents, measure)
-            windows.gain[window] = max(windows.gain[window], times[held] - windows.covered[window])
+            least = time(tuple(windows.held[window].tolist()))
+            windows.gain[window] = max(windows.gain[window], least - windows.covered[window])
         if not rough and has_loads:
             break
         if not rough:
@@ -194,11 +193,9 @@ class _Windows:
 
 def _windows(instance: Instance, measure: WindowMeasure) -> _Windows:
     """The window of each tensor, and of several tensors all those that gain more than every window inside."""
-    tasks, (groups, of_tensor) = len(instance.tasks), _groups(instance)
+    tasks, (groups, sizes) = len(instance.tasks), _groups(instance)
     ready = np.array([exchange.ready_task for exchange in instance.exchanges])
     needed = np.array([exchange.needed_task + tasks * exchange.needed_later for exchange in instance.exchanges])
-    sizes = np.zeros((len(ready), len(groups)), dtype=np.int64)
-    sizes[np.arange(len(ready)), of_tensor] = [exchange.size for exchange in instance.exchanges]
     whole = sizes.sum(axis=0)
     pace = np.array(
         [_time(instance, {g: size}, measure) / size for g, size in zip(groups, whole.tolist(), strict=True)]
@@ -421,17 +418,8 @@ def _precedence(instance: Instance, measure: Literal["ideal", "head_tail"]) -> f
     A tensor takes at least as long as alone on an idle network.  Between a task that makes a tensor and the one of the
     same stage that needs it lie all tensors that are made no earlier and needed no later.
     """
-    groups, of_tensor = _groups(instance)
-    times = dict[tuple[int, ...], float]()
-
-    def time(held: Sequence[int]) -> float:
-        if (key := tuple(held)) not in times:
-            contents = {group: size for group, size in zip(groups, key, strict=True) if size}
-            times[key] = _time(instance, contents, measure)
-        return times[key]
-
-    sizes = np.zeros((len(of_tensor), len(groups)), dtype=np.int64)
-    sizes[np.arange(len(of_tensor)), of_tensor] = [exchange.size for exchange in instance.exchanges]
+    groups, sizes = _groups(instance)
+    time = _timer(instance, groups, measure)
     windows = dict[tuple[int, int, int], float]()
     for chain in instance.chains if instance.num_stages > 1 else ():
         place = {task: number for number, task in enumerate(chain)}
@@ -443,15 +431,26 @@ def _precedence(instance: Instance, measure: Literal["ideal", "head_tail"]) -> f
         needed = np.array([place[one.needed_task] + len(chain) * one.needed_later for one in exchanges])
         ends, starts, held = _around_tensors(ready, needed, sizes[inside], len(chain))
         for end, start, contents in zip(ends.tolist(), starts.tolist(), held.tolist(), strict=True):
-            windows[chain[end], chain[start % len(chain)], start // len(chain)] = time(contents)
-    return instance.least_period([time(row) for row in sizes.tolist()], windows)
+            windows[chain[end], chain[start % len(chain)], start // len(chain)] = time(tuple(contents))
+    return instance.least_period([time(tuple(row)) for row in sizes.tolist()], windows)
 
 
-def _groups(instance: Instance) -> tuple[list[ExchangeGroup], list[int]]:
-    """The groups, and which of them each tensor belongs to."""
+def _groups(instance: Instance) -> tuple[list[ExchangeGroup], IntArray]:
+    """The groups, and the bytes of every tensor in its own, shape (tensors, groups)."""
     group_of = [(exchange.kind, exchange.span) for exchange in instance.exchanges]
     groups = list(dict.fromkeys(group_of))
-    return groups, [groups.index(group) for group in group_of]
+    sizes = np.zeros((len(group_of), len(groups)), dtype=np.int64)
+    sizes[np.arange(len(group_of)), list(map(groups.index, group_of))] = [one.size for one in instance.exchanges]
+    return groups, sizes
+
+
+def _timer(
+    instance: Instance, groups: Sequence[ExchangeGroup], measure: WindowMeasure
+) -> Callable[[tuple[int, ...]], float]:
+    """The :func:`_time` of the bytes of each group, which is computed once."""
+    return cache(
+        lambda held: _time(instance, {group: size for group, size in zip(groups, held, strict=True) if size}, measure)
+    )
 
 
 def _time(instance: Instance, held: Mapping[ExchangeGroup, int], measure: WindowMeasure) -> float:
