@@ -98,6 +98,10 @@ def test_starts_are_chunks_that_visit_every_dimension_in_both_phases(width: int)
         assert shares.sum() == pytest.approx(1)
 
 
+def test_sixteen_dimensions_have_no_starts() -> None:
+    assert shipped_starts(16, 2).number.size == 0
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_starts_shorten_a_climb_without_steps(seed: int) -> None:
     generator = random.Random(seed)

@@ -74,7 +74,7 @@ def shipped_starts(width: int, phases: int) -> Starts:
 
 def starts_of(lines: Sequence[str], width: int, phases: int) -> Starts:
     """Starts from lines of a digit and four letters a chunk: for its scatters, its gathers, and two for its share."""
-    orders = list(permutations(range(width)))
+    orders = list(permutations(range(width) if lines else ()))
     number = np.array([len(line) // 4 for line in lines], dtype=np.int64)
     paths = np.zeros((len(lines), MOST_EQUAL_CHUNKS, width * phases), dtype=np.int64)
     shares = np.zeros((len(lines), MOST_EQUAL_CHUNKS))
@@ -96,11 +96,8 @@ def climbed_block(
     starts: Starts | None = None,
 ) -> ChunkBlock:
     """The best block of a climb from the chunks of another block or from starts, by default the shipped ones."""
-    most, length, width = (
-        max(min(most_chunks, MOST_EQUAL_CHUNKS), len(start.chunks)),
-        len(start.chunks[0].path),
-        len(network),
-    )
+    most = max(min(most_chunks, MOST_EQUAL_CHUNKS), len(start.chunks))
+    length, width = len(start.chunks[0].path), len(network)
     best, now, tried = (few_chunks(most, length) for _ in range(3))
     by_time = sorted(range(width), key=lambda k: network[k].byte_time * (1 - 1 / network[k].npus))
     best.number[0] = len(start.chunks)
@@ -126,10 +123,9 @@ def few_chunks(most: int, length: int) -> Few:
 
 def climb_space(width: int, most: int, length: int, num_starts: int) -> ClimbSpace:
     """Work space for so many dimensions and chunks."""
+    free, spare, ready, times = np.zeros(width), np.zeros(width), np.zeros(most), np.full(num_starts + 1, np.inf)
     places, served, state = np.zeros(most, np.int64), np.zeros(most * length, np.int64), np.array([1, 0])
-    return ClimbSpace(
-        np.zeros(width), np.zeros(width), np.zeros(most), places, served, np.full(num_starts + 1, np.inf), state
-    )
+    return ClimbSpace(free, spare, ready, places, served, times, state)
 
 
 def columns_of(network: Sequence[LawDimension]) -> FloatArray:
@@ -294,12 +290,14 @@ def change(dimensions: FloatArray, size: float, few: Few, most: int, space: Clim
         j = count
         few.shares[j] = share * draw(space, 4096) / 4096
         few.shares[i] -= few.shares[j]
-        copy_path(few.paths, i, j)
+        for place in range(length):
+            few.paths[j, place] = few.paths[i, place]
         few.number[0] += 1
     elif kind == 15 and i != j:
         few.shares[j] += share
         few.shares[i] = few.shares[count - 1]
-        copy_path(few.paths, count - 1, i)
+        for place in range(length):
+            few.paths[i, place] = few.paths[count - 1, place]
         few.number[0] -= 1
         if j == count - 1:
             j = i
@@ -316,12 +314,6 @@ def copy(few: Few, to: Few) -> None:
         to.shares[i] = few.shares[i]
         for place in range(few.paths.shape[1]):
             to.paths[i, place], to.held[i, place] = few.paths[i, place], few.held[i, place]
-
-
-def copy_path(paths: IntArray, i: int, to: int) -> None:
-    """Copy the path of a chunk to another one."""
-    for place in range(paths.shape[1]):
-        paths[to, place] = paths[i, place]
 
 
 def draw(space: ClimbSpace, most: int) -> int:
