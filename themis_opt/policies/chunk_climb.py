@@ -18,7 +18,7 @@ from themis_opt.policies.chunk_law import MOST_EQUAL_CHUNKS, Chunk, ChunkBlock, 
 
 WORK = 100_000  # stages that a climb serves, about 3 ms
 BEAMS = 3  # blocks to climb from with half of the work, before the best block of all has the rest
-SPREAD = 0.1  # part of the time by which a start may be worse than another one
+STARTS_SPREAD = 0.1  # part of the time by which a start may be worse than another one
 HEAT = 0.006  # part of the time that a change may cost at first
 STARTS = Path(__file__).with_name("chunk_starts.txt")  # of benchmarks/chunk_starts.py
 LETTERS = ascii_letters + digits
@@ -151,7 +151,7 @@ def climb(
     for e in range(len(starts.number)):
         if starts.number[e] <= most:
             begin(dimensions, size, starts, e, tried)
-            space.times[e] = serve_all(dimensions, tried, space, (1 + SPREAD) * bound)
+            space.times[e] = serve_all(dimensions, tried, space, (1 + STARTS_SPREAD) * bound)
             bound = min(bound, space.times[e])
     for beam in range(BEAMS):
         copy(best, now)
