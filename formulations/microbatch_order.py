@@ -213,17 +213,14 @@ class MicrobatchOrder:
         before, after = self.problem.kept
         if self.problem.memory is None:
             return
+        keep = self._held_or_away if self._transfers else self._held
         for parts in self.problem.stages:
-            if self._transfers:
-                held = [interval for q in parts for interval in self._held_or_away(q)]
-                intervals, amounts = [interval for interval, _ in held], [amount for _, amount in held]
-                self.model.add_cumulative(intervals, amounts, self.problem.memory)
-            elif len(parts) == 1 and before == after:
+            if len(parts) == 1 and before == after and not self._transfers:
                 self._rotation(parts[0], self.problem.memory // before)
-            else:
-                held = [interval for q in parts for interval in self._held(q)]
-                intervals, amounts = [interval for interval, _ in held], [amount for _, amount in held]
-                self.model.add_cumulative(intervals, amounts, self.problem.memory)
+                continue
+            held = [interval for q in parts for interval in keep(q)]
+            intervals, amounts = [interval for interval, _ in held], [amount for _, amount in held]
+            self.model.add_cumulative(intervals, amounts, self.problem.memory)
 
     def _rotation(self, part: int, most: int) -> None:
         """(4) for one part, of which so many microbatches fit."""

@@ -61,6 +61,22 @@ def test_two_parts_in_a_v_need_the_memory_of_1f1b_and_leave_no_bubble(stages, mi
     assert max(schedule.peaks()) <= 2 * stages
 
 
+@pytest.mark.parametrize(("stages", "microbatches"), [(2, 4), (4, 8), (8, 32)])
+def test_both_directions_of_dualpipe_keep_one_pass_more_than_a_v(stages, microbatches):
+    """Its authors state a bubble of (p - 1) (3 + 2 - 3) for passes of one unit; gradients leave sooner here."""
+    schedule = made("dualpipe", pipeline(stages, microbatches, parts=2, placement="v"))
+    assert 6 * microbatches < schedule.period <= 6 * microbatches + 2 * (stages - 1)
+    assert max(schedule.peaks()) == 2 * stages + 1
+
+
+def test_dualpipe_runs_a_stage_as_its_program_does():
+    problem = pipeline(2, 4, parts=2, placement="v")
+    _, order = PIPELINE_POLICIES["dualpipe"](problem)
+    steps = [f"{action.kind}{problem.parts_of[1].index(action.part)}" for action in order]
+    main = ["F0", "I1", "W1", "F1", "I0", "W0"]
+    assert steps == ["F0", "F1", "F0", "F1", *main, *main, "I1", "W1", "I0", "W0", "I1", "I0", "W1", "W0"]
+
+
 def test_a_v_with_fewer_microbatches_than_fill_it_runs_each_once():
     assert made("zbv", pipeline(4, 2, parts=2, placement="v")).period < made("gpipe", pipeline(4, 2)).period * 2
 
@@ -68,7 +84,7 @@ def test_a_v_with_fewer_microbatches_than_fill_it_runs_each_once():
 @pytest.mark.parametrize("seed", range(60))
 def test_orders_are_legal_or_refused(seed):
     problem = random_pipeline(seed)
-    particular = ("1f1b", "interleaved", "zb1p", "zbv")
+    particular = ("1f1b", "interleaved", "zb1p", "zbv", "dualpipe")
     for name in PIPELINE_POLICIES:
         schedule = None
         try:

@@ -87,7 +87,7 @@ def bounds(pipeline: Pipeline) -> Iterator[int]:
     if pipeline.objective == "period":
         for stage in stages[:MOST_STAGES]:
             heads, tails = _heads(pipeline, stage), _tails(pipeline, stage)
-            others = (_inside(pipeline, other, heads, tails) for other in stages if other != stage)
+            others = (_one_machine(pipeline, other, heads, tails, inside=True) for other in stages if other != stage)
             yield max(_one_machine(pipeline, stage, heads, tails), _links(pipeline, heads, tails), *others)
         return
     heads, tails = _heads(pipeline), _tails(pipeline)
@@ -231,27 +231,19 @@ def _shortest(pipeline: Pipeline, kind: ActionKind, stage: int) -> int:
     return min(pipeline.duration(kind, part) for part in pipeline.parts_of[stage])
 
 
-def _one_machine(pipeline: Pipeline, stage: int, heads: _Times, tails: _Times) -> int:
-    """What the passes of a stage take between their heads and tails, as they are and pooled, if interrupted."""
+def _one_machine(pipeline: Pipeline, stage: int, heads: _Times, tails: _Times, inside: bool = False) -> int:
+    """What the passes of a stage take between their heads and tails, as they are and pooled, if interrupted.
+
+    `inside`: those that lie between the first and the last pass of another stage alone.
+    """
     passes, pooled, rest = list[tuple[int, int, int]](), list[tuple[int, int, int]](), pipeline.work(stage)
-    for kind in pipeline.kinds:
-        for part in pipeline.parts_of[stage]:
-            step = kind, part
-            passes += _jobs(heads.by_step[step], tails.by_step[step], pipeline.duration(*step))
-        pooled += _jobs(heads.pooled[kind, stage], tails.pooled[kind, stage], _shortest(pipeline, kind, stage))
-    rest -= sum(work for _, _, work in pooled)
-    return max(_interrupted(passes), _interrupted([*pooled, (0, 0, rest)]))
-
-
-def _inside(pipeline: Pipeline, stage: int, heads: _Times, tails: _Times) -> int:
-    """What passes of a stage take between the first and the last pass of another one, of those that lie between."""
-    passes, pooled = list[tuple[int, int, int]](), list[tuple[int, int, int]]()
     for kind in pipeline.kinds:
         for step in ((kind, part) for part in pipeline.parts_of[stage]):
             if step in heads.by_step and step in tails.by_step:
-                passes += _between(heads.by_step[step], tails.by_step[step], pipeline.duration(*step))
-        pooled += _between(heads.pooled[kind, stage], tails.pooled[kind, stage], _shortest(pipeline, kind, stage))
-    return max(_interrupted(passes), _interrupted(pooled))
+                passes += _jobs(heads.by_step[step], tails.by_step[step], pipeline.duration(*step), inside)
+        pooled += _jobs(heads.pooled[kind, stage], tails.pooled[kind, stage], _shortest(pipeline, kind, stage), inside)
+    rest -= sum(work for _, _, work in pooled)
+    return max(_interrupted(passes), _interrupted(pooled if inside else [*pooled, (0, 0, rest)]))
 
 
 def _links(pipeline: Pipeline, heads: _Times, tails: _Times) -> int:
@@ -262,20 +254,14 @@ def _links(pipeline: Pipeline, heads: _Times, tails: _Times) -> int:
             sent = heads.by_step[one] + pipeline.duration(*one)
             left = tails.by_step[other] + pipeline.duration(*other)
             link = pipeline.stage_of[one[1]], pipeline.stage_of[other[1]]
-            messages.setdefault(link, []).extend(_between(sent, left, pipeline.message))
+            messages.setdefault(link, []).extend(_jobs(sent, left, pipeline.message, inside=True))
     return max(map(_interrupted, messages.values()), default=0)
 
 
-def _between(heads: IntArray, tails: IntArray, work: int) -> list[tuple[int, int, int]]:
-    """Head, tail and work of the passes in a row that have both."""
+def _jobs(heads: IntArray, tails: IntArray, work: int, inside: bool) -> list[tuple[int, int, int]]:
+    """Head, tail and work of passes in a row, of those alone that have both if they are to lie inside."""
     pairs = zip(heads.tolist(), tails[::-1].tolist(), strict=True)
-    return [(head, tail, work) for head, tail in pairs if head >= 0 and tail >= 0]
-
-
-def _jobs(heads: IntArray, tails: IntArray, work: int) -> list[tuple[int, int, int]]:
-    """Head, tail and work of passes in a row."""
-    pairs = zip(np.maximum(heads, 0).tolist(), np.maximum(tails, 0)[::-1].tolist(), strict=True)
-    return [(head, tail, work) for head, tail in pairs]
+    return [(max(h, 0), max(t, 0), work) for h, t in pairs if not inside or (h >= 0 and t >= 0)]
 
 
 def _interrupted(waiting: list[tuple[int, int, int]]) -> int:

@@ -8,14 +8,14 @@ prefers gradients of inputs, then forward passes while microbatches are few, the
 also tries that with the microbatch first that has the longest way to go, less some patience for each one before it.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.registries import Functions
 from themis_opt.pipelines.priorities import greedy
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
-from themis_opt.workloads.microbatch_orders import in_turn, passes_by_stage
+from themis_opt.workloads.microbatch_orders import in_turn, numbered, passes_by_stage, v_steps
 
 PipelinePolicy = Callable[[Pipeline], StageOrders]
 
@@ -65,23 +65,13 @@ def _expect(pipeline: Pipeline, holds: bool, policy: str, rule: str) -> None:
 def zb1p(pipeline: Pipeline) -> StageOrders:
     """1F1B whose stages put gradients of weights off by as many microbatches as stages come before: ZB-H1."""
     _expect(pipeline, pipeline.parts == 1, "zb1p", "one part on each stage")
-    return put_off(pipeline, 1.0)
-
-
-def put_off(pipeline: Pipeline, ahead: float, most: int | None = None) -> StageOrders:
-    """1F1B with `ahead` times as many forward passes before the first backward one, of `most` microbatches at most.
-
-    Gradients of weights wait as long as a stage may keep a microbatch more.
-    """
-    most = pipeline.stages if most is None else most
     orders = []
     for stage in range(pipeline.stages):
         forward, backward = (
             [Action(kind, stage, i) for i in range(pipeline.microbatches)]
             for kind in (ActionKind.FORWARD, ActionKind.BACKWARD)
         )
-        early = min(round(ahead * (pipeline.stages - stage - 1)), most - 1)
-        orders.append(tuple(_halved(pipeline, in_turn(forward, backward, early), most - early - 1)))
+        orders.append(tuple(_halved(pipeline, in_turn(forward, backward, pipeline.stages - stage - 1), stage)))
     return tuple(orders)
 
 
@@ -108,39 +98,49 @@ def zb2p(pipeline: Pipeline) -> StageOrders:
 
 
 def zbv(pipeline: Pipeline) -> StageOrders:
-    """Two parts of each stage in a V: the memory of 1F1B and no bubble where passes take equally long.
+    """Two parts of each stage in a V: the memory of 1F1B and no bubble where passes take equally long."""
+    return _in_a_v(pipeline, "zbv", v_steps)
 
-    The order is that of the paper.  Microbatches that it needs to fill a short pipeline are left out at the end.
+
+def dualpipe(pipeline: Pipeline) -> StageOrders:
+    """Forward passes down the V beside backward ones up, and the other way round: DualPipe with one copy of the model.
+
+    The order is that of DualPipeV (https://github.com/deepseek-ai/DualPipe, ``dualpipev.py``), whose stages exchange
+    for one pass while they run the other.
     """
-    _expect(pipeline, pipeline.placement == "v" and pipeline.parts == 2, "zbv", "two parts on each stage in a v")
-    return tuple(tuple(_numbered(pipeline, stage, _zbv_steps(pipeline, stage))) for stage in range(pipeline.stages))
+    return _in_a_v(pipeline, "dualpipe", _dualpipe_steps)
 
 
-def _zbv_steps(pipeline: Pipeline, stage: int) -> Iterator[tuple[ActionKind, int]]:
-    """Kinds and rounds (0 down the V, 1 up) of a stage in the order of the paper, counts of microbatches apart."""
-    forward, back, *weights = pipeline.kinds
-    behind, whole = pipeline.stages - stage, (back, *weights)
-    down, up = (tuple((kind, turn) for kind in whole) for turn in (0, 1))
-    microbatches = max(pipeline.microbatches, 2 * pipeline.stages - 1)
-    yield from [(forward, 0)] * (2 * behind - 1)
-    yield from [(forward, 1), (forward, 0)] * stage
-    yield from [(forward, 1), *up] * behind
-    for number in range(pipeline.stages, microbatches):
-        if number + behind <= microbatches:
-            yield forward, 0
-        yield from (*down, (forward, 1), *up)
-    yield from [(back, 0), (back, 1)] * stage
-    yield from down * behind
-    yield from [(kind, turn) for turn in (1, 0) for kind in weights] * stage
+def _in_a_v(
+    pipeline: Pipeline, policy: str, steps: Callable[[int, int, int], Iterator[tuple[str, int]]]
+) -> StageOrders:
+    _expect(pipeline, pipeline.placement == "v" and pipeline.parts == 2, policy, "two parts on each stage in a v")
+    kinds, microbatches = dict(zip("FIW", pipeline.kinds, strict=False)), pipeline.microbatches
+    return tuple(
+        tuple(
+            Action(kinds[kind], parts[turn], i)
+            for kind, turn, i in numbered(steps(stage, pipeline.stages, microbatches), microbatches)
+            if kind in kinds
+        )
+        for stage, parts in enumerate(pipeline.parts_of)
+    )
 
 
-def _numbered(pipeline: Pipeline, stage: int, steps: Iterable[tuple[ActionKind, int]]) -> Iterator[Action]:
-    """The i-th of equal steps is that of microbatch i, as far as there are microbatches."""
-    numbers = Counter[tuple[ActionKind, int]]()
-    for kind, turn in steps:
-        if numbers[kind, turn] < pipeline.microbatches:
-            yield Action(kind, pipeline.parts_of[stage][turn], numbers[kind, turn])
-        numbers[kind, turn] += 1
+def _dualpipe_steps(stage: int, stages: int, microbatches: int) -> Iterator[tuple[str, int]]:
+    """As :func:`themis_opt.workloads.microbatch_orders.v_steps`."""
+    ahead, behind = stage + 1, stages - stage - 1
+    down, up = ((("I", turn), ("W", turn)) for turn in (0, 1))
+    yield from [("F", 0)] * (2 * behind)
+    yield from [("F", 0), ("F", 1)] * ahead
+    yield from [*up, ("F", 1)] * behind
+    yield from [("F", 0), *up, ("F", 1), *down] * (max(microbatches - 2 * stages, 0) + ahead)
+    yield from [*up, ("F", 1), *down] * behind
+    for number in range(2 * ahead):  # the second half puts its gradients of weights off
+        yield from (down if number % 2 else up)[: None if number < ahead else 1]
+    late = [("W", 1 - number % 2) for number in range(ahead, 2 * ahead)] + [("W", 0)] * behind
+    for number in range(behind):
+        yield from (late[number], ("I", 0))
+    yield from late[behind:]
 
 
 PIPELINE_POLICIES: Mapping[str, PipelinePolicy] = Functions(
@@ -152,6 +152,7 @@ PIPELINE_POLICIES: Mapping[str, PipelinePolicy] = Functions(
         "zb1p": zb1p,
         "zb2p": zb2p,
         "zbv": zbv,
+        "dualpipe": dualpipe,
     },
 )
 """The orders that are compared; other packages add to them by entry points."""

@@ -14,9 +14,9 @@ from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.pipelines.bounds import bounds
 from themis_opt.pipelines.offloads import with_offloads
 from themis_opt.pipelines.order_search import anneal
-from themis_opt.pipelines.policies import PIPELINE_POLICIES, put_off
+from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.priorities import PriorityOrders, tunable
-from themis_opt.pipelines.problem import TRANSFERS, Action, ActionKind, Pipeline, StageOrders
+from themis_opt.pipelines.problem import TRANSFERS, Action, ActionKind, Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
 from themis_opt.pipelines.validation import validate
 from themis_opt.schedules.contest import Contest
@@ -24,9 +24,6 @@ from themis_opt.schedules.incumbent import Progress, Step, take_turns, tell_note
 
 if TYPE_CHECKING:
     from formulations.microbatch_order import MicrobatchProblem, OrderOutcome
-
-WARM_UPS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
-"""Forward passes before the first backward one, as multiples of those of 1F1B."""
 
 VARIANTS, OFFLOADS = "variants", "offloads"
 """Names under which rules with other numbers are tried, and orders with transfers to hosts."""
@@ -36,6 +33,10 @@ MEMORIES = (1.25, 1.5, 2.0, 3.0, 0.0)
 
 ACTIONS_PER_SECOND = 50_000
 """Actions of rules that a core plans and simulates, for limits that count work."""
+
+
+MOST_PASSES = 300
+"""Passes of all stages for which CP-SAT is asked: with more, annealing gains more in the same seconds."""
 
 
 class PipelineContest(Contest[PipelineSchedule]):
@@ -96,10 +97,8 @@ class Rules:
                     contest.offer(schedule)
             contest.allowance.charge(work)
         contest.tried.add(VARIANTS)
-        for orders in _variants(pipeline):
-            if contest.best is not None and contest.done:
-                return
-            contest.offer(simulate(pipeline, orders))
+        if contest.best is None or not contest.done:
+            contest.offer(simulate(pipeline, PriorityOrders(pipeline).best_orders()))
             contest.allowance.charge(work)
 
 
@@ -121,13 +120,13 @@ class OffloadActivations:
         behind = {0, *(-(-(pipeline.offload or 0) // time) for time in pipeline.forward)}
         for times in MEMORIES:
             relaxed = everything.replace(memory=int((pipeline.memory or 0) * times)) if times else everything
-            for orders in _variants(relaxed):
-                for spared in sorted(behind):
-                    if contest.best is not None and contest.done:
-                        return
-                    with suppress(InvalidSchedule):
-                        contest.offer(simulate(pipeline, with_offloads(pipeline, orders, spared)))
-                    contest.allowance.charge(_work_of_rules(pipeline))
+            orders = PriorityOrders(relaxed).best_orders()
+            for spared in sorted(behind):
+                if contest.best is not None and contest.done:
+                    return
+                with suppress(InvalidSchedule):
+                    contest.offer(simulate(pipeline, with_offloads(pipeline, orders, spared)))
+                contest.allowance.charge(_work_of_rules(pipeline))
 
 
 @dataclass
@@ -141,12 +140,16 @@ class TunePriorities:
         return contest.best is not None
 
     def run(self, contest: PipelineContest) -> None:
-        """Tune from the best rule and from the way to go, each in its part of the turn."""
-        by_priority, (seed, number) = PriorityOrders(contest.pipeline), contest.next_seed()
-        for start in (by_priority.best_rule(), tunable(contest.pipeline)):
+        """Tune the way to go, then the best rule, and anneal the orders of each for a moment."""
+        by_priority = PriorityOrders(contest.pipeline)
+        for start in (tunable(contest.pipeline), by_priority.best_rule()):
+            if contest.done:
+                return
+            seed, number = contest.next_seed()
             with contest.turn():
                 rule = by_priority.tune(start, contest.allowance, contest.enough, seed + number)
-            contest.offer(simulate(contest.pipeline, by_priority.orders(rule)))
+            schedule = simulate(contest.pipeline, by_priority.orders(rule))
+            contest.offer(anneal(schedule, contest.allowance, int(contest.enough), seed + number, rounds=1))
 
 
 @dataclass
@@ -172,8 +175,8 @@ class ExactOrders:
     engine: str = "cp_sat"
 
     def applies(self, contest: PipelineContest) -> bool:
-        """Whether there is a schedule to start from."""
-        return contest.best is not None
+        """Whether there is a schedule to start from, of so few passes that CP-SAT finds a better one in seconds."""
+        return contest.best is not None and _num_passes(contest.pipeline) <= MOST_PASSES
 
     def run(self, contest: PipelineContest) -> None:
         """Search until the turn is over, or the schedule is proven."""
@@ -215,16 +218,11 @@ def known(schedule: PipelineSchedule | None) -> PipelineSchedule:
 
 def _work_of_rules(pipeline: Pipeline) -> float:
     """Seconds of work for the orders of a rule."""
-    return pipeline.num_parts * pipeline.microbatches * len(pipeline.kinds) / ACTIONS_PER_SECOND
+    return _num_passes(pipeline) / ACTIONS_PER_SECOND
 
 
-def _variants(pipeline: Pipeline) -> Iterator[StageOrders]:
-    """The rules of zero-bubble schedules with other numbers of microbatches."""
-    by_priority = PriorityOrders(pipeline)
-    yield by_priority.orders(by_priority.best_rule())
-    for most in sorted({rule.most for rule in by_priority.rules()}) if pipeline.parts == 1 else ():
-        for ahead in WARM_UPS:
-            yield put_off(pipeline, ahead, most)
+def _num_passes(pipeline: Pipeline) -> int:
+    return pipeline.num_parts * pipeline.microbatches * len(pipeline.kinds)
 
 
 def microbatch_problem(pipeline: Pipeline, tick: int) -> "MicrobatchProblem":

@@ -4,14 +4,14 @@
 https://arxiv.org/abs/1811.06965).  ``1f1b`` runs one backward pass after every forward pass as soon as it can
 (D. Narayanan et al., https://arxiv.org/abs/2104.04473, section 2.2); where a stage has several parts of the model, it
 runs each of them for as many microbatches as there are stages in turn, the interleaved schedule of that section.  With
-``v`` the second half of the parts runs back through the stages (P. Qi et al., https://arxiv.org/abs/2405.15362): a
-stage that is free prefers backward passes, then forward passes of its second part, and keeps as many microbatches as
-there are stages.  ``dualpipe`` is 1F1B with twice as many forward passes ahead, so that what a pass exchanges hides
-behind the pass of another microbatch (DeepSeek-AI, https://arxiv.org/abs/2412.19437, section 3.2.1, of whose two
-directions this is one).
+``v`` the second half of the parts runs back through the stages, in the order of P. Qi et al.
+(https://arxiv.org/abs/2405.15362), whose stages keep no more than those of 1F1B.  ``dualpipe`` is 1F1B with twice as
+many forward passes ahead, so that what a pass exchanges hides behind the pass of another microbatch (DeepSeek-AI,
+https://arxiv.org/abs/2412.19437, section 3.2.1, of whose two directions this is one).
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeVar, get_args
 
 from themis_opt.base.errors import InputError
@@ -56,7 +56,7 @@ def passes_by_stage(
 ) -> list[list[MicrobatchPass]]:
     """What each stage runs, in its order."""
     if schedule == "v":
-        return _in_a_v(stages, microbatches)
+        return list(_in_a_v(stages, microbatches))
     return [list(_of_stage(stage, stages, parts, microbatches, schedule)) for stage in range(stages)]
 
 
@@ -88,34 +88,36 @@ def in_turn(forward: Sequence[Turn], backward: Sequence[Turn], ahead: int) -> It
         yield one
 
 
-def _in_a_v(stages: int, microbatches: int) -> list[list[MicrobatchPass]]:
-    """Passes by stage where a backward pass takes as long as two forward ones."""
-    stage_of, last = stage_of_parts(stages, 2, "v"), 2 * stages - 1
-    ready = {MicrobatchPass(0, i, False): 0 for i in range(microbatches)}
-    orders: list[list[MicrobatchPass]] = [[] for _ in range(stages)]
-    free, under_way, now = [0] * stages, [0] * stages, 0
-    while ready:
-        for stage, order in enumerate(orders):
-            waiting = [one for one, since in ready.items() if since <= now and stage_of[one.part] == stage]
-            if under_way[stage] == stages:
-                waiting = [one for one in waiting if one.backward or one.part >= stages]
-            if not waiting or free[stage] > now:
-                continue
-            chosen = min(waiting, key=lambda one: (not one.backward, -one.part, one.microbatch))
-            del ready[chosen]
-            order.append(chosen)
-            free[stage] = now + 1 + chosen.backward
-            if chosen.part < stages:
-                under_way[stage] += -1 if chosen.backward else 1
-            if chosen.backward and chosen.part:
-                ready[chosen._replace(part=chosen.part - 1)] = free[stage]
-            elif not chosen.backward:
-                following = (
-                    chosen._replace(part=chosen.part + 1) if chosen.part < last else chosen._replace(backward=True)
-                )
-                ready[following] = free[stage]
-        now += 1
-    return orders
+def _in_a_v(stages: int, microbatches: int) -> Iterator[list[MicrobatchPass]]:
+    """Passes by stage, each backward pass as a whole."""
+    for stage in range(stages):
+        parts, steps = (stage, 2 * stages - 1 - stage), numbered(v_steps(stage, stages, microbatches), microbatches)
+        yield [MicrobatchPass(parts[turn], i, kind == "I") for kind, turn, i in steps if kind != "W"]
+
+
+def v_steps(stage: int, stages: int, microbatches: int) -> Iterator[tuple[str, int]]:
+    """Forward passes (F) and both halves of backward ones (I, W) of a stage, and whether down (0) or up the V (1)."""
+    behind, microbatches = stages - stage, max(microbatches, 2 * stages - 1)
+    down, up = ((("I", turn), ("W", turn)) for turn in (0, 1))
+    yield from [("F", 0)] * (2 * behind - 1)
+    yield from [("F", 1), ("F", 0)] * stage
+    yield from [("F", 1), *up] * behind
+    for number in range(stages, microbatches):
+        if number + behind <= microbatches:
+            yield "F", 0
+        yield from (*down, ("F", 1), *up)
+    yield from [("I", 0), ("I", 1)] * stage
+    yield from down * behind
+    yield from [("W", 1), ("W", 0)] * stage
+
+
+def numbered(steps: Iterable[tuple[str, int]], microbatches: int) -> Iterator[tuple[str, int, int]]:
+    """The i-th of equal steps is that of microbatch i; those that a short pipeline needs to fill are left out."""
+    counts = Counter[tuple[str, int]]()
+    for step in steps:
+        if counts[step] < microbatches:
+            yield *step, counts[step]
+        counts[step] += 1
 
 
 def in_order(
