@@ -150,7 +150,7 @@ def test_solve_writes_the_schedule_and_compares_with_the_healthy_network(tmp_pat
     assert first.startswith("Without gpu0-gpu3: all_gather keeps")
     assert second.startswith("trees takes")
     document = json.loads((tmp_path / "schedule.json").read_text())
-    assert document["policy"] == "trees"
+    assert document["summary"]["policy"] == "trees"
     assert len(document["instance"]["network"]["links"]) == 15
 
 
