@@ -11,7 +11,7 @@ from types import FrameType
 POLL_SECONDS = 0.1
 """Longest wait of the main thread, which alone handles signals, and does not wake if another thread takes one."""
 
-AGAIN_SECONDS = 0.05  # of the processor, after which Ctrl-C comes again where it had to wait
+RETURN_SECONDS = 0.05  # of the processor, after which Ctrl-C comes again where it had to wait
 INTERRUPTING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGVTALRM") if hasattr(signal, name)
 )  # the last one brings those before again
@@ -55,7 +55,7 @@ class Interruption:
         self.came = True
         if is_within(frame, IMPORTS) and hasattr(signal, "setitimer"):
             signal.signal(signal.SIGVTALRM, self.handle)
-            signal.setitimer(signal.ITIMER_VIRTUAL, AGAIN_SECONDS)
+            signal.setitimer(signal.ITIMER_VIRTUAL, RETURN_SECONDS)
             return
         raise KeyboardInterrupt
 

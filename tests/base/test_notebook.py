@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 import themis_opt
-from themis_opt.base.notebook import WIDTH
+from themis_opt.base.notebook import LINE_WIDTH
 
 
 def pretend(monkeypatch, **shell):
@@ -39,7 +39,7 @@ def test_a_notebook_shows_the_best_so_far_and_wipes_it(call, monkeypatch, capsys
 def test_each_text_covers_the_one_before(monkeypatch, capsys):
     pretend(monkeypatch, kernel=object())
     themis_opt.compare("fig5.all_reduce.256MB", ["baseline", "themis+scf"])
-    assert {len(text) for text in capsys.readouterr().out.split("\r") if text} == {WIDTH}
+    assert {len(text) for text in capsys.readouterr().out.split("\r") if text} == {LINE_WIDTH}
 
 
 @pytest.mark.parametrize("shell", [{}, {"kernel": None}])

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from themis_opt.base.units import format_percent, format_short_time
 
-WIDTH = 100
+LINE_WIDTH = 100
 """Characters of the line, so that each text covers the one before."""
 
 
@@ -15,7 +15,7 @@ def show(line: str) -> None:
     """Show a text in the line of a notebook; nothing elsewhere."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is not None:  # a terminal with IPython has a shell, but no kernel
-        print(f"\r{line[:WIDTH]:{WIDTH}}\r", end="", flush=True)
+        print(f"\r{line[:LINE_WIDTH]:{LINE_WIDTH}}\r", end="", flush=True)
 
 
 def show_best(policy: str, makespan: float, bound: float) -> None:

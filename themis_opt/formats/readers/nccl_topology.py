@@ -26,8 +26,8 @@ from themis_opt.problem.network import Dimension, Kind, Network
 
 USUAL_NODES = 2
 UNITS_IN_WORDS = "GB/s are 10^9 bytes per second, rates and latencies those of NCCL's model"
-PATTERNS = ("balanced tree", "split tree", "tree", "ring", "NVLS", "CollNet direct")
-CHANNEL_PATTERNS = {str(number): pattern for number, pattern in enumerate(PATTERNS, start=1)}
+GRAPH_PATTERNS = ("balanced tree", "split tree", "tree", "ring", "NVLS", "CollNet direct")
+CHANNEL_PATTERNS = {str(number): pattern for number, pattern in enumerate(GRAPH_PATTERNS, start=1)}
 
 
 def _recognizes(source: Source) -> bool:
