@@ -160,9 +160,14 @@ def test_a_configuration_is_the_model_it_belongs_to(config, content: dict, model
     assert unnamed(read.layers(128)) == unnamed(known.layers(128))
 
 
-def test_layers_of_a_configuration_have_the_names_of_modules(config) -> None:
-    layers = find_model(config(LLAMA | {"num_hidden_layers": 2})).layers(128)
-    blocks = [f"model.layers.{number}.{part}" for number in range(2) for part in ("self_attn", "mlp")]
+@pytest.mark.parametrize(("kind", "mlp"), [("llama", "mlp"), ("llama4_text", "feed_forward")])
+def test_layers_of_a_configuration_have_the_names_of_modules(config, kind: str, mlp: str) -> None:
+    content = (PUBLISHED["llama-4-scout"][0]["text_config"] if kind == "llama4_text" else LLAMA) | {
+        "model_type": kind,
+        "num_hidden_layers": 2,
+    }
+    layers = find_model(config(content)).layers(128)
+    blocks = [f"model.layers.{number}.{part}" for number in range(2) for part in ("self_attn", mlp)]
     assert [layer.name for layer in layers] == ["model.embed_tokens", *blocks, "lm_head"]
     assert ends_of_blocks(layers) == [3, 6]
 

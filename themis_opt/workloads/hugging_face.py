@@ -91,7 +91,7 @@ def model_of_config(path: Path) -> TrainingModel:
     general = [] if known else [*GENERAL_ASSUMPTIONS, *file.assumed]
     assumed = (*(["text_config is all that is trained"] if isinstance(nested, dict) else []), *general)
     sequence = None if kind == "vit" else min(file.positions, USUAL_SEQUENCE)
-    make = _with_modules if architecture.make is decoder else architecture.make
+    make = partial(_with_modules, kind) if architecture.make is decoder else architecture.make
     return TrainingModel(kind, path.name, partial(make, shape), sequence, assumed)
 
 
@@ -102,13 +102,16 @@ MODULES = (
     ("head", "lm_head"),
 )
 """Names of layers of a decoder, and those of the modules of Transformers 5 that hold most of their parameters."""
+OTHER_MLPS = {"llama4": "feed_forward", "llama4_text": "feed_forward"}
+"""The module in the place of ``mlp``, by ``model_type``."""
 
 
-def _with_modules(shape: Decoder, sequence: int) -> tuple[Layer, ...]:
+def _with_modules(kind: str, shape: Decoder, sequence: int) -> tuple[Layer, ...]:
     """Layers of a decoder with the names of modules, by which plans address them."""
 
     def module(name: str) -> str:
-        return next(re.sub(pattern, other, name) for pattern, other in MODULES if re.fullmatch(pattern, name))
+        known = next(re.sub(pattern, other, name) for pattern, other in MODULES if re.fullmatch(pattern, name))
+        return re.sub(r"\bmlp$", OTHER_MLPS.get(kind, "mlp"), known)
 
     return tuple(replace(layer, name=module(layer.name)) for layer in decoder(shape, sequence))
 
