@@ -50,7 +50,8 @@ def checkout():
 
 def simulated(checkout: Path, folder: Path) -> int:
     """Nanoseconds until the last NPU has finished."""
-    if "implementation-custom" not in (checkout / "astra-sim/system/Sys.cc").read_text():
+    sources = (checkout / "astra-sim").rglob("*.cc")
+    if not any("implementation-custom" in path.read_text() for path in sources):
         text = (folder / SYSTEM).read_text()  # what it was called until the end of 2024
         (folder / SYSTEM).write_text(text.replace("-implementation-custom", "-implementation-chakra"))
     memory = next(checkout.glob("**/no_memory_expansion.json"))
