@@ -1,11 +1,14 @@
 """Fixtures that several test modules share, and what happens once before several workers start."""
 
+import gc
 import os
 import subprocess
 import sys
 
 import pytest
 from fixtures import *  # noqa: F403
+
+gc.disable()  # until tests are collected: thousands of them, and none is garbage
 
 COMPILING = (
     "from themis_opt.search import annealing, refuter; [m.is_ready(None) for m in (annealing, refuter)]",
@@ -23,3 +26,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and (config.getoption("numprocesses", None) or 0) > 1:
         for process in [subprocess.Popen([sys.executable, "-c", program]) for program in COMPILING]:
             process.wait()
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collections skip the tests themselves, which are there to the end."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from samples import rare
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1)
@@ -49,7 +50,7 @@ def test_written_schedule_belongs_to_the_overridden_instance(succeed, shown, tmp
     assert written["fingerprint"] == shown(*OVERRIDES)["fingerprint"]
 
 
-@pytest.mark.parametrize("policies", ["exact", "themis+scf", "random+fifo"])
+@pytest.mark.parametrize("policies", ["exact", rare("themis+scf"), rare("random+fifo")])
 def test_reverse_gather_order_is_obeyed(succeed, tmp_path, policies):
     succeed("solve", NAME, *QUICK, "-o", tmp_path, "--ag-order", "reverse", "--policies", policies)
     (collective,) = json.loads((tmp_path / "schedule.json").read_text(encoding="utf-8"))["collectives"]

@@ -6,8 +6,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from iteration_schedules import WITH_COMPUTE, collectives, with_compute
 from iteration_schedules import scheduled as iteration
-from iteration_schedules import with_and_without_compute, with_compute
+from samples import every
 
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy
@@ -50,7 +51,7 @@ def drawn(path: Path, schedule: Schedule, title: str = "") -> str:
     return " ".join("".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text"))
 
 
-@with_and_without_compute
+@pytest.mark.parametrize("schedule", every(4, [collectives(), *WITH_COMPUTE.values()]))
 def test_equal_schedules_give_equal_pictures(tmp_path, schedule):
     pictures = [draw_gantts(tmp_path, schedule) and (tmp_path / "gantt.png").read_bytes() for _ in range(2)]
     assert pictures[0] == pictures[1]
