@@ -124,3 +124,8 @@ def test_no_more_chunks_than_the_instance_allows() -> None:
 
 def test_several_collectives_are_planned_too(every_kind: Instance) -> None:
     scheduled(every_kind.overridden(chunks=3))
+
+
+def test_the_closed_form_stays_where_latencies_hardly_count() -> None:
+    instance = themis_opt.load("4d-ring_fc_ring_sw.all_reduce.1000MiB").overridden(size=64 * 2**30)
+    assert simulate(instance, Law()(instance)).makespan < fluid(instance) * (1 + 2e-4)

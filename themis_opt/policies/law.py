@@ -50,10 +50,11 @@ class Law:
 
 def _block(network: Sequence[LawDimension], phases: int, size: int, most_chunks: int) -> ChunkBlock:
     """The closed form, portions or a climb."""
+    block = best_block(network, phases, size, most_chunks)
     if any(dimension.fixed or dimension.lag for dimension in network):
         start = equal_block(network, phases, size, min(MOST_STARTED, most_chunks))
-        return climbed_block(network, phases, size, start, most_chunks)
-    block = best_block(network, phases, size, most_chunks)
+        climbed = climbed_block(network, phases, size, start, most_chunks)
+        return min(block, climbed, key=lambda block: makespan(network, block, phases, size))
     if block.is_solid or len(network) == 2:
         return block
     portions = Portions(network, min(MOST_LOTS, most_chunks)).block(phases)
