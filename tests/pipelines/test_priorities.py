@@ -4,7 +4,7 @@ import pytest
 from pipeline_samples import pipeline, random_pipeline
 
 from themis_opt.base.allowance import Allowance
-from themis_opt.pipelines.priorities import PriorityOrders, by_kind, by_way_to_go, tunable
+from themis_opt.pipelines.priorities import PriorityOrders, by_kind, tunable
 from themis_opt.pipelines.priority_loop import PRIORITY_LOOP
 from themis_opt.pipelines.schedule import simulate
 from themis_opt.pipelines.validation import validate
@@ -35,14 +35,6 @@ def test_a_stage_that_waits_for_a_message_does_not_hold_up_a_microbatch():
     by_priority = PriorityOrders(problem)
     hasty = min(by_priority.value(rule) for rule in by_priority.rules() if rule.patience == 0)
     assert by_priority.value(by_priority.best_rule()) < 0.97 * hasty
-
-
-def test_microbatches_may_have_numbers_of_their_own():
-    problem = pipeline(2, 4)
-    by_priority, rule = PriorityOrders(problem), by_way_to_go(problem, 1.0)
-    assert [f"{step.kind}{step.microbatch}" for step in by_priority.orders(rule)[0][-4:]] == ["I2", "I3", "W2", "W3"]
-    rule.base[2, 0, 2] = -1.0
-    assert [f"{step.kind}{step.microbatch}" for step in by_priority.orders(rule)[0][-4:]] == ["I2", "W2", "I3", "W3"]
 
 
 def test_at_most_so_many_microbatches_are_on_a_stage():

@@ -2,8 +2,8 @@
 
 A number is that of a kind of passes on a part, and of the microbatch times a slope.  All microbatches are alike,
 so that few numbers make long orders, which annealing of single passes (:mod:`themis_opt.pipelines.order_search`)
-reaches slowly; some in a row, such as the first ones, may have other numbers.  A stage may wait for a moment: where a
-message is about to come, a gradient of weights that is begun before it delays a whole microbatch.
+reaches slowly.  A stage may wait for a moment: where a message is about to come, a gradient of weights that is begun
+before it delays a whole microbatch.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from themis_opt.base.allowance import Allowance
-from themis_opt.base.arrays import FloatArray
 from themis_opt.base.compiled import FirstUse
 from themis_opt.pipelines.order_arrays import order_space, orders_of, pass_table
 from themis_opt.pipelines.priority_loop import PRIORITY_LOOP, Priorities, StageState
@@ -32,10 +31,7 @@ FAR = 1e15
 HOT_SHARE = 0.01
 """Temperature at first, as a share of the value."""
 
-SOME_SHARE = 0.5
-"""Share of changes that are for some microbatches alone, one behind the other."""
-
-IDLE_TRIES = 3000
+IDLE_TRIES = 600
 """Numbers tried in a row that gain nothing, with which the search ends."""
 
 TIMED_PER_SECOND = 3e6
@@ -113,11 +109,8 @@ class PriorityOrders:
         base, choice = rule.base.copy(), random.random()
         shift = random.normal(0.0, pass_time * pipeline.stages / 2)
         if choice < 0.6:
-            first, last = 0, pipeline.microbatches
-            if random.random() < SOME_SHARE:
-                first, last = np.sort(random.integers(pipeline.microbatches + 1, size=2))
-            places = random.integers(base[:, :, 0].size, size=random.integers(1, 4))
-            base.reshape(-1, pipeline.microbatches)[places, first:last] += shift
+            places = random.integers(base.size, size=random.integers(1, 4))
+            base.reshape(-1)[places] += shift
             return rule._replace(base=base)
         if choice < 0.75:
             base[random.integers(len(base))] += shift
@@ -137,7 +130,7 @@ def by_kind(pipeline: Pipeline) -> Priorities:
     base[0], slope[0] = FAR / 4 - parts * pipeline.microbatches, 1.0
     base[1:], slope[1:] = parts, far
     base[2:] += FAR
-    return _alike(pipeline, base, slope)
+    return Priorities(base, slope, pipeline.microbatches, 0)
 
 
 def by_way_to_go(pipeline: Pipeline, wait: float) -> Priorities:
@@ -150,20 +143,15 @@ def by_way_to_go(pipeline: Pipeline, wait: float) -> Priorities:
     base[:2] = [[pipeline.begin_alone(kind, part) for part in parts] for kind in kinds]
     slope[:2] = wait * np.mean([[pipeline.duration(kind, part) for part in parts] for kind in kinds])
     base[2:], slope[2:] = FAR + np.arange(pipeline.num_parts), float(pipeline.num_parts)
-    return _alike(pipeline, base, slope)
+    return Priorities(base, slope, pipeline.microbatches, 0)
 
 
 def tunable(pipeline: Pipeline) -> Priorities:
     """The way to go, with gradients of weights some passes behind those of inputs: numbers that are near each other."""
     rule = by_way_to_go(pipeline, 1.0)
-    base, slope = rule.base[:, :, 0], rule.slope.copy()
+    base, slope = rule.base.copy(), rule.slope.copy()
     base[2:], slope[2:] = base[1] + 2 * pipeline.stages * slope[0, 0], slope[0, 0]
-    return _alike(pipeline, base, slope)._replace(most=min(2 * pipeline.stages, pipeline.microbatches))
-
-
-def _alike(pipeline: Pipeline, base: FloatArray, slope: FloatArray) -> Priorities:
-    """Numbers that are the same for all microbatches, but for the slope."""
-    return Priorities(np.repeat(base[:, :, None], pipeline.microbatches, axis=2), slope, pipeline.microbatches, 0)
+    return rule._replace(base=base, slope=slope, most=min(2 * pipeline.stages, pipeline.microbatches))
 
 
 def _nothing(pipeline: Pipeline) -> np.ndarray:

@@ -13,7 +13,7 @@ from themis_opt.pipelines.order_loop import FORWARD_STEP, NOT_RUN, OrderSpace, P
 class Priorities(NamedTuple):
     """Which of the passes that are ready a stage runs: that with the least ``base + slope * microbatch``.
 
-    `base`, shape (kinds, parts, microbatches), and `slope`, shape (kinds, parts).
+    `base`, `slope`, shape (kinds, parts).
     `most`: microbatches on a stage at once.
     `patience`: picoseconds for which a stage lets a pass that is ready wait for one with a lesser number.
     """
@@ -77,8 +77,7 @@ def choose(table: PassTable, rule: Priorities, stage: int, space: OrderSpace, st
         for turn in range(state.parts.shape[1]):
             if state.ready[kind, turn] <= earliest + rule.patience:
                 part = state.parts[stage, turn]
-                i = space.num_run[kind, part]
-                number = rule.base[kind, part, i] + rule.slope[kind, part] * i
+                number = rule.base[kind, part] + rule.slope[kind, part] * space.num_run[kind, part]
                 if number < least:
                     least, state.chosen[stage] = number, kind * num_parts + part
 
