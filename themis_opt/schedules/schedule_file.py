@@ -42,14 +42,14 @@ Numbers = Annotated[list[WholeNumber], Field(fail_fast=True)]
 Names = Annotated[list[str], Field(fail_fast=True)]  # lists of millions say one error alone: each takes some KiB
 
 
-class UsedSummary(MeasuredSummary):
+class MakespanSummary(MeasuredSummary):
     """The summary of a schedule without compute, with what its times say."""
 
     makespan_ns: float
     utilisation: float
 
 
-class PeriodSummary(UsedSummary):
+class PeriodSummary(MakespanSummary):
     """The summary of a schedule with compute, with what its times say."""
 
     exposed_ns: float
@@ -103,7 +103,7 @@ class ScheduleDocument(_Document):
     has_compute = False
 
     format: Literal["themis-opt/schedule/1"] = "themis-opt/schedule/1"
-    summary: UsedSummary
+    summary: MakespanSummary
     collectives: Annotated[list[ChunksPart], Field(fail_fast=True)]
     sequences: dict[str, Numbers | None]
     start_ps: Numbers
