@@ -7,14 +7,7 @@ import numpy as np
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.policies.chunk_climb import climbed_block
-from themis_opt.policies.chunk_law import (
-    ChunkBlock,
-    LawDimension,
-    best_block,
-    equal_block,
-    makespan,
-    whole_sizes,
-)
+from themis_opt.policies.chunk_law import ChunkBlock, LawDimension, best_block, equal_block, makespan, whole_sizes
 from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.portions import MOST_LOTS, Portions
 from themis_opt.problem.cost import bytes_sent, check_clock, fixed_lag, fixed_occupancy, variable_occupancy
@@ -50,7 +43,7 @@ class Law:
 
 def _block(network: Sequence[LawDimension], phases: int, size: int, most_chunks: int) -> ChunkBlock:
     """The closed form, portions or a climb."""
-    block = best_block(network, phases, size, most_chunks)
+    block = best_block([dimension._replace(fixed=0, lag=0) for dimension in network], phases, size, most_chunks)
     if any(dimension.fixed or dimension.lag for dimension in network):
         start = equal_block(network, phases, size, min(MOST_STARTED, most_chunks))
         climbed = climbed_block(network, phases, size, start, most_chunks)
