@@ -77,25 +77,32 @@ def concurrent_flow(graph: CapacityGraph, *, fold: bool) -> ConcurrentFlow:
     return _FlowProgramme(graph, kinds, {source: members[kind] for kind, source in sources.items()}).solve()
 
 
-def node_classes(graph: CapacityGraph) -> list[int]:
+def node_classes(
+    graph: CapacityGraph, root: int | None = None, delays: npt.NDArray[np.int64] | None = None
+) -> list[int]:
     """Numbers of the classes of nodes that colour refinement does not tell apart.
 
     A class and the sums of hashed arcs out of a node and into it stand for all that is around it.
+
+    `root`: a terminal that looks different.
+    `delays`, shape (arcs,): what else tells arcs apart than their capacities.
     """
     classes = np.zeros(graph.num_nodes, dtype=np.int64)
     classes[list(graph.terminals)] = 1
-    tails, heads = np.array([*graph.arcs]).reshape(-1, 2).T
-    units = {capacity: number for number, capacity in enumerate(sorted(set(graph.arcs.values())), start=1)}
-    capacities = np.array([units[capacity] for capacity in graph.arcs.values()], dtype=np.int64)
+    if root is not None:
+        classes[root] = 0
+    (tails, heads), (_, arcs) = graph.ends, np.unique(graph.rates, return_inverse=True)
+    if delays is not None:
+        _, arcs = np.unique(arcs + len(arcs) * np.unique(delays, return_inverse=True)[1], return_inverse=True)
     while True:
         looks = _hashed(classes)
         for number, (ends, others) in enumerate(((tails, heads), (heads, tails))):
-            arcs, near = _hashed(_hashed(classes[others] * (len(units) + 1) + capacities) + number), looks.copy()
-            np.add.at(near, ends, arcs)
+            seen, near = _hashed(_hashed(classes[others] * (arcs.max() + 2) + arcs + 1) + number), looks.copy()
+            np.add.at(near, ends, seen)
             looks = _hashed(near)
         finer = np.unique(looks, return_inverse=True)[1]
         if finer.max() == len(np.unique(classes)) - 1:
-            return [int(kind) for kind in classes]
+            return classes.tolist()
         classes = finer
 
 

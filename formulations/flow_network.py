@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy.typing as npt
 
 ArcCapacities = Mapping[tuple[int, int], int]
 """Capacity of each arc, from a node to a node."""
+
+IntArray = npt.NDArray[np.int64]
 
 UNLIMITED = 2**60  # more than any sum of capacities that a flow may reach
 AMPLE = 2**58  # the same for arcs of which some are summed: the sum stays within 64 bits
@@ -35,10 +38,22 @@ class CapacityGraph:
         """The graph with every arc turned around: what is said of gathering there, is true of reducing here."""
         return CapacityGraph(self.num_nodes, self.terminals, reversed_arcs(self.arcs))
 
-    @property
+    @cached_property
+    def ends(self) -> IntArray:
+        """The tails and heads of the arcs, shape (2, arcs)."""
+        return np.array([*self.arcs], dtype=np.int64).reshape(-1, 2).T
+
+    @cached_property
+    def rates(self) -> IntArray:
+        """The capacities of the arcs, in their order."""
+        return np.array([*self.arcs.values()], dtype=np.int64)
+
+    @cached_property
     def is_symmetric(self) -> bool:
         """Whether every arc has as much as the one against it."""
-        return all(self.arcs.get((head, tail)) == capacity for (tail, head), capacity in self.arcs.items())
+        there, back = ((ends[0] * self.num_nodes + ends[1]) for ends in (self.ends, self.ends[::-1]))
+        order, other = np.argsort(there), np.argsort(back)
+        return np.array_equal(there[order], back[other]) and np.array_equal(self.rates[order], self.rates[other])
 
     @property
     def switches(self) -> tuple[int, ...]:
@@ -59,9 +74,41 @@ def reversed_arcs(arcs: Mapping[tuple[int, int], OfArc]) -> dict[tuple[int, int]
     return {(head, tail): capacity for (tail, head), capacity in arcs.items()}
 
 
-def spread(
-    distance: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+def joined(num_nodes: int, ends: IntArray) -> IntArray:
+    """The least node of the part of each node that arcs connect: labels follow lower ones until none does."""
+    label = np.arange(num_nodes)
+    while True:
+        near = label[ends]
+        lower = label.copy()
+        for end in near:
+            np.minimum.at(lower, end, near.min(axis=0))
+        while not np.array_equal(lower, lower[lower]):
+            lower = lower[lower]
+        if np.array_equal(lower, label):
+            return label
+        label = lower
+
+
+def spanning_forest(num_nodes: int, ends: IntArray) -> IntArray:
+    """The numbers of the arcs of a spanning forest, of each cycle all but the last (O. Borůvka, 1926).
+
+    Each part takes the first arc that leaves it, and the parts that these arcs join are the next parts.
+    """
+    label, left, kept = np.arange(num_nodes), np.arange(ends.shape[1]), [np.empty(0, dtype=np.int64)]
+    while True:
+        near = label[ends[:, left]]
+        leaving = near[0] != near[1]
+        left, near = left[leaving], near[:, leaving]
+        if not len(left):
+            return np.sort(np.concatenate(kept))
+        first = np.full(num_nodes, ends.shape[1])
+        for end in near:
+            np.minimum.at(first, end, left)
+        kept.append(np.unique(first[first < ends.shape[1]]))
+        label = joined(num_nodes, label[ends[:, kept[-1]]])[label]
+
+
+def spread(distance: IntArray, ends: IntArray, lengths: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
     """Lower distances along arcs in place until none falls: rounds as of L. Ford (1956), as many as a way has arcs.
 
     Each round gives the nodes that came nearer, and the arcs over which they did.  `ends`: tails and heads.
@@ -90,11 +137,11 @@ class MinimumCut(NamedTuple):
 class FlowNetwork:
     """Arcs, in the order of their capacities, which change from flow to flow."""
 
-    def __init__(self, arcs: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, arcs: Sequence[tuple[int, int]] | IntArray) -> None:
         from ortools.graph.python import max_flow  # slow to import, and commands that only read graphs do without
 
         self._solver = max_flow.SimpleMaxFlow()
-        ends = np.array(arcs, dtype=np.int32).reshape(-1, 2)
+        ends = np.asarray(arcs, dtype=np.int32).reshape(-1, 2)
         zeros = np.zeros(len(ends), dtype=np.int64)
         self._numbers = self._solver.add_arcs_with_capacity(ends[:, 0].copy(), ends[:, 1].copy(), zeros)
 

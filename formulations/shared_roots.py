@@ -34,13 +34,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-import networkx
 import numpy as np
 import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 
+from formulations.concurrent_flow import node_classes
 from formulations.edge_splitting import balanced
-from formulations.flow_network import CapacityGraph, FlowNetwork, reversed_arcs
+from formulations.flow_network import CapacityGraph, FlowNetwork, joined, reversed_arcs
 from formulations.linear import solve_in_time
 
 IntArray = npt.NDArray[np.int64]
@@ -311,19 +311,21 @@ def partition_throughput(graph: CapacityGraph, part_of: Sequence[int] | IntArray
 def partition_bound(graph: CapacityGraph) -> Fraction:
     """The least throughput of some partitions: parts are what links of more than some capacity join, or what meets.
 
-    What meets at a switch is a part each.  Of links once all count, once those between nodes of one sort, and once
-    those between terminals.  Parts of switches alone are one part: arcs between them would only add to the throughput.
+    What meets at a switch is a part each, at one switch of each class of those that look alike.  Of links once all
+    count, once those between nodes of one sort, and once those between terminals.  Parts of switches alone are one
+    part: arcs between them would only add to the throughput.
     """
     parted = _PartedGraph(graph)
-    ends = parted.is_terminal[parted.ends]
+    ends = parted.is_terminal[graph.ends]
     joining = (ends[0] | True, ends[0] == ends[1], ends[0] & ends[1])
     partitions = {
-        parted.one_of_switches(parted.joined(links & (parted.capacities > least))).tobytes()
+        parted.one_of_switches(joined(graph.num_nodes, graph.ends[:, links & (graph.rates > least)])).tobytes()
         for least in {0, *graph.arcs.values()}
         for links in joining
     }
-    separating = set(networkx.articulation_points(networkx.Graph(list(graph.arcs)))) - set(graph.terminals)
-    partitions |= {parted.around(switch).tobytes() for switch in sorted(separating)}
+    classes = node_classes(graph)
+    around = (parted.around(switch) for switch in {classes[switch]: switch for switch in graph.switches}.values())
+    partitions |= {partition.tobytes() for partition in around if partition is not None}
     labels = (np.frombuffer(partition, dtype=np.int64) for partition in partitions)
     return min(parted.throughput(label) for label in labels if len(np.unique(label[parted.terminals])) > 1)
 
@@ -333,64 +335,49 @@ class _PartedGraph:
 
     def __init__(self, graph: CapacityGraph) -> None:
         self.graph, self.terminals = graph, np.array(graph.terminals)
-        self.ends = np.array([*graph.arcs]).reshape(-1, 2).T
-        self.capacities = np.array([*graph.arcs.values()], dtype=np.int64)
         self.is_terminal = np.zeros(graph.num_nodes, dtype=bool)
         self.is_terminal[self.terminals] = True
 
     def throughput(self, part_of: IntArray) -> Fraction:
         """As :func:`partition_throughput`."""
-        tails, heads = part_of[self.ends]
+        tails, heads = part_of[self.graph.ends]
         inhabited = np.zeros(part_of.max() + 1, dtype=bool)
         inhabited[part_of[self.terminals]] = True
-        known, kind = np.unique(self.capacities, return_inverse=True)
+        known, kind = np.unique(self.graph.rates, return_inverse=True)
         counts = np.bincount(kind, (tails != heads) * (1 + (inhabited[tails] & inhabited[heads])))
         halves = sum(int(count) * capacity for count, capacity in zip(counts, known.tolist(), strict=True))
         return Fraction(halves, 4 * (int(inhabited.sum()) - 1))
-
-    def joined(self, links: npt.NDArray[np.bool_]) -> IntArray:
-        """The connected parts of the nodes under some arcs: roots follow lower ones until none does."""
-        tails, heads = self.ends[:, links]
-        label = np.arange(self.graph.num_nodes)
-        while True:
-            ends = label[tails], label[heads]
-            lower = label.copy()
-            for end in ends:
-                np.minimum.at(lower, end, np.minimum(*ends))
-            while not np.array_equal(lower, lower[lower]):
-                lower = lower[lower]
-            if np.array_equal(lower, label):
-                return label
-            label = lower
 
     def one_of_switches(self, part_of: IntArray) -> IntArray:
         """The parts with terminals, and one of all other nodes."""
         inhabited = np.isin(part_of, part_of[self.terminals])
         return np.where(inhabited, part_of, self.graph.num_nodes)
 
-    def around(self, switch: int) -> IntArray:
-        """What is connected without a switch, up to the least capacity on the way from its terminals to the switch."""
-        part_of = self.joined((self.ends != switch).all(axis=0))
-        inside: dict[int, dict[tuple[int, int], int]] = {part: {} for part in part_of[self.terminals].tolist()}
-        sides = np.where(self.ends[0] == switch, part_of[self.ends[1]], part_of[self.ends[0]]).tolist()
-        for part, (arc, capacity) in zip(sides, self.graph.arcs.items(), strict=True):
-            if part in inside:
-                inside[part][arc] = capacity
-        near = np.full(self.graph.num_nodes, self.graph.num_nodes)
-        for part, arcs in inside.items():
-            terminals = self.terminals[part_of[self.terminals] == part].tolist()
-            near[list(_near_side(arcs, terminals, switch, self.graph.num_nodes))] = part
+    def around(self, switch: int) -> IntArray | None:
+        """What is connected without a switch, up to the least capacity on the way from its terminals to the switch.
+
+        None where all terminals are connected without the switch.
+        """
+        ends, num_nodes = self.graph.ends, self.graph.num_nodes
+        part_of = joined(num_nodes, ends[:, (ends != switch).all(axis=0)])
+        parts = np.unique(part_of[self.terminals])
+        if len(parts) == 1:
+            return None
+        sides = np.where(ends[0] == switch, part_of[ends[1]], part_of[ends[0]])
+        near = np.full(num_nodes, num_nodes)
+        for part in parts:
+            arcs, rates = ends[:, sides == part], self.graph.rates[sides == part]
+            terminals = self.terminals[part_of[self.terminals] == part]
+            near[list(_near_side(arcs, rates, terminals, switch, num_nodes))] = part
         return near
 
 
-def _near_side(arcs: dict[tuple[int, int], int], terminals: Sequence[int], switch: int, source: int) -> frozenset[int]:
+def _near_side(arcs: IntArray, rates: IntArray, terminals: IntArray, switch: int, source: int) -> frozenset[int]:
     """The nodes with the terminals of a part that the least capacity, both ways, separates from a switch."""
-    both = {arc: capacity + arcs.get(arc[::-1], 0) for arc, capacity in arcs.items()}
-    for tail, head in tuple(both):
-        both.setdefault((head, tail), both[tail, head])
-    fed = dict.fromkeys(((source, terminal) for terminal in terminals), 0)
-    for (tail, _), capacity in both.items():
-        if (source, tail) in fed:
-            fed[source, tail] += capacity
-    network = FlowNetwork([*both, *fed])
-    return network.min_cut([*both.values(), *fed.values()], source, switch).nodes - {source}
+    at_node = np.zeros(source, dtype=np.int64)
+    for end in arcs:
+        np.add.at(at_node, end, rates)
+    fed = np.stack((np.full(len(terminals), source), terminals))
+    network = FlowNetwork(np.concatenate((arcs, arcs[::-1], fed), axis=1).T)
+    cut = network.min_cut(np.concatenate((rates, rates, at_node[terminals])), source, switch)
+    return cut.nodes - {source}

@@ -24,7 +24,7 @@ Bound
     https://doi.org/10.1007/978-3-662-44777-2_42, for linear programmes and colour refinement).
 
 Method
-    Cutting planes: GLOP solves the programme with the trees so far; the shortest tree is that of J. Kruskal (1956) on
+    Cutting planes: GLOP solves the programme with the trees so far; the shortest tree spans
     the distances between terminals (K. Mehlhorn, 1988, https://doi.org/10.1016/0020-0190(88)90066-X): each node belongs
     to its nearest terminal, and a link joins the terminals of its ends.  Lengths are rounded to whole numbers, and the
     bound is exact for them.
@@ -37,10 +37,8 @@ import numpy as np
 import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 
-from formulations.flow_network import CapacityGraph, spread
+from formulations.flow_network import CapacityGraph, IntArray, spanning_forest, spread
 from formulations.linear import solve_in_time
-
-IntArray = npt.NDArray[np.int64]
 
 MOST_CLASSES = 64
 """Classes of links up to which few rounds determine the lengths; others are for the programme of shared roots."""
@@ -69,15 +67,15 @@ def tree_throughput(graph: CapacityGraph, classes: Sequence[int]) -> Fraction:
     return _Programme(graph, classes).solve()
 
 
-def _link_classes(graph: CapacityGraph, classes: Sequence[int]) -> tuple[list[tuple[int, int]], list[int], list[int]]:
-    """The links in one direction, the number of the class of each, and the capacity of a link of each class."""
-    links = [(tail, head) for tail, head in graph.arcs if tail < head]
-    numbers: dict[tuple[int, int, int], int] = {}
-    of_link = []
-    for tail, head in links:
-        ends = sorted((classes[tail], classes[head]) if len(links) > MOST_CLASSES else (tail, head))
-        of_link.append(numbers.setdefault((ends[0], ends[1], graph.arcs[tail, head]), len(numbers)))
-    return links, of_link, [capacity for _, _, capacity in numbers]
+def _link_classes(graph: CapacityGraph, classes: Sequence[int]) -> tuple[IntArray, IntArray, list[int]]:
+    """The ends of links in one direction, the number of the class of each, and the capacity of a link of each class."""
+    is_link = graph.ends[0] < graph.ends[1]
+    links, capacities = graph.ends[:, is_link], graph.rates[is_link]
+    ends = np.sort(np.asarray(classes)[links], axis=0) if links.shape[1] > MOST_CLASSES else links
+    looks = np.vstack((ends, np.unique(capacities, return_inverse=True)[1]))
+    number = np.ravel_multi_index(tuple(looks), tuple(looks.max(axis=1) + 1))
+    _, first, of_link = np.unique(number, return_index=True, return_inverse=True)
+    return links, of_link, capacities[first].tolist()
 
 
 class _Programme:
@@ -131,12 +129,11 @@ def _in_units(lengths: npt.NDArray[np.float64]) -> IntArray:
 class _ShortestTrees:
     """Trees that join the terminals over links of some lengths, one for each class of links."""
 
-    def __init__(self, graph: CapacityGraph, links: Sequence[tuple[int, int]], of_link: Sequence[int]) -> None:
+    def __init__(self, graph: CapacityGraph, links: IntArray, of_link: IntArray) -> None:
         self._num_nodes, self._terminals = graph.num_nodes, np.array(graph.terminals)
-        ends = np.array(links).T
-        self._ends = np.concatenate((ends, ends[::-1]), axis=1)
-        self._of_arc = np.array([*of_link, *of_link])
-        self._num_classes = max(of_link) + 1
+        self._ends = np.concatenate((links, links[::-1]), axis=1)
+        self._of_arc = np.concatenate((of_link, of_link))
+        self._num_classes = int(of_link.max()) + 1
 
     def shortest(self, lengths: IntArray) -> tuple[int, IntArray]:
         """The length of the shortest tree, and the links of each class in it."""
@@ -145,17 +142,7 @@ class _ShortestTrees:
         weights = distance[tails] + lengths[self._of_arc] + distance[heads]
         joining = np.flatnonzero(nearest[tails[: len(tails) // 2]] != nearest[heads[: len(heads) // 2]])
         arcs = joining[np.argsort(weights[joining], kind="stable")]
-        part = list(range(self._num_nodes))
-        kept = []
-        for arc, first, second in zip(
-            arcs.tolist(), nearest[tails[arcs]].tolist(), nearest[heads[arcs]].tolist(), strict=True
-        ):
-            one, other = _root(part, first), _root(part, second)
-            if one != other:
-                part[one] = other
-                kept.append(arc)
-                if len(kept) == len(self._terminals) - 1:
-                    break
+        kept = arcs[spanning_forest(self._num_nodes, nearest[self._ends[:, arcs]])]
         if len(kept) < len(self._terminals) - 1:
             raise ValueError("the terminals of the graph are not connected")
         used = uses[tails[kept]].sum(axis=0) + uses[heads[kept]].sum(axis=0)
@@ -173,10 +160,3 @@ class _ShortestTrees:
             nearest[nodes], uses[nodes] = nearest[tails], uses[tails]
             uses[nodes, self._of_arc[arcs]] += 1
         return distance, nearest, uses
-
-
-def _root(part: list[int], node: int) -> int:
-    while part[node] != node:
-        part[node] = part[part[node]]
-        node = part[node]
-    return node

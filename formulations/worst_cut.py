@@ -74,7 +74,7 @@ def worst_cut_of_shares(graph: CapacityGraph, shares: Mapping[int, int], receive
 
 def worst_broadcast(graph: CapacityGraph, root: int, receivers: Sequence[int] = ()) -> WorstCut:
     """The least capacity behind which a terminal is, seen from the root; `receivers` as for :func:`worst_cut`."""
-    network, capacities = FlowNetwork(tuple(graph.arcs)), tuple(graph.arcs.values())
+    network, capacities = FlowNetwork(graph.ends.T), graph.rates
     others = (terminal for terminal in receivers or graph.terminals if terminal != root)
     cuts = (network.min_cut(capacities, root, terminal) for terminal in others)
     least = min(cuts, key=lambda cut: cut.value)
@@ -103,7 +103,7 @@ class _Feeder:
         self._source = graph.num_nodes
         self._place = {node: number for number, node in enumerate(graph.terminals)}
         self._network = FlowNetwork([*graph.arcs, *((self._source, node) for node in graph.terminals)])
-        self._inside = np.array(list(graph.arcs.values()), dtype=np.int64)
+        self._inside = graph.rates
         self._shares = np.array([shares.get(node, 0) for node in graph.terminals], dtype=np.int64)
         self._passed = np.zeros(len(graph.terminals), dtype=bool)
 

@@ -118,16 +118,12 @@ def alike_nodes(network: GraphNetwork, root: int | None) -> list[int]:
 
     Bounds hold whichever nodes have a number in common: they are the best where these are images of each other.
     """
-    graph = network.capacities
-    looks = {arc: (capacity, network.latencies[arc]) for arc, capacity in graph.arcs.items()}
-    numbers = {look: number for number, look in enumerate(sorted(set(looks.values())), start=1)}
-    terminals = tuple(npu for npu in graph.terminals if npu != root)
-    return node_classes(CapacityGraph(graph.num_nodes, terminals, {arc: numbers[look] for arc, look in looks.items()}))
+    return node_classes(network.capacities, root, np.array([*network.latencies.values()]))
 
 
 def _one_of_each_class(network: GraphNetwork, root: int | None = None) -> tuple[int, ...]:
-    classes = alike_nodes(network, root)
-    return tuple({classes[npu]: npu for npu in reversed(network.capacities.terminals)}.values())
+    npus = np.array(network.capacities.terminals)
+    return tuple(npus[np.unique(np.array(alike_nodes(network, root))[npus], return_index=True)[1]].tolist())
 
 
 def _cut_bound(instance: GraphInstance, *, turned: bool) -> GraphBound:
@@ -165,7 +161,10 @@ def _flow_bound(instance: GraphInstance, graph: CapacityGraph) -> GraphBound:
 def _all_reduce_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
     """The single cut, the best of some partitions if switches do not sum, and the optimum of trees."""
     network = instance.network
-    sides = [_cut_bound(instance, turned=turned) for turned in (False, True)]
+    alike = network.capacities.is_symmetric and all(
+        network.latencies[head, tail] == latency for (tail, head), latency in network.latencies.items()
+    )
+    sides = [_cut_bound(instance, turned=turned) for turned in (False, True)[: 2 - alike]]
     yield max(sides, key=lambda bound: bound.picoseconds)
     least = min(network.latencies.values())  # after the last byte
     if not network.switches_that("sums") and not network.switches_that("multicasts"):
