@@ -81,6 +81,12 @@ def test_few_chunks_suit_costs(latency: str) -> None:
     assert schedule.makespan <= 1.08 * fluid(instance)
 
 
+def test_chunks_that_meet_the_bound_under_costs_are_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("themis_opt.policies.law.climbed_block")
+    schedule = scheduled(themis_opt.load("4d-ring_fc_ring_sw.all_reduce.1000MiB").overridden(size="64GiB"))
+    assert schedule.makespan <= 1.0001 * fluid(schedule.instance)
+
+
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather"])
 def test_no_more_chunks_than_allowed_where_each_costs_something(kind: str) -> None:
     instance = themis_opt.load("4d-ring_sw_sw_sw.all_reduce.100MiB")

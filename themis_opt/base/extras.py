@@ -1,5 +1,7 @@
 """Packages that come with an extra of the project."""
 
+from importlib.util import find_spec
+
 EXTRAS = {
     "pictures": ("altair", "jinja2", "markupsafe", "matplotlib", "platformdirs", "vl_convert"),
     "tuning": ("optuna",),
@@ -16,3 +18,9 @@ def needed(error: ImportError) -> str:
         if name in packages:
             return f"needs {name}: pip install 'themis-opt[{extra}]'"
     raise error
+
+
+def missing(extra: str) -> ModuleNotFoundError | None:
+    """The error of the first package of an extra that is missing; nothing is imported."""
+    name = next((name for name in EXTRAS[extra] if find_spec(name) is None), None)
+    return ModuleNotFoundError(name=name) if name else None

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, pictures
+from themis_opt.cli.answers.answer import Listing, Reply, has_pictures
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -87,7 +87,7 @@ def _write(folder: Path, designs: "Sequence[Design]") -> list[Path]:
     for name, text in texts.items():
         write_atomically(folder / name, text)
     files = [folder / name for name in texts]
-    with pictures():
+    if has_pictures():
         from themis_opt.reports.rendering.charts import save
         from themis_opt.reports.study_charts import bandwidths
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from themis_opt.cli import completion, options
-from themis_opt.cli.answers.answer import pictures
+from themis_opt.cli.answers.answer import has_pictures
 
 if TYPE_CHECKING:
     from themis_opt.study.step_plan import StepPlan
@@ -68,7 +68,7 @@ def _write(folder: Path, planned: "StepPlan") -> list[Path]:
     make_folder(folder)
     paths = [folder / "plan.json"]
     write_atomically(paths[0], json.dumps(planned.document(), indent=1) + "\n")
-    with pictures():
+    if has_pictures():
         from themis_opt.reports.pictures import draw_gantt
 
         if is_pictured(planned.best):

@@ -10,11 +10,9 @@ from themis_opt.base.documents import digest
 from themis_opt.graphs.bounds import deciding_cut
 from themis_opt.graphs.policies import with_transfers
 from themis_opt.graphs.problem import GraphInstance
-from themis_opt.graphs.schedule import GraphSchedule, Hops, simulate_graph
+from themis_opt.graphs.schedule import GRAPH_ORDER_FORMAT, GraphSchedule, Hops, simulate_graph
 from themis_opt.graphs.schedule_file import plan_rows
 from themis_opt.graphs.slots import SlotPlan
-
-GRAPH_ORDER_FORMAT = "themis-opt/graph-order/1"
 
 
 def graph_fingerprint(instance: GraphInstance) -> str:

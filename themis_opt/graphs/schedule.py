@@ -18,6 +18,8 @@ from themis_opt.graphs.problem import GraphInstance
 from themis_opt.schedules.kernel import Operations, start_times
 from themis_opt.schedules.timed import TimedOperations
 
+GRAPH_ORDER_FORMAT = "themis-opt/graph-order/1"
+
 MAX_HOPS = 3_000_000
 """Most hops of all chunks in one simulation: about a second."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from formulations.limits import PROVEN_GAP
 from themis_opt.base.arrays import IntArray
 from themis_opt.policies.chunk_climb import climbed_block
 from themis_opt.policies.chunk_law import ChunkBlock, LawDimension, best_block, equal_block, makespan, whole_sizes
@@ -43,12 +44,16 @@ class Law:
 
 def _block(network: Sequence[LawDimension], phases: int, size: int, most_chunks: int) -> ChunkBlock:
     """The closed form, portions or a climb."""
-    block = best_block([dimension._replace(fixed=0, lag=0) for dimension in network], phases, size, most_chunks)
+    plain = [dimension._replace(fixed=0, lag=0) for dimension in network]
+    block = best_block(plain, phases, size, most_chunks)
+    times = [makespan(dimensions, block, phases, size) for dimensions in (network, plain)]
+    if block.is_solid and times[0] <= times[1] * (1 + PROVEN_GAP):
+        return block
     if any(dimension.fixed or dimension.lag for dimension in network):
         start = equal_block(network, phases, size, min(MOST_STARTED, most_chunks))
         climbed = climbed_block(network, phases, size, start, most_chunks)
         return min(block, climbed, key=lambda block: makespan(network, block, phases, size))
-    if block.is_solid or len(network) == 2:
+    if len(network) == 2:
         return block
     portions = Portions(network, min(MOST_LOTS, most_chunks)).block(phases)
     if portions:

@@ -25,9 +25,8 @@ from themis_opt.base.documents import read_json, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_duration, format_percent
 from themis_opt.formats.order_table import ORDER_FORMAT, order_table
-from themis_opt.graphs.certificates import GRAPH_ORDER_FORMAT, graph_fingerprint, graph_order
 from themis_opt.graphs.problem import GraphInstance
-from themis_opt.graphs.schedule import GraphSchedule
+from themis_opt.graphs.schedule import GRAPH_ORDER_FORMAT, GraphSchedule
 from themis_opt.problem.catalog import LIBRARY
 from themis_opt.problem.documents import errors_of
 from themis_opt.problem.fields import Model
@@ -305,12 +304,20 @@ def _instance_of(schedule: LibrarySchedule) -> ListedInstance:
 
 def fingerprint_of(instance: ListedInstance) -> str:
     """The key of an instance."""
-    return graph_fingerprint(instance) if isinstance(instance, GraphInstance) else instance.fingerprint
+    if isinstance(instance, Instance):
+        return instance.fingerprint
+    from themis_opt.graphs.certificates import graph_fingerprint  # slow to import, as below
+
+    return graph_fingerprint(instance)
 
 
 def solution_of(schedule: LibrarySchedule) -> dict[str, Any]:
     """The file of a solution: an order table, or the transfers on a graph and the order of each link."""
-    return order_table(schedule) if isinstance(schedule, Schedule) else graph_order(schedule)
+    if isinstance(schedule, Schedule):
+        return order_table(schedule)
+    from themis_opt.graphs.certificates import graph_order
+
+    return graph_order(schedule)
 
 
 def beside_best_known(schedule: Schedule, sizes: str, library: Library | None = None) -> str | None:

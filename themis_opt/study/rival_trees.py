@@ -26,15 +26,15 @@ def trees_beside(instance: Instance) -> "GraphSchedule | None":
 
     None for other problems, for large ones, and where stages cost more than latency and bandwidth, which graphs have.
     """
-    from themis_opt.graphs.conversion import as_graph
-    from themis_opt.graphs.schedule import simulate_graph
-    from themis_opt.graphs.trees import tree_plan
-
     dimensions = instance.network.dimensions
     if not has_rival_trees(instance) or instance.network.num_npus > MOST_BESIDE:
         return None
     if any(dimension.model_fields_set & BEYOND_GRAPHS for dimension in dimensions):
         return None
+    from themis_opt.graphs.conversion import as_graph  # networkx and OR-Tools: slow to import
+    from themis_opt.graphs.schedule import simulate_graph
+    from themis_opt.graphs.trees import tree_plan
+
     return simulate_graph(tree_plan(as_graph(instance)), CHUNKS_BESIDE)
 
 

@@ -1,8 +1,7 @@
 """What commands print, and the family that answers them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
-from themis_opt.base.extras import needed
+from themis_opt.base.extras import missing, needed
 from themis_opt.base.units import cells
 
 if TYPE_CHECKING:
@@ -63,15 +62,14 @@ class Listing:
         return cls(title, rows, {name: (name, "text") for name in rows[0]})
 
 
-@contextmanager
-def pictures() -> Iterator[None]:
-    """Do without pictures where packages that draw them are missing, and say in a line what to install."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
+def has_pictures() -> bool:
+    """Whether the packages that draw pictures are there; else a line says what to install."""
+    error = missing("pictures")
+    if error:
         from themis_opt.cli.printing import tell
 
         tell(f"no pictures: {needed(error)}")
+    return error is None
 
 
 def write_page(folder: Path, compared: "AnyComparison", answer: "Reply", draw: "Callable[[], Picture]") -> list[Path]:
@@ -79,7 +77,7 @@ def write_page(folder: Path, compared: "AnyComparison", answer: "Reply", draw: "
     svg, html = paths = [folder / "schedule.svg", folder / "schedule.html"]
     for path in paths:
         path.unlink(missing_ok=True)
-    with pictures():
+    if has_pictures():
         from themis_opt.reports.rendering.charts import save
         from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
         from themis_opt.reports.rendering.page import render_html

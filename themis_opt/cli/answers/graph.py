@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, format_short_time, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out, pictures, write_page
+from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures, left_out, write_page
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
 from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
 from themis_opt.cli.answers.operations import simulate as simulate
@@ -127,7 +127,7 @@ def plan_losses(
     rows, shown = [row | _in_words(row) for row in losses], columns("lost", "kept", "policy", "makespan", "file")
     table = Listing(f"{instance.name or 'graph'}: plans without one part", rows, shown)
     files = [folder / INDEX_FILE]
-    with pictures():
+    if has_pictures():
         from themis_opt.reports.pictures import draw_losses
 
         files.append(folder / "losses.svg")

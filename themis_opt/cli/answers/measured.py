@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, format_rate, format_short_size
-from themis_opt.cli.answers.answer import Listing, Reply, columns, pictures
+from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
 from themis_opt.problem.instance import Instance
 
 if TYPE_CHECKING:
@@ -103,11 +103,10 @@ def _write(folder: Path, rows: "Sequence[Beside]", title: str) -> list[Path]:
     make_folder(folder)
     write_atomically(folder / "measured.csv", to_csv([row.row() for row in rows]))
     files = [folder / "measured.csv"]
-    if not rows[0].is_step:
-        with pictures():
-            from themis_opt.reports.rendering.charts import save
-            from themis_opt.reports.study_charts import measured_curves
+    if not rows[0].is_step and has_pictures():
+        from themis_opt.reports.rendering.charts import save
+        from themis_opt.reports.study_charts import measured_curves
 
-            save(measured_curves(rows), folder / "busbw.svg", title)
-            files.append(folder / "busbw.svg")
+        save(measured_curves(rows), folder / "busbw.svg", title)
+        files.append(folder / "busbw.svg")
     return files

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.units import format_duration, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out, pictures
+from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures, left_out
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
 from themis_opt.cli.answers.runs import run as run
 from themis_opt.cli.answers.sweeps import sweep as sweep
@@ -203,7 +203,7 @@ def simulate(instance: "Instance", policies: str | None, *, sizes: str = "equal"
         check(schedule)
         if output is not None:
             files += write_schedule(output / file_name(name), schedule)
-            with pictures():
+            if has_pictures():
                 from themis_opt.reports.pictures import draw_gantts
 
                 files += draw_gantts(output / file_name(name), schedule, name)
@@ -278,7 +278,7 @@ def write(folder: Path, compared: "Comparison", answer: Reply, search: options.S
 
     settings, best = {name: value for name, value in search.settings().items() if name != "gap"}, compared.best
     files = write_comparison(folder, compared, settings)
-    with pictures():
+    if has_pictures():
         from themis_opt.reports.pictures import draw_gantts
         from themis_opt.reports.solution import write_page
 

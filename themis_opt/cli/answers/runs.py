@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from themis_opt.cli import options, ranks
-from themis_opt.cli.answers.answer import Listing, Reply, columns, pictures
+from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
 
 if TYPE_CHECKING:
     from themis_opt.base.units import Form
@@ -50,7 +50,7 @@ def run(
         from themis_opt.runtime.execution import write_execution
 
         files = write_execution(output, done)
-        with pictures():
+        if has_pictures():
             from themis_opt.formats.plot import save_plot
 
             for executed in done.executed:

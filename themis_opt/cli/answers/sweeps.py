@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, pictures
+from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -189,7 +189,7 @@ def _write(folder: Path, rows: Sequence[dict[str, Any]], names: Sequence[str], t
     make_folder(folder)
     write_atomically(folder / "sweep.csv", to_csv(rows))
     files = [folder / "sweep.csv"]
-    with pictures():
+    if has_pictures():
         from themis_opt.reports.rendering.charts import save
         from themis_opt.reports.study_charts import curves
 
