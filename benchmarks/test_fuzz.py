@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 from themis_opt.base.compiled import compile_at_once
 from themis_opt.cli.main import COMMANDS, application
 
-pytestmark = pytest.mark.benchmarks
+pytestmark = [pytest.mark.benchmarks, pytest.mark.timeout(0)]
 
 NUM_FILES = int(os.environ.get("THEMIS_OPT_FUZZ", "1000000"))
 SEED = int(os.environ.get("THEMIS_OPT_FUZZ_SEED", "0"))

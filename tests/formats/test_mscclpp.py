@@ -74,6 +74,30 @@ def _target(gpu, block, op):
     return peers[ids[op.channel_ids[0]]]
 
 
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce"])
+def test_a_message_comes_after_a_received_one_only_if_it_passes_its_data_on(kind):
+    counts = {True: 0, False: 0}
+    for gpu in plan_of(schedule(NETWORKS["8 GPUs"], kind, chunks=2)).gpus:
+        for block in gpu.threadblocks:
+            received, sent = None, []
+            for op in block.ops:
+                if op.name == "wait":
+                    received = []
+                elif op.name in ("copy", "re") and received is not None:
+                    received += op.dst_buff
+                elif op.name in ("put", "pwsf"):
+                    sent += op.src_buff
+                if op.name in ("signal", "pwsf"):
+                    if received and sent:
+                        counts[any(overlap(one, other) for one in sent for other in received)] += 1
+                    received, sent = None, []
+    assert counts[True] > 0 == counts[False]
+
+
+def overlap(one, other):
+    return one.type == other.type and other.index - one.size < one.index < other.index + other.size
+
+
 @pytest.fixture
 def plan():
     return plan_of(schedule(NETWORKS["8 GPUs"]))

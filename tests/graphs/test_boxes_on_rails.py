@@ -1,5 +1,6 @@
 """Plans by slots on boxes on rails: legal message by message, near bounds, and the same from a file."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -11,6 +12,7 @@ from samples import rare
 
 import themis_opt
 from formulations.limits import Limits
+from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.clusters import cluster_named
@@ -20,7 +22,7 @@ from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.rails import Rails
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.schedule_file import read_graph_schedule, schedule_text
-from themis_opt.graphs.slots import SlotPlan, slot_plan
+from themis_opt.graphs.slots import SlotMessages, SlotPlan, Slots, slot_plan
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.reports.pictures import draw_schedule
 
@@ -121,13 +123,61 @@ def test_links_take_no_two_messages_of_a_slot_at_once() -> None:
         validate_graph(schedule)
 
 
-@pytest.mark.parametrize(("count", "rule"), [(-1, "does not get it"), (1, "adds something twice")])
-def test_messages_too_few_or_too_many_are_refused(count: int, rule: str) -> None:
-    schedule = slots_of(instance_of(boxes_on_rails(4, 2), "all_gather", "1 MB"))
-    assert isinstance(schedule.plan, SlotPlan)
-    messages = schedule.plan.hops.table.messages
-    messages[:] = messages[:-1] if count < 0 else [*messages, messages[-1]]
-    with pytest.raises(InvalidSchedule, match=f"{rule}|capacity"):
+Lifted = tuple[SlotMessages, IntArray, bool]
+
+
+def of_another_piece(messages: SlotMessages, starts: IntArray, are_sums: bool) -> Lifted:
+    return messages._replace(roots=messages.roots if are_sums else messages.roots ^ 1), starts, are_sums
+
+
+def twice_there(messages: SlotMessages, starts: IntArray, are_sums: bool) -> Lifted:
+    """Two copies to different NPUs take each other's piece."""
+    roots, ends = messages.roots.copy(), messages.nodes[:, -1]
+    other = np.flatnonzero((roots != roots[0]) & (ends != ends[0]))[0]
+    roots[[0, other]] = roots[[other, 0]]
+    return messages if are_sums else messages._replace(roots=roots), starts, are_sums
+
+
+def one_too_few(messages: SlotMessages, starts: IntArray, are_sums: bool) -> Lifted:
+    return SlotMessages(*(array[1:] for array in messages)), starts[1:], are_sums
+
+
+def between_pods_late(messages: SlotMessages, starts: IntArray, are_sums: bool) -> Lifted:
+    return messages, starts + (messages.nodes.shape[1] > 3) * 10**12, are_sums
+
+
+def from_a_switch(messages: SlotMessages, starts: IntArray, are_sums: bool) -> Lifted:
+    return SlotMessages(messages.roots, *(array[:, 1:] for array in messages[1:])), starts[:, 1:], are_sums
+
+
+def to_itself(messages: SlotMessages, starts: IntArray, are_sums: bool) -> Lifted:
+    return messages._replace(nodes=0 * messages.nodes), starts, are_sums
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "rule"),
+    [
+        ("all_gather", lambda m, starts, s: (m, starts - 1 - starts.min(), s), "a message leaves a node before it is"),
+        ("all_gather", lambda m, starts, s: (m, starts[:, ::-1], s), "a message leaves a node before it is"),
+        ("all_gather", from_a_switch, "a switch only passes messages on"),
+        ("all_gather", to_itself, "a message goes where no link is"),
+        ("all_gather", of_another_piece, "piece 0: node 0 does not get it"),
+        ("all_gather", between_pods_late, "a node sends what it does not have"),
+        ("all_reduce", twice_there, "a node does not get it, or adds something twice"),
+        ("all_reduce", one_too_few, "a node does not get it, or adds something twice"),
+        ("all_reduce", of_another_piece, "a piece is copied from another node than that with its sum"),
+    ],
+)
+def test_messages_that_break_a_rule_are_refused(
+    monkeypatch: pytest.MonkeyPatch, kind: str, change: Callable[[SlotMessages, IntArray, bool], Lifted], rule: str
+) -> None:
+    schedule, lift = slots_of(instance_of(boxes_on_rails(8, 2), kind, "1 MB")), Slots.lift
+
+    def changed(slots: Slots, start: IntArray, chunks: int) -> Iterator[Lifted]:
+        return (change(*messages) for messages in lift(slots, start, chunks))
+
+    monkeypatch.setattr(Slots, "lift", changed)
+    with pytest.raises(InvalidSchedule, match=rule):
         validate_graph(schedule)
 
 

@@ -399,3 +399,20 @@ def test_distances_are_between_two_npus() -> None:
     bound = graph_bounds(instance.on(instance.network.model_copy(update={"links": links})))["latency"]
     first, second = bound.meaning.removeprefix("distance between ").split(" and ")
     assert first != second
+
+
+@pytest.mark.parametrize(
+    ("skill", "kind", "other", "rates"),
+    [("sums", "broadcast", "reduce", (2, 1)), ("multicasts", "reduce", "broadcast", (1, 2))],
+)
+def test_entries_bound_the_half_of_an_all_reduce_that_a_switch_leaves_to_npus(
+    skill: str, kind: str, other: str, rates: tuple[int, int]
+) -> None:
+    names = [f"b{box}.g{npu}" for box, npu in product(range(3), range(2))]
+    nodes = [{"name": name} for name in names] + [{"name": "s", "kind": "switch", skill: True}]
+    up, down = (f"{rate} GB/s" for rate in rates)
+    links = [{"ends": [name, "s"], "bandwidth": up, "back": down, "latency": "1 us"} for name in names]
+    network = GraphNetwork.model_validate({"nodes": nodes, "links": links})
+    bounds = {one: graph_bounds(instance_of(network, one)).get("entries") for one in ("all_reduce", kind, other)}
+    assert bounds[other] is None
+    assert bounds["all_reduce"] == bounds[kind] is not None

@@ -418,9 +418,9 @@ def test_a_policy_with_an_illegal_plan_is_left_out_by_name(monkeypatch: pytest.M
     assert "breaks rule" in compared.refused["ring"]
 
 
-def star(kind: str, **skills: bool) -> GraphInstance:
+def star(kind: str, rates: tuple[str, str] = ("1 GB/s", "1 GB/s"), **skills: bool) -> GraphInstance:
     nodes = [{"name": name} for name in "abc"] + [{"name": "s", "kind": "switch", **skills}]
-    links = [{"ends": [name, "s"], "bandwidth": "1 GB/s"} for name in "abc"]
+    links = [{"ends": [name, "s"], "bandwidth": rates[0], "back": rates[1]} for name in "abc"]
     what = [{"kind": kind, "size": "6 kB"}]
     return GraphInstance.model_validate({"network": {"nodes": nodes, "links": links}, "collectives": what})
 
@@ -453,6 +453,28 @@ def test_what_others_receive_is_not_there_to_send() -> None:
 def test_partitions_bound_nothing_where_a_switch_sums(copies: bool) -> None:
     graph = star("all_reduce", sums=True, multicasts=copies)
     assert best_bound(graph).picoseconds <= compare_graph(graph, ["trees"]).best.makespan
+
+
+@pytest.mark.parametrize(("skill", "rates"), [("sums", ("4 GB/s", "3 GB/s")), ("multicasts", ("3 GB/s", "4 GB/s"))])
+def test_partitions_bound_nothing_where_a_switch_sums_or_copies_alone(skill: str, rates: tuple[str, str]) -> None:
+    graph = star("all_reduce", rates, **{skill: True})
+    builder = PlanBuilder("star", graph)
+    for root, (one, other) in enumerate([(1, 2), (0, 2), (0, 1)]):
+        piece = builder.add_piece(1000, None, None)
+        if skill == "sums":
+            sums = [builder.send(piece, (npu, 3), adds=True) for npu in (one, other)]
+            result = builder.send(piece, (3, root), sums, adds=True)
+            for npu in (one, other):
+                builder.send(piece, (root, 3, npu), [result])
+        else:
+            result = builder.send(
+                piece, (root, 3), [builder.send(piece, (npu, 3, root), adds=True) for npu in (one, other)]
+            )
+            for npu in (one, other):
+                builder.send(piece, (3, npu), [result])
+    schedule = simulate_graph(builder.build(), 50)
+    validate_graph(schedule)
+    assert best_bound(graph).picoseconds <= schedule.makespan
 
 
 def test_a_switch_that_sums_alone_sends_its_sum_once() -> None:
