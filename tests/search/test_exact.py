@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from background import PATIENCE
 from hypothesis import given, settings
+from layered_iterations import layers, scheduled
+from sharded_iterations import sharded
 from strategies import instances
 
 from formulations import cp_sat
 from themis_opt.base import allowance
 from themis_opt.policies.hourglass.policy import balanced
+from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
@@ -330,3 +333,16 @@ def test_a_start_takes_half_of_the_time_at_most(
     policy = Exact(seconds=600.0, workers=1, deterministic=deterministic)
     policy.solve(figure_5, steps=[Idle()])
     assert asked == [given if given is None else pytest.approx(given, rel=0.1)]
+
+
+def test_a_search_of_launches_starts_from_the_best_launching_policy() -> None:
+    instance = layers(6, task=50)
+    best = min(scheduled(instance, launching).makespan for launching in LAUNCHING)
+    assert Exact(seconds=1e-9, deterministic=True).solve(instance).schedule.makespan <= best
+
+
+def test_a_search_of_launches_whose_time_is_up_has_a_schedule_that_fits_into_memory() -> None:
+    for instance in (layers(6, task=50), sharded(*[60] * 6, memory="300 kB")):
+        schedule = Exact(seconds=0.0).solve(instance).schedule
+        validate(schedule)
+        assert schedule.makespan <= scheduled(instance, "blocks").makespan

@@ -9,7 +9,6 @@ from formulations.interruption import TimeUp
 from formulations.limits import Limits
 from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.policies.law import Law, has_law
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.incumbent import Progress, Step, take_turns, tell_notebook
@@ -17,7 +16,7 @@ from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.incumbent import Incumbent, Reference
-from themis_opt.search.start import starting_schedule
+from themis_opt.search.start import launched_schedule, starting_schedule
 from themis_opt.solving.lowering import chunk_overhead
 
 STARTED_PER_SECOND = 70_000  # stages that the fast policies plan and simulate in a second on a slow core
@@ -92,7 +91,7 @@ class Exact(Limits):
         if given is not None and (has_launches(instance) or (is_late and not self.deterministic)):
             return given
         if has_launches(instance):
-            return simulate(instance, make_policy("fused/hourglass")(instance))
+            return launched_schedule(instance, allowance)
         law = simulate(instance, Law()(instance)) if self.sizes == "free" and has_law(instance) else None
         if law and law.makespan <= lower_bound * (1 + self.gap):
             return law

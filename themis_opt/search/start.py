@@ -4,13 +4,18 @@ from collections.abc import Callable
 from threading import Thread
 
 from formulations.interruption import is_over
+from themis_opt.base.allowance import Allowance
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.hourglass.policy import balanced, with_free_sizes
+from themis_opt.policies.registry import make_policy
 from themis_opt.policies.themis import Themis
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
+
+LAUNCHED_AT_FIRST = ("blocks/baseline", "priority/baseline", "fused/hourglass")
+"""From which a search of launches starts: the first is the best where parameters are sharded, the second elsewhere."""
 
 MAX_DURATIONS = 2**22  # durations in the tables of hourglass, above which it is left out; they take 32 MiB
 SECONDS_PER_DURATION = 5e-6  # of hourglass, which looks at each for every candidate and batch of chunks
@@ -32,6 +37,13 @@ def usual_schedule(instance: Instance) -> Schedule:
     rules = ("fifo", "scf", "longest_remaining")
     policies: list[Callable[[Instance], Plan]] = [Baseline(), *(Themis(dispatch=rule) for rule in rules)]
     return min((simulate(instance, policy(instance)) for policy in policies), key=lambda schedule: schedule.makespan)
+
+
+def launched_schedule(instance: Instance, allowance: Allowance) -> Schedule:
+    """The best schedule of some launching policies that fits into memory, of the first one alone if time is up."""
+    names = (name for number, name in enumerate(LAUNCHED_AT_FIRST) if number == 0 or allowance.left > 0)
+    schedules = (simulate(instance, make_policy(name)(instance)) for name in names)
+    return min(schedules, key=lambda schedule: (not schedule.fits, schedule.makespan))
 
 
 def _hourglass_schedules(instance: Instance, seconds: float | None, free_sizes: bool) -> list[Schedule]:
