@@ -11,7 +11,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search import anneal
-from themis_opt.search.anneal import FREE_CHUNKS, PATIENCE, WORK_PER_SECOND, Anneal, free_counts
+from themis_opt.search.anneal import PATIENCE, WORK_PER_SECOND, Anneal
 from themis_opt.search.annealing import Annealing
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.search.orders import Orders
@@ -69,23 +69,6 @@ def test_orders_and_sizes_that_no_longer_gain_end_their_step(start: Schedule) ->
     Orders().run(known)
     assert known.left > 0.4
     assert known.best.makespan < 7.1e9
-
-
-def test_many_chunks_start_from_few_where_they_cost_nothing(start: Schedule) -> None:
-    many = start.instance.overridden(chunks=3 * FREE_CHUNKS)
-    both = many.replace(collectives=(many.collectives[0], many.collectives[0].replace(name="b", chunks=2)))
-    schedule = simulate(both, make_policy("baseline+fifo")(both))
-    assert free_counts(start) == [4]
-    assert free_counts(schedule) == [FREE_CHUNKS]
-
-
-def test_costly_chunks_start_around_the_best_number(start: Schedule) -> None:
-    network = start.instance.network.with_costs({"launch_overhead": 100_000_000})
-    costly = start.instance.replace(network=network).overridden(chunks=6)
-    assert free_counts(simulate(costly, make_policy("baseline+fifo")(costly))) == [4, 6]
-    more = costly.overridden(chunks=40)
-    few = simulate(more, make_policy("baseline+fifo")(more.at_most(6)))
-    assert free_counts(few) == [4, 6, 9, 12]
 
 
 def waves(

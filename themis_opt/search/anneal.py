@@ -13,8 +13,7 @@ from formulations.interruption import POLL_SECONDS, TimeUp
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.search.annealing import Annealing, can_anneal, is_ready
 from themis_opt.search.incumbent import MIN_GAIN, Incumbent
-from themis_opt.search.start import starting_schedule
-from themis_opt.solving.lowering import chunk_overhead, num_arcs
+from themis_opt.solving.lowering import num_arcs
 from themis_opt.solving.sizing import resized
 
 WORK_PER_SECOND = 20_000_000
@@ -28,10 +27,7 @@ PATIENCE = 3  # waves without gain after which nothing more is to be expected
 HOT, COOLING = 1e-2, 300
 """Temperature at which an annealing begins, as a fraction of the makespan, and by how much colder it ends."""
 
-COSTLY = 0.01  # share of the makespan that the fixed costs of all chunks take, from which their number is searched
-START_SIXTHS = (4, 6, 9, 12)  # numbers of chunks from which annealings start, in sixths of the best one
 SLICES_PER_SECOND = 10  # after which an annealing may be told to stop
-FREE_CHUNKS = 64  # most chunks from which annealings of free sizes start: so many are within a per mille of the bounds
 Stop = Callable[[float], bool]  # told the best makespan of a thread, in picoseconds, says whether to stop
 Task = Callable[[float, Stop], tuple[Schedule, float]]
 """An annealing that may simulate so many stages; its best schedule, and how many it simulated."""
@@ -41,9 +37,8 @@ Task = Callable[[float, Stop], tuple[Schedule, float]]
 class Anneal:
     """Waves that improve the incumbent; equal seeds, workers and work give equal results.
 
-    Where chunk sizes stay, every thread of a wave anneals the incumbent with a different seed.  Where they are free,
-    every thread starts from equal chunks, whose number differs from one start to the next, and anneals orders and
-    sizes together; a chunk that hurts may end with no bytes.  A linear programme makes the sizes exact in the end.
+    Every thread of a wave anneals the incumbent with a different seed.  Where chunk sizes are free, orders and sizes
+    change together; a chunk that hurts may end with no bytes.  A linear programme makes the sizes exact in the end.
 
     `hot`: temperature at the start of an annealing of given sizes, as a fraction of the makespan.
     `patience`: waves without gain after which the step ends.
@@ -63,7 +58,7 @@ class Anneal:
         """Run waves until the turn is over, or some in a row gain nothing."""
         if not is_ready(None):
             return
-        waves = _free_waves(incumbent) if incumbent.free_sizes else self._waves(incumbent)
+        waves = self._waves(incumbent)
         idle, rate, work_left = 0, float(WORK_PER_SECOND), self.most_work
         while idle < self.patience and work_left > 0 and not incumbent.done:
             before, begin = incumbent.best.makespan, incumbent.left
@@ -76,9 +71,10 @@ class Anneal:
 
     def _waves(self, incumbent: Incumbent) -> Iterator[list[Task]]:
         """Annealings of the incumbent, each wave longer than the one before."""
-        work = float(FIRST_STEPS * incumbent.best.plan.num_stages)
+        resizes = incumbent.free_sizes
+        work = float(FIRST_STEPS * (GROWTH if resizes else 1) * incumbent.best.plan.num_stages)
         while True:
-            yield [partial(_anneal, incumbent.best, seed, self.hot, work, False) for seed in _seeds(incumbent)]
+            yield [partial(_anneal, incumbent.best, seed, self.hot, work, resizes) for seed in _seeds(incumbent)]
             work *= GROWTH
 
 
@@ -104,36 +100,8 @@ def run_wave(incumbent: Incumbent, tasks: list[Task], most_work: float) -> float
             except TimeUp:  # which the tasks see for themselves
                 continue
     for schedule, _ in (future.result() for future in running):
-        if schedule.instance is not incumbent.instance:  # but one of fewer chunks
-            incumbent.offer_plan(schedule.enforced_plan())
-        else:
-            incumbent.offer(schedule)
+        incumbent.offer(schedule)
     return max(future.result()[1] for future in running)
-
-
-def free_counts(best: Schedule) -> list[int]:
-    """Chunks per collective from which annealings of free sizes start: some around the best where they are costly."""
-    limit, overhead = max(exchange.chunks for exchange in best.instance.exchanges), chunk_overhead(best.instance)
-    if overhead < COSTLY * best.makespan:
-        return [min(limit, FREE_CHUNKS)]
-    chunks = max(len(launch.sizes) for launch in best.plan.chunks)
-    return sorted({min(-(-chunks * share // 6), limit) for share in START_SIXTHS})
-
-
-def _free_waves(incumbent: Incumbent) -> Iterator[list[Task]]:
-    """Annealings of orders and sizes together from equal chunks, whose number is another one each time."""
-    counts, number, starts = free_counts(incumbent.best), 0, dict[int, Schedule]()
-    while True:
-        tasks: list[Task] = []
-        for seed in _seeds(incumbent):
-            rounds, place = divmod(number, len(counts))
-            count = counts[place]
-            start = starts.get(count) or starting_schedule(incumbent.instance.at_most(count))
-            starts[count] = start
-            work = float(FIRST_STEPS * GROWTH ** (rounds + 1) * start.plan.num_stages)
-            tasks.append(partial(_anneal, start, seed, HOT, work, True))
-            number += 1
-        yield tasks
 
 
 def _seeds(incumbent: Incumbent) -> list[int]:

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 
 from formulations.limits import PROVEN_GAP, Limits
 from themis_opt.base.allowance import Allowance
-from themis_opt.base.errors import CyclicPlan
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.incumbent import ENGINES, AnyIncumbent, Progress, tell_notebook
-from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 
 MIN_GAIN = PROVEN_GAP / 10  # relative gain below which a schedule counts as no better
 
@@ -57,13 +54,6 @@ class Incumbent(AnyIncumbent[Schedule]):
     def instance(self) -> Instance:
         """The instance of all schedules."""
         return self.best.instance
-
-    def offer_plan(self, plan: Plan) -> bool:
-        """Simulate a plan of a solver and keep it if it is the best; one that waits for itself is left out."""
-        try:
-            return self.offer(simulate(self.instance, plan))
-        except CyclicPlan:
-            return False
 
     def beside(self, best: Schedule, bound: float = 0.0, *, free_sizes: bool | None = None) -> "Incumbent":
         """The incumbent of another problem that is searched on the way, out of the same allowance."""
