@@ -26,16 +26,17 @@ def test_blocks_meet_the_bound_on_two_hundred_networks_with_bandwidth_to_spare(w
     few = 0
     for network in islice(spared_networks(width), 200):
         block = best_block(network, 2, Fraction(1)) if width == 2 else MirroredBlocks(network, rounding=0).block()
-        few += block is not None
-        block = block or Portions(network, rounding=0).block(2)
         assert block is not None
         assert makespan(network, block, 2, Fraction(1)) == 2 * Portions(network).least_time(tuple(range(width)))
+        few += width == 2 or len(block.chunks) == 2 * width - 1
+        assert width == 2 or len(block.chunks) <= 2 * width + 1
     assert few >= least
 
 
 @pytest.mark.parametrize(("width", "without"), [(3, 2), (4, 0)])
 def test_mirrored_chunks_that_the_table_lacks_exist_for_nearly_all(width: int, without: int, tmp_path: Path) -> None:
-    networks = [network for network in islice(spared_networks(width), 200) if not MirroredBlocks(network).block()]
+    spared = islice(spared_networks(width), 200)
+    networks = [network for network in spared if not MirroredBlocks(network).block(2 * width)]
     pairs = zip(networks, climbed_paths(networks, tmp_path), strict=True)
     lacking = [network for network, paths in pairs if not paths or not is_solid(network, paths)]
     assert len(lacking) == without

@@ -9,25 +9,22 @@
 #define HG_CHUNKS 25   /* of two dimensions */
 #define HG_ENTRIES 112 /* of the larger table of paths */
 #define HG_RANKED 24   /* paths that are tried */
-#define HG_FEW 8       /* chunks of more dimensions, or equal ones */
+#define HG_CHANGES 2000 /* of paths that the table lacks */
+#define HG_FEW 9       /* mirrored chunks; of equal ones there are fewer */
 #define HG_LENGTH (2 * HG_DIMENSIONS)
 #define HG_LEAST_GAP 1e-6
 #define HG_FLOAT_ERROR 1e-12
-typedef struct {
-    int npus;
-    double byte_time;  /* time in which a byte leaves an NPU */
-    double fixed, lag; /* time for which a stage holds the dimension besides, and from then to its result */
-} hg_dimension;
+/* Time in which a byte leaves an NPU, for which a stage holds the dimension besides, and from then to its result. */
+typedef struct { int npus; double byte_time, fixed, lag; } hg_dimension;
 typedef struct {
     double share, part, ready; /* of the data; bytes and time after the last stage in the orders */
     long long size;            /* bytes, in the result of hourglass_plan */
     int path[HG_LENGTH];       /* dimensions in the order of the scatters, then of the gathers */
 } hg_chunk;
 typedef struct {
-    int num_chunks, is_solid; /* whether all dimensions are busy from begin to end */
+    int num_chunks, is_solid, num_stages[HG_DIMENSIONS]; /* is_solid: whether all dimensions are always busy */
     double time, free_at[HG_DIMENSIONS];
     hg_chunk chunks[HG_CHUNKS];
-    int num_stages[HG_DIMENSIONS];              /* per dimension */
     short stages[HG_DIMENSIONS][2 * HG_CHUNKS]; /* 2 * chunk + phase; phase 0 scatters, 1 gathers */
 } hg_block;
 typedef struct { hg_block best, other; } hg_workspace;
@@ -35,9 +32,8 @@ typedef struct { const hg_dimension *network; int width, phases; double size; } 
 typedef struct { /* mirrored chunks that keep every dimension busy from 0 to 1 */
     int width, count, tries, num_served, served[HG_FEW * HG_LENGTH];
     int paths[HG_FEW][HG_LENGTH], next[HG_FEW], mirror[HG_FEW];
-    double durations[HG_FEW][HG_LENGTH], free_at[HG_DIMENSIONS], ready[HG_FEW];
+    double durations[HG_FEW][HG_LENGTH], free_at[HG_DIMENSIONS], ready[HG_FEW], reached;
 } hg_half;
-
 /* Paths of 2 D - 1 chunks of 3 and 4 dimensions, and 2 D weights, as in chunk_law.py; the orders of their letters. */
 static const char *const hg_paths[] = {
     "aeccbimlkpraebcfafqqhnbffbcbkshkrbccebmmqjlnaedaahxmhriacbfcomhpnkbccbbiepohqabafftrilpjadbeesjjplkadaefmshlqoaeec"
@@ -61,19 +57,16 @@ static const char *const hg_paths[] = {
     "pullfrloihxauhicwsrhllplasgwimdituncmplsbbqotafonphnnlhmaxasjozthfoqnckdgerhzlreqjnn"};
 static const char *const hg_orders[] = {"012021102120201210",
     "012301320213023103120321102310321203123013021320201320312103213023012310301230213102312032013210"};
-
 /* Time for which a part of the data holds a dimension. */
 static double hg_held(const hg_dimension *d, double part) {
     return part * d->byte_time * (d->npus - 1) / d->npus + d->fixed;
 }
-
 /* Add a chunk, whose path the caller fills. */
 static int *hg_add(const hg_problem *p, hg_block *b, double share) {
     hg_chunk *c = &b->chunks[b->num_chunks++];
     c->share = share, c->part = share * p->size;
     return c->path;
 }
-
 /* Append a stage of a chunk to the orders, and time it. */
 static void hg_push(const hg_problem *p, hg_block *b, int chunk, int position) {
     hg_chunk *c = &b->chunks[chunk];
@@ -86,7 +79,6 @@ static void hg_push(const hg_problem *p, hg_block *b, int chunk, int position) {
     b->time = fmax(b->time, c->ready);
     b->stages[k][b->num_stages[k]++] = (short)(2 * chunk + is_gather);
 }
-
 /* Sizes of chunks, of which the first is 1, and whether they gather in the reverse order of their scatters. */
 static double hg_growing_sizes(int count, double shrunk, int phases, double *sizes, int *is_nested) {
     double growth = fmax(1, 2 * shrunk), both = 0, nested = 0;
@@ -99,7 +91,6 @@ static double hg_growing_sizes(int count, double shrunk, int phases, double *siz
     for (int j = 0; j < count; j++) sizes[j] = pow(shrunk, j);
     return nested;
 }
-
 /* The block of two dimensions (theorems 2 and 5): chunk 0 visits `other` first, if it has a share. */
 static void hg_pair(const hg_problem *p, hg_block *b, int most_chunks) {
     const hg_dimension *d = p->network;
@@ -108,8 +99,7 @@ static void hg_pair(const hg_problem *p, hg_block *b, int most_chunks) {
     double npus = d[first].npus, ratio = other ? between : 1 / between, shrunk = ratio / npus;
     double balanced = (1 - shrunk) / (1 - shrunk + ratio - 1.0 / d[other].npus);
     for (;; count++) {
-        sum = hg_growing_sizes(count, shrunk, p->phases, sizes, &is_nested);
-        share = 1 / (1 + ratio * sum);
+        sum = hg_growing_sizes(count, shrunk, p->phases, sizes, &is_nested), share = 1 / (1 + ratio * sum);
         b->is_solid = shrunk < 1 && share <= balanced * (1 + HG_FLOAT_ERROR);
         if (b->is_solid || count == most_chunks - 1 || ratio * sum >= npus / HG_LEAST_GAP) break;
     }
@@ -123,15 +113,12 @@ static void hg_pair(const hg_problem *p, hg_block *b, int most_chunks) {
         path[0] = path[3] = i < base ? other : first, path[1] = path[2] = i < base ? first : other;
     }
     for (int i = 0; i < n; i++) hg_push(p, b, i, 0);
-    for (int i = 0; i < n; i++) {
-        hg_push(p, b, i, 1);
-        if (ends && !(is_nested && i >= base)) hg_push(p, b, i, 2);
-    }
+    for (int i = 0; i < n; i++)
+        if (hg_push(p, b, i, 1), ends && !(is_nested && i >= base)) hg_push(p, b, i, 2);
     for (int i = n - 1; is_nested && i >= base; i--) hg_push(p, b, i, 2);
     for (int i = base; ends && i < n; i++) hg_push(p, b, is_nested ? n - 1 - i + base : i, 3);
     if (ends && base) hg_push(p, b, 0, 3);
 }
-
 /* Whether the stages that are served can be continued until 1 without a pause. */
 static int hg_is_full(hg_half *h) {
     int k = 0, last = 2 * h->width - 1;
@@ -139,6 +126,7 @@ static int hg_is_full(hg_half *h) {
     for (int other = 1; other < h->width; other++)
         if (h->free_at[other] < h->free_at[k] - HG_FLOAT_ERROR) k = other;
     double time = h->free_at[k];
+    h->reached = fmax(h->reached, time);
     if (time >= 1 - HG_FLOAT_ERROR) return 1;
     for (unsigned seen = 0;;) { /* the longest stage first */
         double longest = 0;
@@ -157,16 +145,13 @@ static int hg_is_full(hg_half *h) {
         h->free_at[k] = time, h->ready[i] = ready, h->next[i]--, h->num_served--;
     }
 }
-
 /* Positive numbers whose products with the columns sum to 1 in every row, by elimination; 0 if there are none. */
 static int hg_equal_loads(int count, double rows[][HG_DIMENSIONS], double *sizes) {
+    double r[HG_DIMENSIONS];
     for (int i = 0; i < count; i++) {
         int pivot = i;
         for (int k = i + 1; k < count; k++) if (fabs(rows[k][i]) > fabs(rows[pivot][i])) pivot = k;
-        for (int j = 0; j <= count; j++) {
-            double moved = rows[i][j];
-            rows[i][j] = rows[pivot][j], rows[pivot][j] = moved;
-        }
+        memcpy(r, rows[i], sizeof r), memcpy(rows[i], rows[pivot], sizeof r), memcpy(rows[pivot], r, sizeof r);
         if (rows[i][i] == 0) return 0;
         for (int k = 0; k < count; k++) {
             double factor = rows[k][i] / rows[i][i];
@@ -176,17 +161,60 @@ static int hg_equal_loads(int count, double rows[][HG_DIMENSIONS], double *sizes
     for (int i = 0; i < count; i++) if ((sizes[i] = rows[i][count] / rows[i][i]) <= 0) return 0;
     return 1;
 }
-
-/* The block of an all-reduce that is the same backwards, of 2 D - 1 chunks, if paths of the table suit. */
-static void hg_mirrored(const hg_problem *p, hg_block *b) {
+/* How far mirrored chunks fill half of the time, -1 if no sizes suit; adds them if they fill it. Letters: scatters and
+ * gathers of each pair, scatters of the last chunk. `more` pairs beyond D - 1 come first, with the size of the next. */
+static double hg_fill(const hg_problem *p, hg_block *b, const double *times, const int *dims, const char *text,
+                      int more) {
+    int width = p->width, count = 2 * (width + more) - 1, last = 2 * width - 1;
+    double loads[HG_FEW + 1][HG_DIMENSIONS], rows[HG_DIMENSIONS][HG_DIMENSIONS] = {{0}}, sizes[HG_DIMENSIONS];
+    const char *orders[HG_FEW + 1];
+    hg_half h = {.width = width, .count = count, .tries = 40 * width - 60};
+    for (int i = 0; i <= count; i++) { /* orders of scatters as if in turn forwards and backwards */
+        double part = 1;
+        orders[i] = hg_orders[width - 3] + width * (text[i < count ? i : count - 1] - 'a');
+        for (int j = 0; j < width; j++) {
+            int k = orders[i][i % 2 && i < count ? width - 1 - j : j] - '0';
+            loads[i][k] = times[k] * part, part /= p->network[dims[k]].npus;
+        }
+    }
+    for (int k = 0; k < width; rows[k++][width] = 1)
+        for (int i = 0; i < count; i += 2)
+            rows[k][i / 2 < more ? 0 : i / 2 - more] += i < count - 1 ? loads[i][k] + loads[i + 1][k] : loads[i][k];
+    if (!hg_equal_loads(width, rows, sizes)) return -1;
+    for (int i = width - 1 + more; i > 0; i--) sizes[i] = sizes[i < more ? 0 : i - more];
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j <= last; j++) {
+            int place = i % 2 ? last - j : j, from = i - i % 2 + place / width;
+            h.paths[i][j] = orders[from][from == count ? last - place : place % width] - '0';
+            h.durations[i][j] = sizes[i / 2] * loads[from][h.paths[i][j]];
+            h.mirror[i] = i == count - 1 ? i : i ^ 1;
+        }
+    if (!hg_is_full(&h)) return h.reached;
+    double whole = 0;
+    for (int i = 0; i < count; i += 2) whole += i < count - 1 ? sizes[i / 2] + sizes[i / 2] : sizes[i / 2];
+    for (int i = 0; i < count; i++) {
+        int *path = hg_add(p, b, sizes[i / 2] / whole);
+        for (int j = 0; j <= last; j++) path[j] = dims[h.paths[i][j]];
+    }
+    memset(h.next, 0, sizeof h.next);
+    for (int j = 0, i; j < h.num_served; j++) i = h.served[j], hg_push(p, b, i, h.next[i]++);
+    for (int j = h.num_served, i; j-- > 0;) i = h.served[j], hg_push(p, b, h.mirror[i], last - --h.next[i]);
+    return b->is_solid = 1;
+}
+static int hg_draw(unsigned *state, unsigned most) { /* a random number below `most` */
+    return (int)((*state = (*state * 1103515245u + 12345u) & 0x7fffffffu) / 256 % most);
+}
+/* The block of an all-reduce that is the same backwards: paths of the table, or by random changes of one more pair. */
+static void hg_mirrored(const hg_problem *p, hg_block *b, int most_chunks) {
     int dimensions[HG_DIMENSIONS], width = p->width, count = 2 * width - 1, length = count + 2 * width, num_entries = 0;
-    double times[HG_DIMENSIONS], sizes[HG_DIMENSIONS], logs[HG_LENGTH], scores[HG_ENTRIES] = {0}, whole = 0;
-    const char *letters = hg_paths[width - 3];
-    for (int k = 0; k < width; k++) { /* from fast to slow */
+    double times[HG_DIMENSIONS], logs[HG_LENGTH], scores[HG_ENTRIES] = {0}, least = HUGE_VAL, filled = -1;
+    const char *letters = hg_paths[width - 3], *first = letters;
+    char now[HG_FEW], tried[HG_FEW];
+    unsigned places = (unsigned)count + 2, orders = width == 3 ? 6 : 24;
+    for (int k = 0, j; k < width; k++) { /* from fast to slow */
         double time = hg_held(&p->network[k], 1) - p->network[k].fixed;
-        int j = k;
-        for (; j > 0 && times[j - 1] > time; j--) times[j] = times[j - 1], dimensions[j] = dimensions[j - 1];
-        times[j] = time, dimensions[j] = k;
+        for (j = k; j > 0 && times[j - 1] > time; j--) times[j] = times[j - 1], dimensions[j] = dimensions[j - 1];
+        times[j] = time, dimensions[j] = k, least = fmin(least, time * p->network[k].npus);
     }
     for (int k = 0; k < width; k++) logs[width - 1 + k] = log2(p->network[dimensions[k]].npus);
     for (int k = 1; k < width; k++) logs[k - 1] = log2(times[k] / times[k - 1]);
@@ -194,46 +222,23 @@ static void hg_mirrored(const hg_problem *p, hg_block *b) {
     for (; letters[length * num_entries]; num_entries++)
         for (int j = 0; j < 2 * width; j++)
             scores[num_entries] += (letters[length * num_entries + count + j] - 'm') * logs[j];
-    for (int tried = 0; tried < HG_RANKED && !b->is_solid; tried++) {
+    for (int rank = 0; rank < HG_RANKED && !b->is_solid; rank++) {
         int entry = 0;
         for (int e = 1; e < num_entries; e++) if (scores[e] > scores[entry]) entry = e;
-        scores[entry] = -HUGE_VAL;
-        double loads[HG_FEW][HG_DIMENSIONS], rows[HG_DIMENSIONS][HG_DIMENSIONS];
-        const char *orders[HG_FEW];
-        hg_half h = {.width = width, .count = count, .tries = 40 * width - 60};
-        for (int i = 0; i <= count; i++) { /* orders of scatters as if in turn forwards and backwards */
-            double part = 1;
-            orders[i] = hg_orders[width - 3] + width * (letters[length * entry + (i < count ? i : count - 1)] - 'a');
-            for (int j = 0; j < width; j++) {
-                int k = orders[i][i % 2 && i < count ? width - 1 - j : j] - '0';
-                loads[i][k] = times[k] * part, part /= p->network[dimensions[k]].npus;
-            }
-        }
-        for (int k = 0; k < width; rows[k++][width] = 1)
-            for (int i = 0; i < width; i++)
-                rows[k][i] = i < width - 1 ? loads[2 * i][k] + loads[2 * i + 1][k] : loads[2 * i][k];
-        if (!hg_equal_loads(width, rows, sizes)) continue;
-        for (int i = 0; i < count; i++)
-            for (int j = 0; j <= count; j++) {
-                int place = i % 2 ? count - j : j, from = i - i % 2 + place / width;
-                h.paths[i][j] = orders[from][from == count ? count - place : place % width] - '0';
-                h.durations[i][j] = sizes[i / 2] * loads[from][h.paths[i][j]];
-                h.mirror[i] = i == count - 1 ? i : i ^ 1;
-            }
-        if (!hg_is_full(&h)) continue;
-        for (int i = 0; i < width; i++) whole += i < width - 1 ? sizes[i] + sizes[i] : sizes[i];
-        for (int i = 0; i < count; i++) {
-            int *path = hg_add(p, b, sizes[i / 2] / whole);
-            for (int j = 0; j <= count; j++) path[j] = dimensions[h.paths[i][j]];
-        }
-        memset(h.next, 0, sizeof h.next);
-        for (int j = 0, i; j < h.num_served; j++) i = h.served[j], hg_push(p, b, i, h.next[i]++);
-        for (int j = h.num_served, i; j-- > 0;)
-            i = h.served[j], hg_push(p, b, h.mirror[i], count - --h.next[i]);
-        b->is_solid = 1;
+        scores[entry] = -HUGE_VAL, first = rank > 0 ? first : letters + length * entry;
+        hg_fill(p, b, times, dimensions, letters + length * entry, 0);
+    }
+    if (2 * times[width - 1] > least || most_chunks <= 2 * width) return; /* no bandwidth to spare */
+    memcpy(now, first, 2), memcpy(now + 2, first, (size_t)count);
+    for (unsigned state = 1, change = 0; change < HG_CHANGES && !b->is_solid; change++) {
+        memcpy(tried, now, sizeof now);
+        for (int drawn, goes_on = 1; goes_on; goes_on = hg_draw(&state, 3) == 0)
+            drawn = hg_draw(&state, places * orders), tried[drawn % places] = (char)('a' + drawn / places);
+        double reached = hg_fill(p, b, times, dimensions, tried, 1);
+        if (b->is_solid || reached < filled - 0.02 * hg_draw(&state, 1024) / 1024) continue;
+        filled = reached, memcpy(now, tried, sizeof now);
     }
 }
-
 /* Equal chunks, each of which visits the dimensions from the least to the most loaded one, and gathers backwards.
  * What can begin first is served first, and the middle of a chunk before first scatters and last gathers. */
 static void hg_equal(const hg_problem *p, hg_block *b, int count) {
@@ -243,11 +248,8 @@ static void hg_equal(const hg_problem *p, hg_block *b, int count) {
     for (int i = 0; i < count; i++) {
         int *path = hg_add(p, b, 1.0 / count);
         double part = b->chunks[i].part;
-        for (int k = 0; k < p->width; k++) {
-            int j = k;
-            for (; j > 0 && loads[path[j - 1]] > loads[k]; j--) path[j] = path[j - 1];
-            path[j] = k;
-        }
+        for (int k = 0, j; k < p->width; path[j] = k, k++)
+            for (j = k; j > 0 && loads[path[j - 1]] > loads[k]; j--) path[j] = path[j - 1];
         for (int j = 0; j < p->width; j++) {
             loads[path[j]] += hg_held(&p->network[path[j]], part), part /= p->network[path[j]].npus;
             if (p->phases == 2) path[last - j] = path[j];
@@ -265,7 +267,6 @@ static void hg_equal(const hg_problem *p, hg_block *b, int count) {
         hg_push(p, b, chosen, next[chosen]++);
     }
 }
-
 /* Fill w->best for phases = 2, an all-reduce, or 1, a reduce-scatter (backwards: an all-gather); returns its time. */
 static double hourglass_plan(hg_workspace *w, const hg_dimension *network, int num_dimensions, int phases,
                              long long size, long long unit, int most_chunks) {
@@ -277,9 +278,9 @@ static double hourglass_plan(hg_workspace *w, const hg_dimension *network, int n
     memset(w, 0, sizeof *w);
     for (int k = 0; k < num_dimensions; k++) has_costs |= network[k].fixed > 0 || network[k].lag > 0;
     if (num_dimensions == 2) hg_pair(&p, b, most);
-    else if (num_dimensions < HG_DIMENSIONS && phases == 2 && most >= 2 * num_dimensions - 1) hg_mirrored(&p, b);
+    else if (num_dimensions < HG_DIMENSIONS && phases == 2 && most >= 2 * num_dimensions - 1) hg_mirrored(&p, b, most);
     int is_enough = !has_costs && most > 1 && (b->is_solid || num_dimensions == 2);
-    for (int count = 1; count <= most && count <= HG_FEW && !is_enough; count++) {
+    for (int count = 1; count <= most && count < HG_FEW && !is_enough; count++) {
         hg_equal(&p, &w->other, count);
         if (!b->num_chunks || w->other.time < b->time) *b = w->other;
     }
@@ -287,13 +288,11 @@ static double hourglass_plan(hg_workspace *w, const hg_dimension *network, int n
     for (int i = 0; i < b->num_chunks; i++) {
         double exact = b->chunks[i].share / total * (double)(size / unit);
         b->chunks[i].size = unit * (long long)floor(exact);
-        rest[i] = floor(exact) - exact;
-        missing -= (long long)floor(exact);
+        rest[i] = floor(exact) - exact, missing -= (long long)floor(exact);
     }
     for (int next = 0; missing > 0; missing--, next = 0) { /* largest remainders first */
         for (int i = 1; i < b->num_chunks; i++) if (rest[i] < rest[next]) next = i;
-        b->chunks[next].size += unit;
-        rest[next] = HUGE_VAL;
+        b->chunks[next].size += unit, rest[next] = HUGE_VAL;
     }
     return b->time;
 }

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from law_statements import random_network
 
 from themis_opt.policies.chunk_law import LawDimension, best_block, whole_sizes
 
@@ -87,6 +88,11 @@ def test_plans_of_two_dimensions_are_those_of_python(program: Path) -> None:
 
 def test_plans_of_more_dimensions_are_those_of_python(program: Path) -> None:
     assert_equal(program, [random_case(seed, 5) for seed in range(12)])
+
+
+def test_plans_of_one_more_pair_are_those_of_python(program: Path) -> None:
+    networks = [[d._replace(byte_time=float(d.byte_time)) for d in random_network(seed)] for seed in (241, 1481, 74)]
+    assert_equal(program, [(network, 2, 100_000, most) for network in networks for most in (64, 6)])
 
 
 @pytest.mark.benchmarks

@@ -12,6 +12,7 @@ import themis_opt
 from themis_opt.policies.chunk_climb import climbed_block, shipped_starts
 from themis_opt.policies.chunk_law import LawDimension, MirroredBlocks, best_block, equal_block, makespan, pair_block
 from themis_opt.policies.law import Law
+from themis_opt.policies.portions import Portions
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
@@ -53,9 +54,24 @@ def test_two_chunks_per_dimension_but_one_meet_the_bound_of_the_networks_of_the_
 
 
 def test_few_chunks_meet_the_bound_where_bandwidth_is_to_spare() -> None:
-    networks = [random_network(seed) for seed in range(120) if seed % 4 < 3]
-    blocks = [best_block(network, 2, 1e9) for network in networks if has_bandwidth_to_spare(network)]
-    assert sum(block.is_solid for block in blocks) >= 0.9 * len(blocks)
+    networks = [
+        network for seed in range(120) if has_bandwidth_to_spare(network := random_network(seed)) and seed % 4 < 3
+    ]
+    blocks = [best_block(network, 2, 1e9) for network in networks]
+    assert all(block.is_solid for block in blocks)
+    more = [len(block.chunks) - 2 * len(network) for network, block in zip(networks, blocks, strict=True)]
+    assert more.count(-1) >= 0.9 * len(more)
+
+
+@pytest.mark.parametrize("seed", [241, 1481, 74])
+def test_one_more_pair_meets_the_bound_where_no_path_of_the_table_suits(seed: int) -> None:
+    network = random_network(seed)
+    block = MirroredBlocks(network, rounding=0).block()
+    assert block is not None
+    assert len(block.chunks) == 2 * len(network) + 1
+    least = Portions(network).least_time(tuple(range(len(network))))
+    assert makespan(network, block, 2, Fraction(1)) == 2 * least
+    assert MirroredBlocks(network, rounding=0).block(2 * len(network)) is None
 
 
 @pytest.mark.parametrize(("most", "growth"), [(1, 2), (2, 4), (3, 6), (4, 10), (5, 14), (6, 22), (7, 30)])

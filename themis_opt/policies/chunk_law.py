@@ -52,6 +52,8 @@ A letter for each permutation: scatters and gathers of the first chunk of each p
 hill climb on random networks found them; the weights are a logistic regression of which paths suit which networks.
 """
 MOST_RANKED = 24  # paths of the table that are tried
+MOST_REDRAWS = 2000  # of paths that the table lacks; 550 random networks take 60 in the mean
+REDRAW_HEAT = 0.02  # part of the first half of the time that a change of paths may leave less full
 
 Path = tuple[int, ...]  # dimensions
 Stages = list[tuple[int, int]]  # chunks and positions in their paths, in the order in which dimensions serve them
@@ -109,7 +111,7 @@ def best_block(
     if width == 2:
         best = pair_block(network, phases, most)
     elif width in MIRRORED_PATHS and phases == 2 and most >= 2 * width - 1:
-        best = MirroredBlocks(network).block()
+        best = MirroredBlocks(network).block(most)
     has_costs = any(dimension.fixed or dimension.lag for dimension in network)
     if best and most > 1 and not has_costs:
         return best
@@ -232,11 +234,12 @@ def mirrored_paths(width: int) -> list[tuple[list[Path], list[int]]]:
 
 
 class MirroredBlocks:
-    """Blocks of an all-reduce that are the same backwards: D - 1 pairs of chunks and one more on D dimensions.
+    """Blocks of an all-reduce that are the same backwards: pairs of chunks and one more on D dimensions.
 
     The second chunk of a pair has the path of the first one backwards, and its size.  So D equal loads decide the sizes
-    of the pairs and of the last chunk, a linear system.  If the dimensions can serve stages until half of the time
-    without a pause, the other half is the same backwards.  Time counts from 0 to 1 for the first half.
+    of D - 1 pairs and of the last chunk, a linear system; further pairs have the size of the first one.  If the
+    dimensions can serve stages until half of the time without a pause, the other half is the same backwards.  Time
+    counts from 0 to 1 for the first half.
     """
 
     def __init__(self, network: Sequence[LawDimension], rounding: float = FLOAT_ERROR) -> None:
@@ -246,21 +249,56 @@ class MirroredBlocks:
         self.npus = [network[k].npus for k in self.dimensions]
         self.rounding, self.width = rounding, len(network)
 
-    def block(self) -> ChunkBlock | None:
-        """The block of the first paths of the table that suit the network, by rank."""
+    def block(self, most_chunks: int = MOST_LAW_CHUNKS) -> ChunkBlock | None:
+        """The block of the first paths of the table that suit the network, by rank, or else of one more pair.
+
+        One more pair is enough where bandwidth is to spare, as far as is known.
+        """
         logs = [log2(slower / faster) for faster, slower in pairwise(self.times)] + [log2(npus) for npus in self.npus]
         ranked = sorted(mirrored_paths(self.width), key=lambda entry: -total(map(mul, entry[1], [*logs, 1.0])))
-        blocks = (self.of_paths(paths) for paths, _ in ranked[:MOST_RANKED])
-        return next((block for block in blocks if block), None)
+        for paths, _ in ranked[:MOST_RANKED]:
+            if block := self.of_paths(paths):
+                return block
+        is_to_spare = 2 * self.times[-1] <= min(map(mul, self.npus, self.times))
+        return self._of_changed(ranked[0][0]) if is_to_spare and most_chunks > 2 * self.width else None
+
+    def _of_changed(self, paths: Sequence[Path]) -> ChunkBlock | None:
+        """The block of changed paths and one more pair, by random changes that fill the first half of the time."""
+        orders, now, filled, state = list(permutations(range(self.width))), [*paths[:2], *paths], -1.0, 1
+
+        def draw(most: int) -> int:
+            nonlocal state
+            state = (state * 1103515245 + 12345) % 2**31
+            return state // 256 % most
+
+        for _ in range(MOST_REDRAWS):
+            tried, goes_on = list(now), True
+            while goes_on:
+                order, place = divmod(draw(len(tried) * len(orders)), len(tried))
+                tried[place], goes_on = orders[order], draw(3) == 0
+            half = self._half(tried)
+            if half and half.reached >= 1 - self.rounding:
+                return self._of_half(half)
+            reached = half.reached if half else -1.0
+            if reached >= filled - REDRAW_HEAT * draw(1024) / 1024:
+                now, filled = tried, reached
+        return None
 
     def of_paths(self, orders: Sequence[Path]) -> ChunkBlock | None:
         """The block of scatters and gathers of each pair, and scatters of the last chunk, if it exists."""
-        last = len(orders) - 1
+        half = self._half(orders)
+        return self._of_half(half) if half and half.reached >= 1 - self.rounding else None
+
+    def _half(self, orders: Sequence[Path]) -> "FirstHalf | None":
+        """The first half of the time, as far as it can be filled; None if no sizes make equal loads."""
+        last, more = len(orders) - 1, len(orders) // 2 + 1 - self.width
         loads = [self._loads(order[::-1] if place % 2 else order) for place, order in enumerate(orders)]
         pairs = [[a + b for a, b in zip(*loads[place : place + 2], strict=True)] for place in range(0, last, 2)]
-        sizes = equal_loads([*pairs, loads[-1]])
+        first = [total(times) for times in zip(*pairs[: more + 1], strict=True)]
+        sizes = equal_loads([first, *pairs[more + 1 :], loads[-1]])
         if not sizes:
             return None
+        sizes = sizes[:1] * more + sizes
         paths: list[Path] = []
         durations: list[list[float]] = []
         for place, size in zip(range(0, last + 1, 2), sizes, strict=True):
@@ -269,12 +307,15 @@ class MirroredBlocks:
             held = [size * loads[place][k] for k in orders[place]] + [size * loads[back][k] for k in gathers]
             paths += [orders[place] + gathers, gathers[::-1] + orders[place][::-1]]
             durations += [held, held[::-1]]
-        half = FirstHalf(paths[:-1], durations[:-1], self.rounding)
-        if not half.is_full():
-            return None
-        whole = total([size + size for size in sizes[:-1]]) + sizes[-1]
+        half = FirstHalf(sizes, paths[:-1], durations[:-1], self.rounding)
+        half.fill()
+        return half
+
+    def _of_half(self, half: "FirstHalf") -> ChunkBlock:
+        """The block whose first half is full."""
+        whole = total([size + size for size in half.sizes[:-1]]) + half.sizes[-1]
         chunks = [
-            Chunk(sizes[number // 2] / whole, tuple(self.dimensions[k] for k in path))
+            Chunk(half.sizes[number // 2] / whole, tuple(self.dimensions[k] for k in path))
             for number, path in enumerate(half.paths)
         ]
         mirrored = [(half.mirror[number], half.last - position) for number, position in reversed(half.stages)]
@@ -296,9 +337,10 @@ class FirstHalf:
     image is served in the first one.
     """
 
-    def __init__(self, paths: list[Path], durations: list[list[float]], rounding: float) -> None:
+    def __init__(self, sizes: list[float], paths: list[Path], durations: list[list[float]], rounding: float) -> None:
         count, width = len(paths), len(paths[0]) // 2
-        self.paths, self.durations, self.rounding, self.last = paths, durations, rounding, 2 * width - 1
+        self.sizes, self.paths, self.durations, self.rounding = sizes, paths, durations, rounding
+        self.last, self.reached = 2 * width - 1, 0 * sizes[0]
         self.mirror = [*(number ^ 1 for number in range(count - 1)), count - 1]
         self.free: list[float] = [0] * width
         self.ready: list[float] = [0] * count
@@ -306,8 +348,8 @@ class FirstHalf:
         self.stages: Stages = []
         self.tries = 40 * width - 60
 
-    def is_full(self) -> bool:
-        """Whether the stages that are served can be continued without a pause."""
+    def fill(self) -> bool:
+        """Go on from the stages that are served, without a pause; whether to 1, and `reached` says how far."""
         self.tries -= 1
         if self.tries < 0:
             return False
@@ -316,12 +358,13 @@ class FirstHalf:
             if free[other] < free[k] - self.rounding:
                 k = other
         time = free[k]
+        self.reached = max(self.reached, time)
         if time >= 1 - self.rounding:
             return True
         choices = []
         for number, position in enumerate(places):
-            is_there = paths[number][position] == k and ready[number] <= time + self.rounding
-            if is_there and places[self.mirror[number]] <= self.last - position:
+            is_left = places[self.mirror[number]] <= self.last - position
+            if is_left and paths[number][position] == k and ready[number] <= time + self.rounding:
                 duration = self.durations[number][position]
                 if time + duration <= 1 + self.rounding:
                     choices.append((-duration, number))
@@ -330,7 +373,7 @@ class FirstHalf:
             free[k] = ready[number] = time + self.durations[number][position]
             places[number] += 1
             self.stages.append((number, position))
-            if self.is_full():
+            if self.fill():
                 return True
             self.stages.pop()
             places[number] = position

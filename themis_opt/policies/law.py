@@ -44,12 +44,14 @@ class Law:
 
 def _block(network: Sequence[LawDimension], phases: int, size: int, most_chunks: int) -> ChunkBlock:
     """The closed form, portions or a climb."""
+    has_costs = any(dimension.fixed or dimension.lag for dimension in network)
+    few = 2 * len(network) if has_costs and len(network) > 2 else most_chunks  # not one more pair, if a climb follows
     plain = [dimension._replace(fixed=0, lag=0) for dimension in network]
-    block = best_block(plain, phases, size, most_chunks)
+    block = best_block(plain, phases, size, min(few, most_chunks))
     times = [makespan(dimensions, block, phases, size) for dimensions in (network, plain)]
     if block.is_solid and times[0] <= times[1] * (1 + PROVEN_GAP):
         return block
-    if any(dimension.fixed or dimension.lag for dimension in network):
+    if has_costs:
         start = equal_block(network, phases, size, min(MOST_STARTED, most_chunks))
         climbed = climbed_block(network, phases, size, start, most_chunks)
         return min(block, climbed, key=lambda block: makespan(network, block, phases, size))
