@@ -1,5 +1,6 @@
 """What ends work in the middle: time that is up, and Ctrl-C, which is not lost where Python drops its exception."""
 
+import atexit
 import math
 import signal
 from collections.abc import Callable, Collection
@@ -55,14 +56,20 @@ class Interruption:
         self.came = True
         if is_within(frame, IMPORTS) and hasattr(signal, "setitimer"):
             signal.signal(signal.SIGVTALRM, self.handle)
+            atexit.register(self._disarm)  # a timer that outlives the handlers ends the process
             signal.setitimer(signal.ITIMER_VIRTUAL, RETURN_SECONDS)
             return
-        raise KeyboardInterrupt
+        self.check()
 
     def check(self) -> None:
         """Raise KeyboardInterrupt where one was due, for loops that heard nothing of it."""
         if self.came:
+            self._disarm()
             raise KeyboardInterrupt
+
+    def _disarm(self) -> None:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 INTERRUPTION = Interruption()  # that of this process, where the command line listens to it; otherwise none ever came

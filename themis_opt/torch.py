@@ -23,18 +23,22 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import distributed, nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
+from themis_opt.base.extras import needed
 from themis_opt.problem.phases import CollectiveKind, Data
 from themis_opt.runtime.engine import Engine
 from themis_opt.runtime.layout import cut_columns, phase_at, stage_view
 from themis_opt.runtime.program import Program, RunOptions, compile_program
 from themis_opt.schedules.schedule import Schedule
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"themis_opt.torch {needed(error)}", name=error.name) from None
+from torch import distributed, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
 
 # What newer versions call otherwise.
 _reduce_scatter = getattr(distributed, "reduce_scatter_single", None) or distributed.reduce_scatter_tensor

@@ -1628,10 +1628,20 @@ def beside_best_known(instance: Path, taken: int, best: Fraction, *, equal: bool
     if row is not None:
         known = row["makespan_ps"]
         require(taken >= row["bound_ps"], f"takes {taken} ps, and {row['bound_ps']} ps are the bound of the library")
-        side = "above" if taken >= known else "BELOW"
-        words = f"{abs(taken - known) / known:.4%} {side} the best known, {known} ps of {row['name']}"
+        words = f"{_above(taken, known)} the best known of {row['name']}, {_microseconds(known)}"
         best = max(best, Fraction(row["bound_ps"]))
-    return words + (f"; gap {taken / float(best) - 1:.4%} to the bound {math.floor(best)} ps" if best else "")
+    return words + (f"; {_above(taken, float(best))} the bound, {_microseconds(float(best))}" if best else "")
+
+
+def _above(taken: float, other: float) -> str:
+    """How far a time is above or below another, or that they are equal."""
+    if taken == other:
+        return "equal to"
+    return f"{100 * abs(taken - other) / other:.4f} % {'above' if taken > other else 'BELOW'}"
+
+
+def _microseconds(picoseconds: float) -> str:
+    return f"{picoseconds / 10**6:.2f} us"
 
 
 def main(arguments: list[str]) -> int:
@@ -1642,6 +1652,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("certificate", nargs="?", type=Path, help="bounds")
     parser.add_argument("--equal", action="store_true", help="chunks must be equal")
     given = parser.parse_args(arguments)
+    if given.instance and not given.solution:
+        parser.error("an instance needs a solution")
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         return _check(given) if given.instance else _check_all()
@@ -1664,7 +1676,7 @@ def _check(given: argparse.Namespace) -> int:
     if verdict.makespan is not None:
         best = verdict.best(trusted=True)
         beside = beside_best_known(given.instance, verdict.makespan, best, equal=given.equal)
-        print(f"makespan {verdict.makespan} ps, {beside}")
+        print(f"makespan {verdict.makespan} ps, {_microseconds(verdict.makespan)}: {beside}")
     for bound in verdict.bounds:
         print(f"bound {bound.picoseconds} ps, about {float(bound.picoseconds):.3f}: {bound.kind}")
     return 0

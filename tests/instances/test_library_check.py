@@ -245,6 +245,22 @@ def test_the_solver_of_the_page_needs_the_checker_alone(tmp_path: Path) -> None:
     assert judged(DOCUMENTS["all_reduce-56"], json.loads(solved.stdout)).makespan
 
 
+def test_the_checker_says_how_far_a_solution_is_from_the_best_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = json.loads((LIBRARY / "index.json").read_text(encoding="utf-8"))["instances"]
+    row = next(row for row in rows if (row["name"], row["sizes"]) == ("equal-01", "equal"))
+    files = [str(LIBRARY / row[field]) for field in ("file", "solution")]
+    assert check.main([*files, "--equal"]) == 0
+    assert capsys.readouterr().out == (
+        "makespan 972656786 ps, 972.66 us: equal to the best known of equal-01, 972.66 us; "
+        "0.1965 % above the bound, 970.75 us\n"
+    )
+    with pytest.raises(SystemExit):
+        check.main(files[:1])
+    assert "an instance needs a solution" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["0.0006 ns", "0.5 ps", "1.5 ps", "2.4 ps", "0.7000005 us"])
 def test_times_are_rounded_as_in_the_package(text: str) -> None:
     assert check.picoseconds(text) == parse_time(text)

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from themis_opt.base.errors import printable
-from themis_opt.base.units import Form, cells
+from themis_opt.base.units import Form, cells, format_percent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -260,5 +260,5 @@ def moved_data_in_words(report: "VerifyReport") -> list[str]:
     carried = f"{format_short_size(port.bytes)} on {port.dimension}, at {format_bandwidth(port.bandwidth)}"
     return [
         f"data: every NPU ends with its result, on {reduced}{shapes} NPUs, {report.num_paths} paths",
-        f"busiest port: {port.port} {carried} for {port.share:.2%} of the makespan",
+        f"busiest port: {port.port} {carried} for {format_percent(port.share)} of the makespan",
     ]

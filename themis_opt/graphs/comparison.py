@@ -148,7 +148,7 @@ def compare_graph(
     plans = [name for name in names if not is_search(name)]
     if policies is None:
         plans.sort(key=lambda name: name != _soonest(instance))
-    contest.attempt_each(plans, partial(_planned, instance), ENOUGH * contest.bound, NEXT_TIMES)
+    contest.attempt_each(plans, partial(schedules_of, instance), ENOUGH * contest.bound, NEXT_TIMES)
     if not contest.done:  # searches take a second to be loaded
         take_turns(contest, [GRAPH_SEARCHES[name] for name in searches])
     contest.expect_schedules("searches take fewer nodes and chunks than this graph has")
@@ -198,7 +198,7 @@ def _check_names(names: Sequence[str]) -> None:
             raise InputError(rule, field="--policies", value=name)
 
 
-def _planned(instance: GraphInstance, name: str) -> Iterator[GraphSchedule]:
+def schedules_of(instance: GraphInstance, name: str) -> Iterator[GraphSchedule]:
     """The schedules of a policy; of several collectives the plans of each, at once.
 
     Raises InputError if the policy sends nothing.

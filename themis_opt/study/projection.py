@@ -25,7 +25,7 @@ class Projection:
     errors: Mapping[int, float]
 
     def __str__(self) -> str:
-        held_back = ", ".join(f"{error:+.2%} on {npus}" for npus, error in self.errors.items())
+        held_back = ", ".join(f"{100 * error:+.2f} % on {npus}" for npus, error in self.errors.items())
         words = f"Fitted on {self.fitted} NPUs, the network gives {format_percent(self.share)} of its bandwidths"
         return f"{words}; steps that were held back err by {held_back or 'nothing: none was held back'}."
 

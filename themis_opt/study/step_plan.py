@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.base.units import format_short_size, format_short_time, nanoseconds
+from themis_opt.base.units import format_percent, format_short_size, format_short_time, nanoseconds
 from themis_opt.policies.launching.common import fused_name, of_runs
 from themis_opt.policies.launching.prefetch import activations, as_early_as_fits, budgets
 from themis_opt.policies.planning import Combined, PlanningOnce, Policy, fastest, plan_launches, plans_of_launches
@@ -89,7 +89,7 @@ class StepPlan:
         now, count = format_short_time(self.today.makespan), len(self.today.plan.launches_of(self.instance))
         gain = 1 - self.best.makespan / self.today.makespan
         if gain < LEAST_WIN:
-            saved = f", of which other launches save {gain:.2%}" if gain > 0 else ""
+            saved = f", of which other launches save {format_percent(gain)}" if gain > 0 else ""
             is_open = self.bound < self.today.makespan * (1 - LEAST_WIN)
             known = "nothing to win is known" if is_open else "nothing to win"
             return f"{known}, keep today's launches: {now} a step{saved}; at least {bound} with any plan"

@@ -41,7 +41,7 @@ class Tuned:
     trials_of_optuna: Any = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        return f"<Tuned {self.space.name}: {self.space.describe(self.choice)}, {self.gain:.2%} saved>"
+        return f"<Tuned {self.space.name}: {self.space.describe(self.choice)}, {format_percent(self.gain)} saved>"
 
     def _repr_html_(self) -> str:
         frame = self.to_frame()
