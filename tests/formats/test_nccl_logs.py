@@ -9,6 +9,7 @@ from reader_samples import LINEAR, NCCL_JSON, NCCOM, RCCL_CSV, RCCL_LINES, RCCL_
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
+from themis_opt.base.units import format_size
 from themis_opt.formats.readers import nccl_inspector
 from themis_opt.formats.readers.nccl_tests import read_log
 from themis_opt.formats.readers.registry import import_files
@@ -28,7 +29,15 @@ def test_a_table_becomes_a_dimension(write):
     assert bandwidth == pytest.approx(200, rel=1e-3)
     assert latency == pytest.approx(3, rel=1e-3)
     assert len(imported.tables["dim1: measured against fitted"]) == 2 * len(LINEAR)
-    assert "as measured; dim1 is a ring that is fitted" in imported.sentences[0]
+
+
+def test_the_time_of_the_fit_stands_beside_the_measured_one(write):
+    slow = nccl_table([(size, 6 * out, 6 * into) for size, out, into in LINEAR], program="all_gather_perf")
+    imported = import_files(write(all_reduce__txt=nccl_table(LINEAR) + slow))
+    row = next(r for r in imported.tables["dim1: measured against fitted"] if r["size"] == format_size(LINEAR[-1][0]))
+    assert row["measured"] != row["fitted"]
+    words = f"takes {row['measured']}, as measured; dim1, a ring that is fitted to all times, takes {row['fitted']}."
+    assert imported.sentences[0].endswith(words)
 
 
 @pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", "   ", "\t"])

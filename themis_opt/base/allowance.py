@@ -79,8 +79,9 @@ class Allowance:
 def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
     """Raise :class:`TimeUp` where time is up, and so many seconds of processor after it for all that is cut off.
 
-    Where work is counted, that of simulations is charged.  Wall time is heard of in the main thread alone; where Python
-    drops the exception, as in callbacks of weak references and generators that are given up, it comes again at once.
+    Where work is counted, that of simulations is charged.  Wall time is a timer, since policies of other packages and
+    loops of libraries poll nothing; the main thread alone hears of it.  Where Python drops the exception, as in
+    callbacks of weak references and generators that are given up, it comes again at once.
     """
     if allowance.counts_work:
         token = METER.set(partial(allowance.charge_until, overtime))

@@ -35,10 +35,10 @@ SCHEMAS: Mapping[str, str] = {
     "instance": "themis_opt.problem.schema:shipped_schema",
     "schedule": "themis_opt.schedules.schedule_file:schedule_schema",
     "graph": "themis_opt.graphs.problem:graph_schema",
-    "graph-schedule": "themis_opt.graphs.schedule_file:graph_schedule_schema",
-    "pipeline": "themis_opt.pipelines.files:pipeline_schema",
+    "graph-schedule": "themis_opt.graphs.schedule_file:GraphScheduleFile",
+    "pipeline": "themis_opt.pipelines.problem:Pipeline",
 }
-"""Import paths of functions that give the JSON Schema of problems and schedules, by the kind of file."""
+"""Import paths of models, or functions that give the JSON Schema, by the kind of file."""
 
 
 def family_of(problem: Problem) -> Family:

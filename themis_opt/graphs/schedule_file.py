@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool
 
-from themis_opt.base.documents import schema_text
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer
 from themis_opt.graphs.problem import GraphInstance
@@ -54,11 +53,6 @@ class GraphScheduleFile(Envelope):
     slots: StrictBool = False
     pieces: tuple[WrittenPiece, ...] = ()
     transfers: tuple[WrittenTransfer, ...] = ()
-
-
-def graph_schedule_schema() -> str:
-    """The JSON Schema of schedules on graphs."""
-    return schema_text(GraphScheduleFile.model_json_schema())
 
 
 def schedule_text(schedule: GraphSchedule, summary: Summary | None = None) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from themis_opt.base.documents import read_json, schema_text, write_atomically
+from themis_opt.base.documents import read_json, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import MAX_CLOCK
 from themis_opt.pipelines.problem import PIPELINE_FORMAT, Action, ActionKind, Pipeline, StageOrders
@@ -50,12 +50,6 @@ def pipeline_text(pipeline: Pipeline) -> str:
     """The document of a pipeline."""
     document = {"format": PIPELINE_FORMAT} | pipeline.model_dump(mode="json", exclude_unset=True)
     return json.dumps(document, indent=2) + "\n"
-
-
-def pipeline_schema() -> str:
-    """The JSON Schema of pipelines."""
-    schema = Pipeline.model_json_schema()
-    return schema_text(schema | {"required": sorted({*schema["required"], "format"})})
 
 
 def write_schedule(path: Path, schedule: PipelineSchedule, summary: Summary | None = None) -> None:

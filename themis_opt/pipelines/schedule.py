@@ -103,7 +103,7 @@ class PipelineSchedule:
         if not pipeline.message and not self.offloads:
             return 0.0
         free = pipeline.replace(message=0, offload=None if pipeline.offload is None else 0)
-        return max(1 - simulate(free, self.orders).value / self.value, 0.0)
+        return 1 - simulate(free, self.orders).value / self.value
 
     @cached_property
     def offloads(self) -> int:

@@ -35,7 +35,7 @@ algorithms for all-gather is that of the worst cut (ForestColl, https://arxiv.or
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from math import prod
 from typing import Literal
@@ -65,7 +65,7 @@ def cut(instance: Instance) -> float:
 
 def time_across(instance: Instance, exchanges: Sequence[Exchange]) -> float:
     """Picoseconds for what has to cross the worst cut, all of it there from the start."""
-    size_by_group = _sizes(exchanges)
+    size_by_group = group_sizes(exchanges)
     used = sorted({k for _, span in size_by_group for k in span})
     sides: list[Side] = ["sent"]
     sides += ["received"] if any(instance.fabric.dimensions[k].in_network for k in used) else []
@@ -77,10 +77,11 @@ def time_across(instance: Instance, exchanges: Sequence[Exchange]) -> float:
 
 def time_of_cut(instance: Instance, exchanges: Sequence[Exchange], inside: Sequence[int], side: Side) -> float:
     """Picoseconds for what crosses one cut, whose K is `inside`, all of it there from the start."""
-    return _time(instance, _sizes(exchanges), set(inside), side)
+    return _time(instance, group_sizes(exchanges), set(inside), side)
 
 
-def _sizes(exchanges: Sequence[Exchange]) -> Counter[ExchangeGroup]:
+def group_sizes(exchanges: Iterable[Exchange]) -> Counter[ExchangeGroup]:
+    """Bytes of every group."""
     sizes = Counter[ExchangeGroup]()
     for exchange in exchanges:
         sizes[exchange.kind, exchange.span] += exchange.size

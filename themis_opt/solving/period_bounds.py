@@ -17,7 +17,6 @@ are serial within a stage: a window holds the tensors of one stage, and the long
 tensor as if it were alone.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -31,7 +30,7 @@ from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
-from themis_opt.solving.cut import ExchangeGroup, time_across
+from themis_opt.solving.cut import ExchangeGroup, group_sizes, time_across
 from themis_opt.solving.lowering import chunk_overhead, job_class, without_fixed
 from themis_opt.solving.makespan_bounds import MAKESPAN_BOUNDS, Bound
 from themis_opt.solving.piece_classes import Waiting, window_time
@@ -65,15 +64,7 @@ def ideal(instance: Instance) -> float:
 
 def communication(instance: Instance) -> float:
     """Load of the busiest dimension in one period."""
-    return max(_time(instance, _held(exchanges), "load") for exchanges in _by_stage(instance))
-
-
-def _held(exchanges: Iterable[Exchange]) -> dict[ExchangeGroup, int]:
-    """Bytes of every group."""
-    held = Counter[ExchangeGroup]()
-    for exchange in exchanges:
-        held[exchange.kind, exchange.span] += exchange.size
-    return held
+    return max(_time(instance, group_sizes(exchanges), "load") for exchanges in _by_stage(instance))
 
 
 def critical_path(instance: Instance, measure: Literal["ideal", "head_tail"] = "head_tail") -> float:

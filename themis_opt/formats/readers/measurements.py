@@ -66,7 +66,7 @@ def calibrated(logs: Sequence[Log], tool: str) -> Part:
     tables: dict[str, list[dict[str, str]]] = {"measured": _groups(logs)}
     tables |= {f"{name}: fit": fit.values() for name, fit in fits.items()}
     tables |= {f"{name}: measured against fitted": _farthest(fit) for name, fit in fits.items()}
-    sentences = tuple(_largest(name, log) for name, log in zip(fits, logs, strict=True))
+    sentences = tuple(_largest(name, fit) for name, fit in fits.items())
     return Part(
         network=Network(name=tool, dimensions=tuple(dimensions)),
         notes=tuple(notes),
@@ -75,11 +75,11 @@ def calibrated(logs: Sequence[Log], tool: str) -> Part:
     )
 
 
-def _largest(name: str, log: Log) -> str:
-    """What was measured at the largest size, before what holds of the fitted network alone."""
-    one = max(log.measurements, key=lambda measurement: measurement.size)
-    what = f"{one.kind.value} of {format_short_size(one.size)} among {one.num_npus} NPUs"
-    return f"{what} takes {format_short_time(one.time)}, as measured; {name} is a ring that is fitted to all times."
+def _largest(name: str, fit: Calibration) -> str:
+    """What was measured at the largest size, and what the fitted network takes for it."""
+    row, one = max(zip(fit.rows(), fit.measurements, strict=True), key=lambda pair: pair[1].size)
+    what = f"{one.kind.value} of {format_short_size(one.size)} among {one.num_npus} NPUs takes {row['measured']}"
+    return f"{what}, as measured; {name}, a ring that is fitted to all times, takes {row['fitted']}."
 
 
 def _groups(logs: Sequence[Log]) -> list[dict[str, str]]:
