@@ -48,18 +48,6 @@ def test_no_more_jobs_than_allowed() -> None:
     assert counted(jobs(20, 20, 20), jobs(0, 0, 0), 2).bound() == pytest.approx(30)
 
 
-def test_a_machine_on_which_no_job_begins_waits() -> None:
-    """One job on two machines: the second waits for 4 and 1, and the chain for all."""
-    assert counted(jobs(10, 10), jobs(4, 4, lag=1), 1).loads((1,)) >= 14 + 1 + (4 + 1) / 2
-
-
-def test_more_jobs_may_begin_on_more_machines() -> None:
-    """Two jobs on three machines leave one to wait, three do not: the bound is that of three."""
-    count = counted(jobs(30, 30, 30), jobs(0, 0, 0, lag=5), 3)
-    assert count.loads((2,)) > count.loads((3,)) == pytest.approx(35)
-    assert count.bound() == pytest.approx(45)
-
-
 def test_gathers_wait_for_whole_scatters() -> None:
     """Of 3 jobs the three gathers take 12 + 3 on machine 0, each after 2 + 2 x 1 of scatters, and a lag after."""
     fixed, slow = jobs(1, 1, phases=2, lag=1), jobs(0, 0, phases=1).phases[0]
@@ -93,12 +81,6 @@ def test_releases_and_classes_add_up() -> None:
 def test_the_class_with_the_least_lag_may_be_the_last() -> None:
     """Of two jobs on one machine, that of lag 5 may go first."""
     assert ChunkCount([jobs(10), jobs(10)], [jobs(0), jobs(0, lag=5)], [1, 1]).loads((1, 1)) == pytest.approx(20)
-
-
-def test_a_job_without_fixed_costs_may_bring_work_at_once() -> None:
-    """Two jobs on three machines, of which that of cost 1 need not come first to the third."""
-    costly, free = jobs(1, 1, 1), jobs(0, 0, 0)
-    assert ChunkCount([jobs(9, 9, 9), jobs(10, 10, 10)], [costly, free], [1, 1]).loads((1, 1)) == pytest.approx(20)
 
 
 def partitions(units: int, count: int) -> Iterator[tuple[int, ...]]:

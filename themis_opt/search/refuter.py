@@ -55,15 +55,11 @@ Oracle = Callable[[Cell, float, Limits], Answer[Cell]]
 """Whether a cell has a schedule that ends by a horizon in picoseconds, within limits."""
 
 
-Cells = Callable[[float], Sequence[Cell] | None]
-"""All cells that may have a schedule that ends by a horizon, the likely ones first; None if time is short."""
-
-
 class Refuter(Generic[Cell]):
     """The search for a bound.
 
     `incumbent`: whose bound is raised, to whom schedules are offered, and who says what is left.
-    `cells`: what is asked about.
+    `cells`: all that may have a schedule, the likely ones first.
     `oracles`: those that answer sooner first.  All but the last are asked alone at first.
     `precision`: gap in picoseconds at which to stop.
     `known`: horizons that are known to be too short.
@@ -72,7 +68,7 @@ class Refuter(Generic[Cell]):
     def __init__(
         self,
         incumbent: Incumbent,
-        cells: Cells[Cell],
+        cells: Sequence[Cell],
         oracles: Sequence[Oracle[Cell]],
         precision: float,
         known: Mapping[Cell, float] | None = None,
@@ -115,13 +111,10 @@ class Refuter(Generic[Cell]):
 
         Cells that took long come first, so that a horizon that is too long is left soon.
         """
-        cells = self._cells(horizon)
-        if cells is None:
-            return False
-        left = [cell for cell in cells if self._bounds.get(cell, 0.0) < horizon]
+        left = [cell for cell in self._cells if self._bounds.get(cell, 0.0) < horizon]
         left.sort(key=lambda cell: -self._work.get(cell, 0.0))
         is_refuted = all(self._take(cell, self._ask(cell, horizon, oracles, slot), horizon) for cell in left)
-        self._incumbent.raise_bound(min([horizon, *(self._bounds.get(cell, 0.0) for cell in cells)]))
+        self._incumbent.raise_bound(min([horizon, *(self._bounds.get(cell, 0.0) for cell in self._cells)]))
         return is_refuted
 
     def _take(self, cell: Cell, answer: Answer[Cell], horizon: float) -> bool:
@@ -186,11 +179,7 @@ class RefuteCounts:
         is_ready(0)  # it is by the time it is asked
         oracles = list(usual_oracles(incumbent.instance, counts, max(bounds), makespan))
         likely = sorted(bounds, key=bounds.__getitem__)
-
-        def cells(horizon: float) -> list[int]:
-            return [count for count in likely if bounds[count] < horizon]
-
-        Refuter(incumbent, cells, oracles, precision=1.0, known=bounds).run()
+        Refuter(incumbent, likely, oracles, precision=1.0, known=bounds).run()
 
 
 def usual_oracles(instance: Instance, counts: ChunkCount, most: int, makespan: float) -> Iterator[Oracle[int]]:
@@ -206,7 +195,7 @@ def open_counts(counts: ChunkCount, makespan: float) -> dict[int, float] | None:
     """Bounds by number of chunks, of those that may have a better schedule; None where there are too many."""
     bounds = dict[int, float]()
     for count in range(1, counts.most[0] + 1):
-        if counts.loads((count,), ends=False) >= makespan:
+        if counts.loads((count,)) >= makespan:
             break  # loads grow with the number, so all others are closed
         if len(bounds) == MAX_OPEN_COUNTS:
             return None
