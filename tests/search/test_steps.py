@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from layered_iterations import layers
 from samples import rare
-from test_elements import COARSE
 
 import themis_opt
 from formulations.limits import Limits
@@ -38,7 +37,6 @@ def small_instances() -> Iterator[tuple[str, Instance, bool]]:
         yield f"{chunks} free", hetero.overridden(chunks=chunks), True
     costly = hetero.overridden(chunks=6, size="16 MiB", latency="occupy")
     yield "6 costly", costly.replace(network=costly.network.with_costs(COSTS)), True
-    yield "few elements", COARSE, True
     yield "two collectives", themis_opt.load("release_and_subset.mixed.8MB"), False
     yield "iteration", layers(6), False
     yield "iteration of short tasks", layers(6, task=5), False
@@ -99,7 +97,6 @@ ANNEALED = {
     "4 free": 568623626,
     "16 free": 560424981,
     "6 costly": 137507600,
-    "few elements": 7005071357,
     "two collectives": 7000000000,
     "iteration": 1843355520,
     "iteration of short tasks": 571434560,

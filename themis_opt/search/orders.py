@@ -1,25 +1,19 @@
-"""Steps of a search that ask CP-SAT: for paths and sequences, and moves of elements."""
+"""A step of a search that asks CP-SAT for paths and sequences."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from formulations.chunk_order import ChunkOrder
 from formulations.job_plans import PlanOutcome
-from themis_opt.base.arrays import IntArray
-from themis_opt.problem.exchanges import Exchange
-from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.incumbent import MIN_GAIN, Incumbent
 from themis_opt.solving.lowering import ChunkOrderData, enforced_plan, in_ticks, job_plans, num_arcs
-from themis_opt.solving.sizing import granule, resized, with_sizes
+from themis_opt.solving.sizing import resized
 
 MAX_ORDERED_STAGES = 300  # of the largest plans whose paths and sequences CP-SAT improves before time is up
 # Lattice arcs that the model takes in per second; it is not built where that would take half of the time
 ARCS_PER_SECOND = 20_000
-
-FEW_PARTS = 16  # parts of a chunk, in which sizes are rounded, of which one is a large share
 
 
 @dataclass(frozen=True)
@@ -78,52 +72,3 @@ def better(incumbent: Incumbent, start: Schedule, data: ChunkOrderData, outcome:
     schedule = simulate(start.instance, enforced_plan(start.instance, data, outcome.jobs))
     incumbent.offer(schedule)
     return min(start, schedule, key=lambda candidate: candidate.makespan)
-
-
-@dataclass(frozen=True)
-class MoveElements:
-    """Every move of one element, with the orders that suit the sizes after it.
-
-    An element is a large share of such a chunk, so that rounding loses what a linear programme gains.
-    """
-
-    engine: ClassVar[str] = "cp_sat"
-
-    def applies(self, incumbent: Incumbent) -> bool:
-        """Whether sizes are free and coarse, and the plan is small enough."""
-        instance = incumbent.instance
-        is_coarse = any(has_few_elements(instance, exchange) for exchange in instance.exchanges)
-        return incumbent.free_sizes and is_coarse and Orders().applies(incumbent)
-
-    def run(self, incumbent: Incumbent) -> None:
-        """Move elements until no move gains."""
-        moved_from = None
-        while moved_from is not incumbent.best:
-            moved_from = incumbent.best
-            for sizes in moves_of_elements(moved_from):
-                if incumbent.done:
-                    return
-                moved = simulate(incumbent.instance, with_sizes(moved_from.enforced_plan(), sizes))
-                given = incumbent.beside(moved, incumbent.bound, free_sizes=False)
-                with incumbent.turn():
-                    Orders().run(given)
-                incumbent.offer(given.best)
-
-
-def has_few_elements(instance: Instance, exchange: Exchange) -> bool:
-    """Whether rounding decides about the sizes of its chunks."""
-    return exchange.size < FEW_PARTS * exchange.chunks * granule(instance, exchange)
-
-
-def moves_of_elements(schedule: Schedule) -> Iterator[list[IntArray]]:
-    """Sizes of the chunks of all launches after a move of one element, one move for each two sizes of a launch."""
-    sizes = [chunks.sizes for chunks in schedule.plan.chunks]
-    for number, exchange in enumerate(schedule.launched):
-        first_of = {size: chunk for chunk, size in reversed(list(enumerate(sizes[number].tolist())))}
-        last_of = {size: chunk for chunk, size in enumerate(sizes[number].tolist())}
-        for origin in first_of.values():
-            for target in last_of.values():
-                if origin != target and has_few_elements(schedule.instance, exchange):
-                    moved = sizes[number].copy()
-                    moved[[origin, target]] += (-exchange.element_bytes, exchange.element_bytes)
-                    yield [*sizes[:number], moved, *sizes[number + 1 :]]

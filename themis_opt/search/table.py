@@ -3,7 +3,7 @@
 from themis_opt.schedules.incumbent import Step
 from themis_opt.search.anneal import Anneal
 from themis_opt.search.launches import Launches, LaunchSizes
-from themis_opt.search.orders import MoveElements, Orders
+from themis_opt.search.orders import Orders
 from themis_opt.search.refuter import RefuteCounts
 from themis_opt.search.sequences import Sequences
 
@@ -12,7 +12,6 @@ STEPS: tuple[Step, ...] = (
     Anneal(),
     RefuteCounts(),
     Orders(),
-    MoveElements(),
 )
 # Colder than for collectives: an iteration is mostly compute, and only a little of it is at stake
 PERIOD_ANNEAL = Anneal(hot=1e-7)

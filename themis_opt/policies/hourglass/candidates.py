@@ -180,7 +180,7 @@ def search(tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates,
     Every candidate is timed with every rule, and the best ones are improved in turn until the `trials` are used up.  A
     makespan that meets the balanced load ends the search.
     """
-    target = time_candidates(tables, mirrored, pool, candidates, aims, len(aims.weight) + 1)
+    target = time_candidates(tables, mirrored, pool, candidates, aims, len(aims.weight))
     while trials > 0 and candidates.best[MAKESPAN] > target:
         candidate, rule = best_candidate(candidates)
         if candidate < 0:
@@ -204,20 +204,14 @@ def take_best(tables: Tables, candidates: Candidates) -> None:
 def time_candidates(
     tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, most: int
 ) -> float:
-    """Time the candidates, `most` of them, with every rule, or until one meets the balanced load; returns that load.
-
-    The last one is the fixed order, which suits few bytes on networks whose first dimensions are fast.
-    """
+    """Time the candidates, `most` of them, with every rule, or until one meets the balanced load; returns that load."""
     target, num_candidates = np.inf, 0
     for number in range(most):
-        if number < len(aims.weight):
-            side = mirrored if aims.is_mirrored[number] else tables
-            finish = choose_paths(side, pool, aims.tail[number], aims.weight[number])
-            if aims.is_bound[number]:
-                target = min(target, finish * (1 + ROUNDING))
-            line_up(side, pool, candidates, num_candidates)
-        else:
-            line_up_fixed(tables, candidates, num_candidates)
+        side = mirrored if aims.is_mirrored[number] else tables
+        finish = choose_paths(side, pool, aims.tail[number], aims.weight[number])
+        if aims.is_bound[number]:
+            target = min(target, finish * (1 + ROUNDING))
+        line_up(side, pool, candidates, num_candidates)
         if is_known(candidates, num_candidates):
             continue
         for rule in range(NUM_RULES):
@@ -264,20 +258,6 @@ def most_behind(pool: Pool, collective: int, layer: int) -> int:
         if belongs and (most < 0 or pool.credit[i] > pool.credit[most]):
             most = i
     return most
-
-
-def line_up_fixed(tables: Tables, candidates: Candidates, candidate: int) -> None:
-    """Let all chunks of a candidate scatter from the first dimension to the last, and gather backwards."""
-    for chunk in range(len(candidates.collective)):
-        collective = candidates.collective[chunk]
-        width = tables.width[collective]
-        for layer in range(num_layers(tables, collective)):
-            gathers = layer == 1 or (not tables.opens[collective] and tables.closes[collective])
-            path = 0
-            for position in range(width):
-                local = width - 1 - position if gathers else position
-                path |= local << (BITS * position)
-            candidates.candidate_path[candidate, chunk, layer] = path
 
 
 def is_known(candidates: Candidates, candidate: int) -> bool:

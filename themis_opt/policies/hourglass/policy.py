@@ -147,7 +147,7 @@ def balance(instance: Instance, params: HourglassParams, portions: Sequence[Port
     trials = min(params.trials_per_stage * num_stages, params.most_work // num_stages)
     most = max(1, params.most_work // (NUM_RULES * num_stages))
     aims = aims_of(tables, num_resources, params.weights, most)
-    candidates = empty_candidates(tables, num_resources, len(aims.weight) + 1)
+    candidates = empty_candidates(tables, num_resources, len(aims.weight))
     pool = empty_pool(tables, num_resources)
     run(tables, pool, candidates, aims, trials)
     return Balanced(instance, portions, tables, candidates)
