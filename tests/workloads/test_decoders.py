@@ -160,16 +160,43 @@ def test_a_configuration_is_the_model_it_belongs_to(config, content: dict, model
     assert unnamed(read.layers(128)) == unnamed(known.layers(128))
 
 
-@pytest.mark.parametrize(("kind", "mlp"), [("llama", "mlp"), ("llama4_text", "feed_forward")])
-def test_layers_of_a_configuration_have_the_names_of_modules(config, kind: str, mlp: str) -> None:
-    content = (PUBLISHED["llama-4-scout"][0]["text_config"] if kind == "llama4_text" else LLAMA) | {
-        "model_type": kind,
-        "num_hidden_layers": 2,
-    }
-    layers = find_model(config(content)).layers(128)
-    blocks = [f"model.layers.{number}.{part}" for number in range(2) for part in ("self_attn", mlp)]
-    assert [layer.name for layer in layers] == ["model.embed_tokens", *blocks, "lm_head"]
+LLAMA_BLOCK = ("model.layers.{}.self_attn", "model.layers.{}.mlp")
+
+
+@pytest.mark.parametrize(
+    ("content", "embedding", "blocks", "head"),
+    [
+        (LLAMA, "model.embed_tokens", LLAMA_BLOCK, "lm_head"),
+        (PUBLISHED["llama-4-scout"][0]["text_config"] | {"model_type": "llama4_text"}, "model.embed_tokens",
+         (LLAMA_BLOCK[0], "model.layers.{}.feed_forward"), "lm_head"),
+        (PUBLISHED["llama-4-scout"][0], "language_model.model.embed_tokens",
+         ("language_model.model.layers.{}.self_attn", "language_model.model.layers.{}.feed_forward"),
+         "language_model.lm_head"),
+        ({"model_type": "mistral3", "text_config": LLAMA}, "model.language_model.embed_tokens",
+         ("model.language_model.layers.{}.self_attn", "model.language_model.layers.{}.mlp"), "lm_head"),
+        (GPT_2, "transformer.wte", ("transformer.h.{}.attn", "transformer.h.{}.mlp"), "lm_head"),
+        (PUBLISHED["pythia-1b"][0], "gpt_neox.embed_in",
+         ("gpt_neox.layers.{}.attention", "gpt_neox.layers.{}.mlp"), "lm_head"),
+        ({"model_type": "vit", "num_hidden_layers": 2, "hidden_size": 768}, "vit.embeddings",
+         ("vit.layers.{}.attention", "vit.layers.{}.mlp"), "classifier"),
+    ],
+)  # fmt: skip
+def test_layers_of_a_configuration_have_the_names_of_modules(
+    config, content: dict, embedding: str, blocks: tuple[str, ...], head: str
+) -> None:
+    two = {name: 2 for name in ("num_hidden_layers", "n_layer") if name in (content.get("text_config") or content)}
+    read = content | {"text_config": content["text_config"] | two} if "text_config" in content else content | two
+    layers = find_model(config(read)).layers()
+    every = [block.format(number) for number in range(2) for block in blocks]
+    assert [layer.name for layer in layers] == [embedding, *every, head]
     assert ends_of_blocks(layers) == [3, 6]
+
+
+def test_stacks_of_t5_have_the_names_of_modules(config) -> None:
+    layers = find_model(config(PUBLISHED["t5-small"][0] | {"num_layers": 1})).layers(128)
+    encoder, decoder = (f"encoder.block.0.layer.{n}" for n in (0, 1)), (f"decoder.block.0.layer.{n}" for n in (0, 1, 2))
+    assert [layer.name for layer in layers] == ["shared", *encoder, *decoder, "lm_head"]
+    assert ends_of_blocks(layers) == [3, 7]
 
 
 def test_a_decoder_of_an_unknown_type_states_what_was_assumed(config) -> None:

@@ -7,7 +7,7 @@ Fields: https://huggingface.co/docs/transformers/main_classes/configuration, and
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from functools import partial
@@ -79,9 +79,9 @@ def model_of_config(path: Path) -> TrainingModel:
     Raises InputError if the file cannot be read, describes no transformer that is known, or lacks fields.
     """
     content = read_json(path)
-    nested = content.get("text_config")
+    nested, owner = content.get("text_config"), None
     if isinstance(nested, dict):
-        content = {"model_type": content.get("model_type"), **nested}
+        owner, content = str(content.get("model_type")), {"model_type": content.get("model_type"), **nested}
     kind, file = str(content.get("model_type")), _File(content, str(path))
     known = ARCHITECTURES.get(kind)
     if known is None or content.get("mlp_only_layers"):
@@ -91,35 +91,50 @@ def model_of_config(path: Path) -> TrainingModel:
     general = [] if known else [*GENERAL_ASSUMPTIONS, *file.assumed]
     assumed = (*(["text_config is all that is trained"] if isinstance(nested, dict) else []), *general)
     sequence = None if kind == "vit" else min(file.positions, USUAL_SEQUENCE)
-    make = partial(_with_modules, kind) if architecture.make is decoder else architecture.make
-    return TrainingModel(kind, path.name, partial(make, shape), sequence, assumed)
+    modules = MODULES.get(kind, DECODER_MODULES if architecture.make is decoder else ())
+    make = partial(_with_modules, architecture.make, modules, owner, shape)
+    return TrainingModel(kind, path.name, make, sequence, assumed)
 
 
-MODULES = (
-    ("embedding", "model.embed_tokens"),
-    (r"layer(\d+)\.attention", r"model.layers.\1.self_attn"),
-    (r"layer(\d+)\.mlp", r"model.layers.\1.mlp"),
-    ("head", "lm_head"),
-)
-"""Names of layers of a decoder, and those of the modules of Transformers 5 that hold most of their parameters."""
-OTHER_MLPS = {"llama4": "feed_forward", "llama4_text": "feed_forward"}
-"""The module in the place of ``mlp``, by ``model_type``."""
+BLOCK_PARTS = ("embedding", "layer.attention", "layer.mlp", "head")
+DECODER_MODULES = ("model.embed_tokens", "model.layers.{}.self_attn", "model.layers.{}.mlp", "lm_head")
+"""Layers of a decoder without their number, and the modules of Transformers 5 that hold most of their parameters."""
+LLAMA_4_MODULES = (*DECODER_MODULES[:2], "model.layers.{}.feed_forward", "lm_head")
+T5_PARTS = ("encoder.attention", "encoder.mlp", "decoder.attention", "decoder.cross", "decoder.mlp")
+T5_PLACES = (("encoder", 0), ("encoder", 1), ("decoder", 0), ("decoder", 1), ("decoder", 2))
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "llama4": LLAMA_4_MODULES,
+    "llama4_text": LLAMA_4_MODULES,
+    "gpt2": ("transformer.wte", "transformer.h.{}.attn", "transformer.h.{}.mlp", "lm_head"),
+    "gpt_neox": ("gpt_neox.embed_in", "gpt_neox.layers.{}.attention", "gpt_neox.layers.{}.mlp", "lm_head"),
+    "vit": ("vit.embeddings", "vit.layers.{}.attention", "vit.layers.{}.mlp", "classifier"),
+    "t5": ("shared", *(f"{stack}.block.{{}}.layer.{n}" for stack, n in T5_PLACES), "lm_head"),
+}
+"""The same by ``model_type``.  Layers of others keep their names: in BERT and Whisper two modules make an MLP."""
 
 
-def _with_modules(kind: str, shape: Decoder, sequence: int) -> tuple[Layer, ...]:
-    """Layers of a decoder with the names of modules, by which plans address them."""
+def _with_modules(
+    make: Callable[..., tuple[Layer, ...]], modules: Sequence[str], owner: str | None, *shape: Any
+) -> tuple[Layer, ...]:
+    """Layers with names of modules, by which plans address them; `owner`: the ``model_type`` around a text_config."""
+    blocks = BLOCK_PARTS if len(modules) == len(BLOCK_PARTS) else (BLOCK_PARTS[0], *T5_PARTS, BLOCK_PARTS[-1])
+    names = dict(zip(blocks, modules, strict=False))
 
     def module(name: str) -> str:
-        known = next(re.sub(pattern, other, name) for pattern, other in MODULES if re.fullmatch(pattern, name))
-        return re.sub(r"\bmlp$", OTHER_MLPS.get(kind, "mlp"), known)
+        number = "".join(re.findall(r"\d+", name))
+        known = names.get(name.replace(number, ""), name).format(number)
+        if owner == "llama4":
+            return f"language_model.{known}"
+        return re.sub(r"^model\.", "model.language_model.", known) if owner else known
 
-    return tuple(replace(layer, name=module(layer.name)) for layer in decoder(shape, sequence))
+    return tuple(replace(layer, name=module(layer.name)) for layer in make(*shape))
 
 
 GENERAL_ASSUMPTIONS = (
     "gated feed-forward layers of three matrices",
     "a norm with weights alone before attention, feed-forward layers and the head",
     "nothing that no field names, such as experts",
+    "names of modules as in Llama",
 )
 """What no field of a decoder states."""
 

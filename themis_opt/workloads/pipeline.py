@@ -167,7 +167,7 @@ def _stated(layers: tuple[Layer, ...], counts: Sequence[int], parts: int) -> Ite
     yield from (ends[last - 1] for last in accumulate(counts))
 
 
-LAYER_NAME = re.compile(r"model\.(layers\.\d+|embed_tokens)|[^.]+")
+LAYER_NAME = re.compile(r"[a-z_.]*\b(layers|block|h)\.\d+|[a-z_.]*\.(embed\w+|wte|lm_head)$|[^.]+")
 """The beginning of a name that layers of a block have in common; modules of Transformers count their blocks."""
 
 
