@@ -1,5 +1,7 @@
 """Schedules as pictures: every stage in its row at its time, iterations, waits, and what names hold."""
 
+import re
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -9,15 +11,18 @@ import pytest
 from iteration_schedules import WITH_COMPUTE, collectives, with_compute
 from iteration_schedules import scheduled as iteration
 from samples import every
+from sharded_iterations import sharded
 
 from themis_opt.base.errors import InputError
+from themis_opt.graphs.conversion import as_graph
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective, Tensor
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.network import Dimension, Network
+from themis_opt.reports.network import draw_network
 from themis_opt.reports.pictures import draw_gantt, draw_gantts, gantt
-from themis_opt.reports.rendering.charts import specification
+from themis_opt.reports.rendering.charts import WIDTH, specification
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
@@ -65,6 +70,16 @@ def test_every_stage_is_a_bar_at_its_time_in_the_row_of_its_dimension():
     np.testing.assert_allclose(sorted(shown), sorted(map(tuple, milliseconds)))
 
 
+def test_bars_of_short_stages_are_a_pixel_wide_and_memory_begins_with_the_bars():
+    layers = sharded(1, 1, 1, task=1000.0, memory="10 kB")
+    schedule = simulate(layers, make_policy("fsdp2/baseline")(layers))
+    length = max(mark["time"] for mark in rows(schedule, "rule"))
+    widths = [bar["end"] - bar["start"] for bar in bars(schedule) if bar["start"] < bar["end"] < length]
+    assert min(widths) == pytest.approx(length / WIDTH)
+    held = [point for data in specification(gantt(schedule))["datasets"].values() for point in data if "held" in point]
+    assert min(point["start"] for point in held) == 0
+
+
 def test_gathering_bars_are_paler_and_chunks_lie_along_the_colours():
     schedule = scheduled(all_reduce())
     assert {bar["solid"] for bar in bars(schedule)} == {0.55, 1.0}
@@ -106,3 +121,14 @@ def test_other_suffixes_are_refused(tmp_path, name):
     with pytest.raises(InputError, match=r"pictures end in \.png or \.svg"):
         draw_gantt(tmp_path / name, scheduled(all_reduce()))
     assert not (tmp_path / name).exists()
+
+
+def test_nodes_of_networks_lie_apart(tmp_path):
+    dimensions = tuple(Dimension(kind="switch", size=size, bandwidth="1 GB/s") for size in (8, 4))
+    graph = as_graph(Instance(network=Network(dimensions=dimensions), collectives=(all_reduce(),)))
+    draw_network(graph.network, tmp_path / "network.svg")
+    root = ElementTree.parse(tmp_path / "network.svg").getroot()
+    symbols = [path for path in root.iter("{http://www.w3.org/2000/svg}path") if path.get("fill") == "#467bb3"]
+    places = [tuple(map(float, re.findall(r"[\d.]+", path.get("transform")))) for path in symbols]
+    nodes = places[: len(graph.network.nodes)]  # before those of the legend
+    assert min(max(abs(a - c), abs(b - d)) for (a, b), (c, d) in combinations(nodes, 2)) > 12

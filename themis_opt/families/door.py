@@ -204,14 +204,16 @@ def solve(
 
 @progress_line()
 def compare(
-    problem: AnyProblem, policies: Sequence[Any], *, lost: Lost = None, slow: Slow = None, **options: Any
+    problem: AnyProblem, policies: Sequence[Any] | None = None, *, lost: Lost = None, slow: Slow = None, **options: Any
 ) -> AnyComparison:
-    """Run policies, specifications or functions from a problem to a plan; options as of :func:`solve`.
+    """Run policies, specifications or functions from a problem to a plan, by default all; options as of :func:`solve`.
 
     Examples
     --------
     >>> compare("fig5.all_reduce.256MB", ["baseline", "themis+scf"]).best.policy
     'themis+scf'
+    >>> compare("dgx1.all_gather.1GB").best.policy
+    'trees'
     """
     changed = problem_for(problem, lost, slow)
     return family_of(changed).compare(changed, policies, **options)

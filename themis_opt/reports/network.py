@@ -61,13 +61,13 @@ def _heights(graph: "nx.Graph[str]", network: GraphNetwork) -> dict[str, int]:
 
 
 def _rows(graph: "nx.Graph[str]", network: GraphNetwork, heights: dict[str, int]) -> Places:
-    """Every switch in the middle of what it joins nearer to the NPUs; spread evenly where two would coincide."""
+    """Every switch in the middle of what it joins nearer to the NPUs; spread evenly where two would overlap."""
     order = {name: float(place) for place, name in enumerate(network.npus)}
     for height in sorted({height for height in heights.values() if height}, key=abs):
         names = [name for name in heights if heights[name] == height]
         nearer = {name: [order[n] for n in graph[name] if abs(heights[n]) < abs(height)] for name in names}
         middle = {name: float(np.mean(places)) for name, places in nearer.items()}
-        if len(set(middle.values())) < len(names):
+        if np.diff(sorted(middle.values())).min(initial=1.0) < 1:  # symbols would lie on each other
             spread = len(network.npus) / len(names)
             ranked = sorted(names, key=lambda name: middle[name])
             middle = {name: (place + 0.5) * spread - 0.5 for place, name in enumerate(ranked)}

@@ -19,7 +19,17 @@ from themis_opt.graphs.slots import SlotPlan
 from themis_opt.pipelines.problem import TRANSFERS, ActionKind
 from themis_opt.pipelines.schedule import PipelineSchedule
 from themis_opt.problem.phases import growing
-from themis_opt.reports.rendering.charts import BAR_COLUMNS, Axis, Chart, StackedChart, lines, save, stacked, timeline
+from themis_opt.reports.rendering.charts import (
+    BAR_COLUMNS,
+    WIDTH,
+    Axis,
+    Chart,
+    StackedChart,
+    lines,
+    save,
+    stacked,
+    timeline,
+)
 from themis_opt.schedules.memory import changes_memory, memory_curves
 from themis_opt.schedules.schedule import Schedule
 
@@ -176,6 +186,8 @@ def gantt(schedule: Schedule, bound: float | None = None) -> StackedChart:
         dict.fromkeys(BAR_COLUMNS, 0.0) | {"row": names, "key": "", "series": drawn[0]["series"].iloc[0]}
     )
     frame = pd.concat([empty, *drawn])  # all rows in order, unused ones too
+    visible = frame["start"] + (shown.length / scale - frame["start"]).clip(0, shown.length / scale / WIDTH)
+    frame["end"] = frame["end"].where(frame["end"] == frame["start"], np.maximum(frame["end"], visible))
     axis, (times, shares) = Axis("start", f"time ({unit})"), shown.busy_bandwidth
     if len(times) > MOST_STEPS:
         times, shares = _averaged(times, shares, shown.length)
@@ -236,13 +248,16 @@ def _averaged(times: IntArray, shares: FloatArray, length: int) -> tuple[IntArra
 def _memory(schedule: Schedule, begin: int, scale: int, axis: Axis) -> Chart:
     """What an NPU holds, of each stage of a pipeline, and the limit."""
     unit, size = decimal_size_unit(schedule.memory_peak)
-    curves = [
-        pd.DataFrame({"start": (one.time - begin) / scale, "held": one.held / size, "what": f"stage {number + 1}"})
-        for number, one in enumerate(memory_curves(schedule))
-    ]
-    held, limit = pd.concat(curves), schedule.instance.memory
-    guides = None if limit is None else held.iloc[[0, -1]].assign(held=limit / size, what="limit")
-    return lines(held, axis, Axis("held", f"memory ({unit})"), "what", step=True, guides=guides)
+    curves = []
+    for number, one in enumerate(memory_curves(schedule)):
+        first = max(int(np.searchsorted(one.time, begin, side="right")) - 1, 0)
+        time, held = np.maximum(one.time[first:], begin), one.held[first:]
+        curves.append(
+            pd.DataFrame({"start": (time - begin) / scale, "held": held / size, "what": f"stage {number + 1}"})
+        )
+    every, limit = pd.concat(curves), schedule.instance.memory
+    guides = None if limit is None else every.iloc[[0, -1]].assign(held=limit / size, what="limit")
+    return lines(every, axis, Axis("held", f"memory ({unit})"), "what", step=True, guides=guides)
 
 
 def _busiest(schedule: Schedule) -> str:

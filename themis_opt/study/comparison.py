@@ -17,6 +17,7 @@ from themis_opt.policies.registry import (
     POLICIES,
     REFERENCE,
     Policy,
+    every_policy,
     make_policy,
     policy_name,
     specify,
@@ -185,7 +186,7 @@ def solve(
 
 def compare(
     instance: Instance,
-    policies: Sequence[str | Policy],
+    policies: Sequence[str | Policy] | None = None,
     *,
     progress: ComparisonProgress | None = None,
     sizes: Sizes = "equal",
@@ -198,7 +199,7 @@ def compare(
     ----------
     policies : sequence of str or callable
         Specifications such as ``themis+scf``, and functions of an instance that return a :class:`Plan`, whose rows have
-        the names of the functions.
+        the names of the functions; by default all that are for the instance.
     progress : callable, optional
         Hears of every better schedule and bound.
     sizes : {"equal", "free"}
@@ -215,6 +216,7 @@ def compare(
     InputError, InvalidSchedule
         If the plans of all policies are illegal; one of several is left out.
     """
+    policies = every_policy(instance) if policies is None else policies
     names = [_name(policy) for policy in policies]
     if not policies or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="policies", value=", ".join(names))

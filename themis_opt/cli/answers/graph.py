@@ -223,7 +223,7 @@ def tell(compared: "GraphComparison", search: options.SearchOptions) -> Reply:
     tables = [Listing(title, rows, shown)]
     if compared.choices:
         told = columns("setting", "npus", "makespan_ns", "kept", setting=("in the words of NCCL", "text"))
-        tables.append(Listing("what NCCL can be told", compared.choices, told))
+        tables.append(Listing("What NCCL can be told", compared.choices, told))
     return Reply(rows, compared.verdict, tables, left_out(compared))
 
 

@@ -348,7 +348,7 @@ def diagram(links: pd.DataFrame, nodes: pd.DataFrame, bandwidths: Sequence[str])
     kinds = alt.Scale(domain=sorted(set(nodes["kind"])), range=["circle", "square"])
     points = alt.Chart(_data(nodes)).mark_point(filled=True, opacity=1, size=180, color="#467bb3").encode(x, y)
     slant = {"angle": 50, "align": "left", "dx": 12} if len(nodes) > MOST_LEVEL_NAMES else {"dy": 16}
-    names = alt.Chart(_data(nodes)).mark_text(fontSize=9, color=INK, **slant)
+    named = alt.Chart(_data(nodes)).encode(x, y, alt.Text(field="name", type="nominal"))
     return _sized(
         [
             lines.encode(
@@ -356,7 +356,8 @@ def diagram(links: pd.DataFrame, nodes: pd.DataFrame, bandwidths: Sequence[str])
                 alt.StrokeWidth(field="width", type="quantitative", scale=None, legend=None),
             ),
             points.encode(alt.Shape(field="kind", type="nominal", scale=kinds)),
-            names.encode(x, y, alt.Text(field="name", type="nominal")),
+            named.mark_text(fontSize=12, color=WHITE, stroke=WHITE, strokeWidth=4, **slant),  # clears links away
+            named.mark_text(fontSize=12, color=INK, **slant),
         ],
         400,
     )
