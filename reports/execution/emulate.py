@@ -131,10 +131,13 @@ def main() -> int:
     parser.add_argument("--delay", help="latency of each dimension, such as 0,5ms; needs /dev/net/tun")
     parser.add_argument("command", nargs="+", help="what to run on every NPU; {address} is its address")
     arguments = parser.parse_args()
-    sizes = [int(size) for size in arguments.sizes.split("x")]
-    rates = [parse_bandwidth(rate) for rate in arguments.rates.split(",")]
-    delays = [parse_time(time) / PICOSECONDS_PER_SECOND for time in (arguments.delay or "0").split(",")]
-    done = emulate(sizes, rates, arguments.command, delays=delays if arguments.delay else None)
+    try:
+        sizes = [int(size) for size in arguments.sizes.split("x")]
+        rates = [parse_bandwidth(rate) for rate in arguments.rates.split(",")]
+        delays = [parse_time(time) / PICOSECONDS_PER_SECOND for time in (arguments.delay or "0").split(",")]
+        done = emulate(sizes, rates, arguments.command, delays=delays if arguments.delay else None)
+    except (InputError, ValueError) as error:
+        parser.error(str(error))
     print(json.dumps({"code": done.code, "reason": done.reason, "sent_bytes": done.sent}))
     return done.code
 

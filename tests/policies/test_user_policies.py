@@ -24,7 +24,8 @@ class Halved:
     dispatch: str = "fifo"
 
     def __call__(self, instance: Instance) -> Plan:
-        return make_policy(f"themis+{self.dispatch}")(instance.at_most(instance.chunks // self.parts))
+        few = tuple(one.replace(chunks=one.chunks // self.parts) for one in instance.collectives)
+        return make_policy(f"themis+{self.dispatch}")(instance.replace(collectives=few))
 
 
 def fixed(instance: Instance) -> Plan:
@@ -95,7 +96,9 @@ def test_each_policy_is_named_once(instance: Instance, policies: list[Policy]) -
 
 def test_an_import_path_stands_for_a_name(instance: Instance, module: str) -> None:
     plan = make_policy(f"{module}:Halved:parts=4+scf")(instance)
-    assert plan == make_policy("themis+scf")(instance.at_most(instance.chunks // 4))
+    (collective,) = instance.collectives
+    few = instance.replace(collectives=(collective.replace(chunks=collective.chunks // 4),))
+    assert plan == make_policy("themis+scf")(few)
     assert make_policy(f"{module}:fixed")(instance) == make_policy("baseline")(instance)
 
 

@@ -100,7 +100,7 @@ def test_filling_the_pipeline_is_seen() -> None:
     RefuteCounts().run(incumbent)
     assert incumbent.bound > 1.01 * at_once
     for count in range(1, 7):
-        assert starting_schedule(instance.at_most(count)).makespan >= incumbent.bound
+        assert starting_schedule(problem(launch="10 us", chunks=count)).makespan >= incumbent.bound
 
 
 def test_where_chunks_cost_little_nothing_is_proven() -> None:

@@ -317,16 +317,6 @@ class Instance(Model):
             name=self.name, network=self.fabric, collectives=collectives, latency=self.latency, ag_order=self.ag_order
         )
 
-    def at_most(self, count: int) -> Self:
-        """The instance with at most `count` chunks per collective operation."""
-        if self.iteration is not None:
-            return self.replace(chunks=min(self.chunks, count))
-        return self.replace(
-            collectives=tuple(
-                collective.replace(chunks=min(collective.chunks, count)) for collective in self.collectives
-            )
-        )
-
     @property
     def family(self) -> str:
         """The kind of problem: collectives on a product of dimensions."""
