@@ -106,17 +106,22 @@ def best_block(
     The closed forms are enough where a chunk costs nothing.  Else some numbers of equal chunks are timed as well.
     `phases`: 2 for an all-reduce, 1 for a reduce-scatter.  An all-gather is a reduce-scatter backwards.
     """
-    width, most = len(network), min(most_chunks, MOST_LAW_CHUNKS)
-    best = None
-    if width == 2:
-        best = pair_block(network, phases, most)
-    elif width in MIRRORED_PATHS and phases == 2 and most >= 2 * width - 1:
-        best = MirroredBlocks(network).block(most)
+    most = min(most_chunks, MOST_LAW_CHUNKS)
+    best = closed_form(network, phases, most)
     has_costs = any(dimension.fixed or dimension.lag for dimension in network)
     if best and most > 1 and not has_costs:
         return best
     blocks = [equal_block(network, phases, size, count) for count in range(1, min(most, MOST_EQUAL_CHUNKS) + 1)]
     return min([best, *blocks] if best else blocks, key=lambda block: makespan(network, block, phases, size))
+
+
+def closed_form(network: Sequence[LawDimension], phases: int, most_chunks: int) -> ChunkBlock | None:
+    """The block of two dimensions, or mirrored chunks of an all-reduce, as if chunks cost nothing."""
+    width = len(network)
+    if width == 2:
+        return pair_block(network, phases, min(most_chunks, MOST_LAW_CHUNKS))
+    is_mirrored = width in MIRRORED_PATHS and phases == 2 and most_chunks >= 2 * width - 1
+    return MirroredBlocks(network).block(most_chunks) if is_mirrored else None
 
 
 def whole_sizes(block: ChunkBlock, size: int, unit: int) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 from formulations.limits import PROVEN_GAP
 from themis_opt.base.arrays import IntArray
 from themis_opt.policies.chunk_climb import climbed_block
-from themis_opt.policies.chunk_law import ChunkBlock, LawDimension, best_block, equal_block, makespan, whole_sizes
+from themis_opt.policies.chunk_law import ChunkBlock, LawDimension, closed_form, equal_block, makespan, whole_sizes
 from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.portions import MOST_LOTS, Portions
 from themis_opt.problem.cost import bytes_sent, check_clock, fixed_lag, fixed_occupancy, variable_occupancy
@@ -47,13 +47,13 @@ def _block(network: Sequence[LawDimension], phases: int, size: int, most_chunks:
     has_costs = any(dimension.fixed or dimension.lag for dimension in network)
     few = 2 * len(network) if has_costs and len(network) > 2 else most_chunks  # not one more pair, if a climb follows
     plain = [dimension._replace(fixed=0, lag=0) for dimension in network]
-    block = best_block(plain, phases, size, min(few, most_chunks))
+    equal = equal_block(network, phases, size, min(MOST_STARTED, most_chunks))
+    block = closed_form(plain, phases, min(few, most_chunks)) or equal
     times = [makespan(dimensions, block, phases, size) for dimensions in (network, plain)]
     if block.is_solid and times[0] <= times[1] * (1 + PROVEN_GAP):
         return block
     if has_costs:
-        start = equal_block(network, phases, size, min(MOST_STARTED, most_chunks))
-        climbed = climbed_block(network, phases, size, start, most_chunks)
+        climbed = climbed_block(network, phases, size, equal, most_chunks)
         return min(block, climbed, key=lambda block: makespan(network, block, phases, size))
     if len(network) == 2:
         return block
