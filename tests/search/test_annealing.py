@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from iteration_strategies import iteration_instances, specifications
 from small_iterations import iteration, tensor
 from strategies import schedules
-from test_elements import RAILS
 
 import themis_opt
 from themis_opt.policies.registry import make_policy
@@ -28,6 +27,11 @@ from themis_opt.search.annealing import Annealing, can_anneal
 from themis_opt.search.annealing_state import CURRENT, USUAL_MOVES, MoveParams, State, duration_of
 from themis_opt.solving.makespan_bounds import fluid
 from themis_opt.solving.sizing import granule
+
+RAILS = [
+    {"name": "r0", "bandwidth": "1 GB/s", "extra_launch_overhead": "500 ns"},
+    {"name": "r1", "bandwidth": "2 GB/s", "extra_latency": "100 ns"},
+]
 
 Run = Callable[[Instance, str], Schedule]
 
