@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from themis_opt.study import bundle, comparison
+from themis_opt.study import bundle, comparison, sweep
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1)
@@ -64,6 +64,21 @@ def impatient(monkeypatch):
 
 
 @pytest.mark.usefixtures("impatient")
+def test_interrupted_sweep_keeps_the_places_that_are_done(invoke, monkeypatch, tmp_path):
+    values = iter([1, 2])
+
+    def compare_and_interrupt(*arguments, **options):
+        if next(values) == 2:
+            raise KeyboardInterrupt
+        return comparison.compare(*arguments, **options)
+
+    monkeypatch.setattr(sweep, "compare", compare_and_interrupt)
+    result = invoke("sweep", NAME, "--over", "size=1MB,2MB", "--policies", "baseline", "-o", tmp_path)
+    assert result.exit_code == 130
+    assert len((tmp_path / "sweep.csv").read_text(encoding="utf-8").splitlines()) == 2
+    assert result.stderr.splitlines()[-1] == "interrupted: the best schedules so far are kept"
+
+
 def test_second_interruption_does_not_lose_the_schedule(invoke, succeed, interrupted, tmp_path):
     interrupted("exact")
     assert invoke("solve", NAME, *QUICK, "-o", tmp_path).exit_code == 130

@@ -6,7 +6,7 @@ one, here the compute of an iteration over its time, as every NPU has the same s
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import pairwise, product
 from typing import Any, NamedTuple
@@ -114,6 +114,18 @@ def sweep(
     InputError
         If what is varied is unknown, a value breaks a rule, or there are too many combinations.
     """
+    return list(each_row(instance, over, policies, overhead=overhead, **limits))
+
+
+def each_row(
+    instance: Instance,
+    over: Mapping[str, Sequence[Any]],
+    policies: Sequence[str] | None = None,
+    *,
+    overhead: float = 0.0,
+    **limits: Any,
+) -> Iterator[dict[str, Value]]:
+    """The rows of :func:`sweep`, those of a combination as soon as it has run."""
     names = list(over)
     if not 0 <= overhead < math.inf:
         raise InputError("must be 0 or more", field="overhead", value=overhead)
@@ -122,7 +134,6 @@ def sweep(
     points = math.prod(len(values) for values in over.values())
     if points > MOST_POINTS:
         raise InputError(f"must have at most {MOST_POINTS} combinations, has {points}", field="over")
-    rows: list[dict[str, Value]] = []
     for values in product(*(over[name] for name in names)):
         point = dict(zip(names, values, strict=True))
         if instance.tasks and point.get("npus") == 1:
@@ -132,8 +143,7 @@ def sweep(
             results = compare(changed, policies or usual_policies(changed), **limits).results
             made = [result_row(result) for result in results]
         place = {name: plain(name, value) for name, value in point.items()}
-        rows += [place | row | _scaling(instance, point, row, overhead) for row in made]
-    return rows
+        yield from [place | row | _scaling(instance, point, row, overhead) for row in made]
 
 
 def _alone(instance: Instance, point: Mapping[str, Any], policy: str) -> dict[str, Value]:

@@ -40,7 +40,7 @@ def sweep(
     """Policies over message sizes, chunk counts and figures of dimensions; perhaps with a table and pictures."""
     from themis_opt.study.columns import objective
     from themis_opt.study.comparison import checked_sizes
-    from themis_opt.study.sweep import sweep as run
+    from themis_opt.study.sweep import each_row
     from themis_opt.study.verdict import on_sweep
 
     usual = [USUAL_SIZES] if instance.iteration is None else ["chunks=4..64"]
@@ -48,7 +48,14 @@ def sweep(
     if measured is not None and "=" in measured:
         fit, measured = _projection(instance, measured, policies), None
         varied["share"] = [fit.share]
-    rows = run(instance, varied, options.split(policies), sizes=checked_sizes(sizes), overhead=overhead)
+    rows: list[dict[str, Any]] = []
+    interrupted = False
+    try:
+        rows.extend(each_row(instance, varied, options.split(policies), sizes=checked_sizes(sizes), overhead=overhead))
+    except KeyboardInterrupt:
+        if not rows or target is not None or measured is not None:
+            raise
+        interrupted = True
     name = instance.name or "instance"
     files = [] if output is None else _write(output, rows, list(varied), name)
     titles: ShownColumns = {
@@ -62,7 +69,7 @@ def sweep(
     table = Listing(title, _folded(_readable(rows, list(varied))), shown)
     sentences = (*([str(fit)] if fit else []), *on_sweep(instance, rows, next(iter(varied))))
     if target is None and measured is None:
-        return Reply(rows, sentences, [table], files=files)
+        return Reply(rows, sentences, [table], files=files, interrupted=interrupted)
     document: dict[str, Any] = {"rows": rows}
     tables = [table]
     if target is not None:
