@@ -44,6 +44,18 @@ def test_at_most_so_many_microbatches_are_on_a_stage():
     assert max(begun) == 3
 
 
+def test_a_limit_while_a_stage_fills_ends_with_the_first_microbatch():
+    problem = pipeline(6, 12, 2, 2, 2, message=1, parts=4, placement="v", memory=24)
+    by_priority = PriorityOrders(problem)
+    least = {fills: min(by_priority.value(r) for r in by_priority.rules() if r.fills == fills) for fills in (0, 1)}
+    assert by_priority.value(by_priority.best_rule()) == least[1] < 0.97 * least[0]
+    (first, *_) = by_priority.orders(by_kind(problem.replace(memory=None))._replace(most=6, fills=True))
+    begun = [action.microbatch for action in first if action[:2] == ("F", 0)]
+    assert begun == list(range(12))
+    done = first.index(("W", 0, 0))
+    assert first.index(("F", 0, 5)) < done < first.index(("F", 0, 6))
+
+
 def test_tuned_numbers_are_no_worse_and_equal_for_equal_seeds():
     problem = pipeline(4, 8, 10, 20, 10, message=2, parts=2, placement="v", memory=12)
     by_priority, start = PriorityOrders(problem), tunable(problem)

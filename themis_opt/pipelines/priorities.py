@@ -76,7 +76,8 @@ class PriorityOrders:
         for rule in (by_kind(pipeline), *(by_way_to_go(pipeline, wait) for wait in LEADS)):
             for most in sorted({max(count, 1) for count in counts}):
                 for patience in sorted({0, pipeline.message, *self._patience}):
-                    yield rule._replace(most=most, patience=patience)
+                    for fills in (False, True)[: 1 + (most < pipeline.microbatches)]:
+                        yield rule._replace(most=most, patience=patience, fills=fills)
 
     def best_rule(self) -> Priorities:
         """The fastest of the rules."""
@@ -119,7 +120,7 @@ class PriorityOrders:
             return rule._replace(slope=rule.slope * np.exp(random.normal(0.0, 0.3)))
         if choice < 0.93:
             most = rule.most + int(random.integers(-2, 3))
-            return rule._replace(most=min(max(most, 1), pipeline.microbatches))
+            return rule._replace(most=min(max(most, 1), pipeline.microbatches), fills=bool(random.random() < 0.5))
         return rule._replace(patience=int(random.choice([0, pipeline.message, *self._patience])))
 
 

@@ -14,7 +14,7 @@ class Priorities(NamedTuple):
     """Which of the passes that are ready a stage runs: that with the least ``base + slope * microbatch``.
 
     `base`, `slope`, shape (kinds, parts).
-    `most`: microbatches on a stage at once.
+    `most`: microbatches on a stage at once; `fills`: whether only until the first one has left it, while it fills.
     `patience`: picoseconds for which a stage lets a pass that is ready wait for one with a lesser number.
     """
 
@@ -22,6 +22,7 @@ class Priorities(NamedTuple):
     slope: FloatArray
     most: int
     patience: int
+    fills: bool = False
 
 
 class StageState(NamedTuple):
@@ -99,7 +100,7 @@ def ready_at(
         gone = i
         for other in range(num_parts):
             gone = min(gone, space.num_run[-1, state.parts[stage, other]])
-        if i - gone >= rule.most:
+        if i - gone >= rule.most and not (rule.fills and gone):
             return NOT_RUN
     ready: int = max(space.free[stage], space.arrival[kind, part, i])
     return ready
