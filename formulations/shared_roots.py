@@ -38,7 +38,6 @@ import numpy as np
 import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 
-from formulations.concurrent_flow import node_classes
 from formulations.edge_splitting import balanced
 from formulations.flow_network import CapacityGraph, FlowNetwork, joined, reversed_arcs
 from formulations.linear import solve_in_time
@@ -309,11 +308,10 @@ def partition_throughput(graph: CapacityGraph, part_of: Sequence[int] | IntArray
 
 
 def partition_bound(graph: CapacityGraph) -> Fraction:
-    """The least throughput of some partitions: parts are what links of more than some capacity join, or what meets.
+    """The least throughput of some partitions: parts are what links of more than some capacity join.
 
-    What meets at a switch is a part each, at one switch of each class of those that look alike.  Of links once all
-    count, once those between nodes of one sort, and once those between terminals.  Parts of switches alone are one
-    part: arcs between them would only add to the throughput.
+    Of links once all count, once those between nodes of one sort, and once those between terminals.  Parts of switches
+    alone are one part: arcs between them would only add to the throughput.
     """
     parted = _PartedGraph(graph)
     ends = parted.is_terminal[graph.ends]
@@ -323,9 +321,6 @@ def partition_bound(graph: CapacityGraph) -> Fraction:
         for least in {0, *graph.arcs.values()}
         for links in joining
     }
-    classes = node_classes(graph)
-    around = (parted.around(switch) for switch in {classes[switch]: switch for switch in graph.switches}.values())
-    partitions |= {partition.tobytes() for partition in around if partition is not None}
     labels = (np.frombuffer(partition, dtype=np.int64) for partition in partitions)
     return min(parted.throughput(label) for label in labels if len(np.unique(label[parted.terminals])) > 1)
 
@@ -352,32 +347,3 @@ class _PartedGraph:
         """The parts with terminals, and one of all other nodes."""
         inhabited = np.isin(part_of, part_of[self.terminals])
         return np.where(inhabited, part_of, self.graph.num_nodes)
-
-    def around(self, switch: int) -> IntArray | None:
-        """What is connected without a switch, up to the least capacity on the way from its terminals to the switch.
-
-        None where all terminals are connected without the switch.
-        """
-        ends, num_nodes = self.graph.ends, self.graph.num_nodes
-        part_of = joined(num_nodes, ends[:, (ends != switch).all(axis=0)])
-        parts = np.unique(part_of[self.terminals])
-        if len(parts) == 1:
-            return None
-        sides = np.where(ends[0] == switch, part_of[ends[1]], part_of[ends[0]])
-        near = np.full(num_nodes, num_nodes)
-        for part in parts:
-            arcs, rates = ends[:, sides == part], self.graph.rates[sides == part]
-            terminals = self.terminals[part_of[self.terminals] == part]
-            near[list(_near_side(arcs, rates, terminals, switch, num_nodes))] = part
-        return near
-
-
-def _near_side(arcs: IntArray, rates: IntArray, terminals: IntArray, switch: int, source: int) -> frozenset[int]:
-    """The nodes with the terminals of a part that the least capacity, both ways, separates from a switch."""
-    at_node = np.zeros(source, dtype=np.int64)
-    for end in arcs:
-        np.add.at(at_node, end, rates)
-    fed = np.stack((np.full(len(terminals), source), terminals))
-    network = FlowNetwork(np.concatenate((arcs, arcs[::-1], fed), axis=1).T)
-    cut = network.min_cut(np.concatenate((rates, rates, at_node[terminals])), source, switch)
-    return cut.nodes - {source}
