@@ -51,7 +51,7 @@ import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 
 from formulations.edge_splitting import Route
-from formulations.flow_network import ArcCapacities, CapacityGraph, reversed_arcs
+from formulations.flow_network import ArcCapacities, CapacityGraph, IntArray, reversed_arcs
 from formulations.linear import solve_in_time
 
 Lengths = Mapping[tuple[int, int], int]
@@ -181,8 +181,8 @@ def length_time(
 
     `latencies` in any unit of time; `amounts` in that unit for a unit of capacity.
     """
-    reach = {source: distances(graph.num_nodes, lengths, source) for source in graph.terminals}
-    need = sum(amounts[sink] * reach[source][sink] for source in graph.terminals for sink in graph.terminals)
+    far = _sums_of_distances(graph, np.array([lengths[arc] for arc in graph.arcs], dtype=np.int64))
+    need = sum(amounts[sink] * reach for sink, reach in zip(graph.terminals, far.tolist(), strict=True))
     idle = idle_times(graph, latencies)
     rates = sorted((begin, graph.arcs[arc] * lengths[arc]) for arc, begin in idle.items() if lengths[arc])
     time, rate = Fraction(0), 0
@@ -192,6 +192,29 @@ def length_time(
         need -= rate * (begin - time)
         time, rate = Fraction(begin), rate + more
     return time + need / rate if need else time
+
+
+def _sums_of_distances(graph: CapacityGraph, lengths: IntArray) -> IntArray:
+    """Of each terminal the sum of its distances from all: rounds as of L. Ford (1956), of some sources at once."""
+    terminals, order = np.array(graph.terminals), np.argsort(graph.ends[1], kind="stable")
+    (tails, heads), lengths = graph.ends[:, order], lengths[order]
+    reached, first = np.unique(heads, return_index=True)
+    far = np.zeros(len(terminals), dtype=np.int64)
+    for begin in range(0, len(terminals), SOURCES_AT_ONCE):
+        sources = terminals[begin : begin + SOURCES_AT_ONCE]
+        distance = np.full((graph.num_nodes, len(sources)), (int(lengths.max()) + 1) * graph.num_nodes)
+        distance[sources, np.arange(len(sources))] = 0
+        while True:
+            nearest = np.minimum.reduceat(distance[tails] + lengths[:, None], first)
+            if not (nearest < distance[reached]).any():
+                break
+            distance[reached] = np.minimum(distance[reached], nearest)
+        far += distance[terminals].sum(axis=1)
+    return far
+
+
+SOURCES_AT_ONCE = 64
+"""Sources whose distances are computed at once: some megabytes."""
 
 
 def idle_times(graph: CapacityGraph, latencies: Lengths) -> dict[tuple[int, int], int]:

@@ -28,6 +28,9 @@ Reach = Literal["any algorithm", "trees", "chunks of one size"]
 UNFOLDED = 12_000
 """Most flow variables of an all-to-all of which every source is one; larger programmes take seconds."""
 
+MOST_PAIRED = 10_000_000
+"""NPUs times link directions up to which flows of an all-to-all are computed: a second."""
+
 MOST_FOLLOWED = 256
 """NPUs up to which cuts and distances of all are sought; of more, those of one for each class of alike NPUs."""
 
@@ -87,8 +90,11 @@ def throughput(instance: GraphInstance, bound: GraphBound) -> float:
 
 
 def _volume_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
+    graph = instance.network.capacities
     if instance.demand.personal:
-        yield _flow_bound(instance, instance.network.capacities)
+        yield replace(load_bound(instance), name="cut")
+        if len(graph.terminals) * len(graph.arcs) <= MOST_PAIRED:
+            yield _flow_bound(instance, graph)
     elif instance.demand.sums_for_all:
         yield from _all_reduce_bounds(instance)
     else:
@@ -301,7 +307,7 @@ def load_bound(instance: GraphInstance) -> GraphBound:
     network, npus = instance.network, set(instance.network.capacities.terminals)
     everything = frozenset(range(len(network.nodes)))
     cuts = {deciding_cut(single, turned=turned).nodes for single in instance.singles for turned in (False, True)}
-    cuts |= {frozenset([npu]) for npu in sorted(npus)[:MOST_SINKS]}
+    cuts |= {frozenset([npu]) for npu in sorted(npus)[:MOST_SINKS]} | _unlike_boxes(network)
     times = []
     for nodes in sorted({*cuts, *(everything - nodes for nodes in cuts)}, key=sorted):
         crossing = [arc for arc in network.arcs if arc[0] in nodes and arc[1] not in nodes]
@@ -311,6 +317,15 @@ def load_bound(instance: GraphInstance) -> GraphBound:
     time, nodes = max(times, key=lambda pair: pair[0])
     words = f"what all collectives send out of {words_of(network, nodes)}"
     return GraphBound("loads", time, "any algorithm", words)
+
+
+def _unlike_boxes(network: GraphNetwork) -> set[frozenset[int]]:
+    """One of all boxes, pods or racks whose nodes look alike."""
+    classes, unlike = alike_nodes(network, None), dict[tuple[int, ...], frozenset[int]]()
+    for names in network.boxes.values():
+        nodes = frozenset(network.index[name] for name in names)
+        unlike.setdefault(tuple(sorted(classes[node] for node in nodes)), nodes)
+    return {nodes for nodes in unlike.values() if 0 < len(nodes & set(network.capacities.terminals)) < network.num_npus}
 
 
 def _elements_out(single: GraphInstance, inside: Set[int]) -> int:
