@@ -40,7 +40,8 @@ def hierarchical_plan(instance: GraphInstance) -> GraphPlan:
     What all have crosses into each box once, over the rail of its root.  Raises InputError if there are no boxes.
     """
     rails, count = Rails(instance.network), instance.network.num_npus
-    if count > (MOST_EXACT if rails.has_nic.all() else MOST_DAMAGED_EXACT) and not instance.demand.rooted:
+    few = MOST_EXACT if rails.has_nic.all() or instance.demand.personal else MOST_DAMAGED_EXACT
+    if count > few and not instance.demand.rooted:
         with suppress(InputError) if count <= MOST_TREES else nullcontext():
             return slot_plan("hierarchical", instance, rails)
     roots = _one_of_each_place(rails) if count > MOST_DAMAGED_EXACT else ()

@@ -6,6 +6,7 @@ a class do not overlap, and one begins when what any of its messages waits for h
 slots are a legal schedule, whether or not the network is symmetric, and none is later than its slot.
 
 Slots are made for an all-gather.  A reduce-scatter is the same backwards, and an all-reduce is both, chunk by chunk.
+In an all-to-all a message goes to the NPU of its box on the rail of its target first, and then over this rail.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ import numpy as np
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError
-from themis_opt.graphs.plan import GraphPiece, GraphPlan, demands, divide, num_elements
+from themis_opt.graphs.plan import GraphPiece, GraphPlan, demands, divide, num_elements, shares
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.rails import Rails
 from themis_opt.graphs.schedule import picoseconds
@@ -26,6 +27,9 @@ from themis_opt.schedules.kernel import Operations
 
 MOST_LIFTED = 1024
 """NPUs up to which all hops of slots are made, and validated."""
+
+MOST_LIFTED_PAIRS = 256
+"""The same for an all-to-all, whose messages are as many as pairs of NPUs."""
 
 MOST_DAMAGED = 40
 """Boxes with a class of their own: more have too many slots."""
@@ -42,7 +46,8 @@ ON_RAILS = "must be boxes with a switch or links between all NPUs, on rails of o
 class SlotMessages(NamedTuple):
     """Messages along alike routes: roots, nodes of routes (-1 after the last), and of each hop its slot and its turn.
 
-    A turn is how many messages of each size the link serves before.  Shapes (messages,), (messages, nodes),
+    Roots are pieces, or of an all-to-all the number of the source times that of NPUs, and that of the target.  A turn
+    is how many messages of each size the link serves before.  Shapes (messages,), (messages, nodes),
     (messages, nodes - 1), (messages, nodes - 1, sizes).
     """
 
@@ -56,7 +61,8 @@ class SlotMessages(NamedTuple):
 class SlotTable:
     """The slots of an all-gather on rails, in the order in which links prefer them.
 
-    `elements`: of each piece; `sizes`: those that occur.
+    `elements`: of each piece, or of the messages to each NPU; `sizes`: those that occur.
+    `personal`: whether the slots are those of an all-to-all.
     `links`, `lags`: of each slot the class of its links, and the longest latency.
     `names`, `mirrored`: of each class its name, and the class of the same links the other way.
     `loads`: of each slot bandwidths, by their numbers, and messages of each size that a link with it serves.
@@ -68,6 +74,7 @@ class SlotTable:
 
     rails: Rails
     elements: IntArray
+    personal: bool = False
     links: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     mirrored: list[int] = field(default_factory=list)
@@ -93,9 +100,10 @@ class SlotTable:
         known, self._kind = np.unique(self.elements, return_inverse=True)
         self.sizes: list[int] = known.tolist()
         self._first_piece = np.full(size, -1)
-        parts = rails.num_parts(network.capacities.terminals)
-        self._first_piece[list(network.capacities.terminals)] = np.cumsum(parts) - parts
-        self.is_lifted = network.num_npus <= MOST_LIFTED
+        npus = network.capacities.terminals
+        parts = np.ones(len(npus), dtype=np.int64) if self.personal else rails.num_parts(npus)
+        self._first_piece[list(npus)] = np.cumsum(parts) - parts
+        self.is_lifted = network.num_npus <= (MOST_LIFTED_PAIRS if self.personal else MOST_LIFTED)
         self._places = np.arange(rails.boxes.shape[1])
         self._gather()
 
@@ -139,7 +147,7 @@ class SlotTable:
         self, name: tuple[str, str], roots: IntArray, tails: IntArray, heads: IntArray, waits: Sequence[int]
     ) -> tuple[int, IntArray]:
         """A slot of messages over links, and the turn of each on its link."""
-        arcs, kinds = self.arcs(tails, heads), self._kind[roots]
+        arcs, kinds = self.arcs(tails, heads), self._kind[roots % len(self._kind)]
         used, place = np.unique(arcs, return_inverse=True)
         cells = np.bincount(place * len(self.sizes) + kinds, minlength=len(used) * len(self.sizes))
         cells = cells.reshape(len(used), -1)
@@ -240,23 +248,46 @@ class SlotTable:
         self, source: int, b: IntArray, target: int, other: IntArray, begin: dict[int, int], spread: dict[int, int]
     ) -> None:
         """Pieces of boxes to others: over the rails of their roots, then those over other rails."""
+        if self.personal:
+            self._send_pairs(source, b, target, other, begin[source])
+            return
         pieces, b, other, g, variants = self._roots(b, other)
         j = self.rails.heads(b, g, other, variants)
         for stands_in, wait in ((False, begin[source]), (True, spread[source])):
             part = (j != g) == stands_in
             if part.any():
-                self._cross(source, target, (pieces[part], b[part], other[part], j[part]), wait, stands_in=stands_in)
+                self._cross(source, target, (pieces[part], b[part], other[part], j[part]), [wait], stands_in=stands_in)
+
+    def _send_pairs(self, source: int, b: IntArray, target: int, other: IntArray, begin: int) -> None:
+        """Messages of all NPUs of boxes to those of others: in the box to the rail of the target, and over it."""
+        boxes = self.rails.boxes
+        ways = np.stack(np.meshgrid(np.arange(boxes.shape[1]), self._places, indexing="ij")).reshape(2, -1)
+        row, way = (side.ravel() for side in np.indices((len(b), ways.shape[1])))
+        b, other, (g, h) = b[row], other[row], ways[:, way]
+        used = (boxes[b, g] >= 0) & (boxes[other, h] >= 0)
+        b, other, g, h = b[used], other[used], g[used], h[used]
+        j, pairs, waits = self.rails.heads(b, h, other, g), self._pairs(boxes[b, g], boxes[other, h]), [begin]
+        if len(self._places) < boxes.shape[1]:
+            waits.append(self._again(begin))
+        elif (early := j != g).any():
+            waits.append(self._inside(source, pairs[early], b[early], g[early], j[early], begin))
+        self._cross(source, target, (pairs, b, other, j), waits, h, stands_in=bool((j != h).any()))
+
+    def _pairs(self, sources: IntArray, targets: IntArray) -> IntArray:
+        pairs: IntArray = self._first_piece[sources] * len(self.elements) + self._first_piece[targets]
+        return pairs
 
     def _cross(
         self,
         source: int,
         target: int,
         ends: tuple[IntArray, IntArray, IntArray, IntArray],
-        wait: int,
+        waits: list[int],
+        goals: IntArray | None = None,
         *,
-        stands_in: bool,
+        stands_in: bool = False,
     ) -> None:
-        """Messages over NICs, leaves and spines, and within the boxes that they enter."""
+        """Messages over NICs, leaves and spines, and within the boxes that they enter: to all, or to their goals."""
         roots, b, other, j = ends
         rails, boxes = self.rails, self.rails.boxes
         tails, heads = boxes[b, j], boxes[other, j]
@@ -267,28 +298,31 @@ class SlotTable:
         sent = []
         for group in np.unique(out):
             chosen = np.flatnonzero(out == group)
-            slot, turn = self.add(nics, roots[chosen], tails[chosen], first[chosen], [wait])
+            slot, turn = self.add(nics, roots[chosen], tails[chosen], first[chosen], waits)
             sent.append(slot)
             slots[chosen, 0], turns[chosen, 0] = slot, turn
         middle = np.full(len(b), -1)
         crossing = np.flatnonzero(first != last)
         if len(crossing):
             middle[crossing] = self._spines(first[crossing], last[crossing], (b if source < 0 else other)[crossing])
-            waits = sent
+            before = sent
             for column, hop_tails, hop_heads, name in (
                 (1, first, middle, ("leaves to spines", "spines to leaves")),
                 (2, middle, last, ("spines to leaves", "leaves to spines")),
             ):
-                slot, turn = self.add(name, roots[crossing], hop_tails[crossing], hop_heads[crossing], waits)
-                waits = [slot]
+                slot, turn = self.add(name, roots[crossing], hop_tails[crossing], hop_heads[crossing], before)
+                before = [slot]
                 slots[crossing, column], turns[crossing, column] = slot, turn
-            sent = [*waits, *(sent if len(crossing) < len(b) else ())]
+            sent = [*before, *(sent if len(crossing) < len(b) else ())]
         nics = (self._of(target, "NICs in"), self._of(target, "NICs out"))
         for group in np.unique(into):
             chosen = np.flatnonzero(into == group)
             slot, turn = self.add(nics, roots[chosen], last[chosen], heads[chosen], sent)
             slots[chosen, 3], turns[chosen, 3] = slot, turn
-            self._within(target, roots[chosen], other[chosen], j[chosen], slot)
+            if goals is None:
+                self._within(target, roots[chosen], other[chosen], j[chosen], slot)
+            elif len(late := chosen[goals[chosen] != j[chosen]]):
+                self._inside(target, roots[late], other[late], j[late], goals[late], slot)
         if self.is_lifted:
             self._keep_routes(roots, np.stack((tails, first, middle, last, heads), axis=1), slots, turns)
 
@@ -307,7 +341,7 @@ class SlotTable:
         """Slots of a damaged box: one for each other box, and for as many boxes as NPUs stand in for whole pieces."""
         if side < 0:
             return np.zeros(len(far), dtype=np.int64)
-        is_whole = stands_in and self.rails.variants.max() == 1
+        is_whole = stands_in and (self.personal or self.rails.variants.max() == 1)
         return self.rank[far] // (max(int(self.rails.has_nic[side].sum()), 1) if is_whole else 1)
 
     def _spines(self, first: IntArray, last: IntArray, boxes: IntArray) -> IntArray:
@@ -323,34 +357,50 @@ class SlotTable:
 
     def _spread(self, side: int, boxes: IntArray, begin: int) -> int:
         """Pieces of boxes to the others of each; returns the last slot."""
+        if self.personal:
+            places = np.arange(self.rails.boxes.shape[1])
+            b, g, mates = (axis.ravel() for axis in np.meshgrid(boxes, places, places, indexing="ij"))
+            tails, heads = self.rails.boxes[b, g], self.rails.boxes[b, mates]
+            used = (tails >= 0) & (heads >= 0) & (g != mates)
+            pairs = self._pairs(tails[used], heads[used])
+            return self._inside(side, pairs, b[used], g[used], mates[used], begin) if len(pairs) else begin
         pieces, b, _, g, _ = self._roots(boxes, boxes)
         return self._within(side, pieces, b, g, begin) if len(pieces) else begin
+
+    def _again(self, wait: int) -> int:
+        """The slots in which whole boxes spread their pieces within, once more; the last slot."""
+        for slot in self.whole_spread:
+            wait = self._slot(self.links[slot], self.loads[slot], self.lags[slot], [wait])
+        return wait
 
     def _within(self, side: int, roots: IntArray, b: IntArray, g: IntArray, wait: int) -> int:
         """From NPUs at places of boxes to all others there, over the switch of the box or links; the last slot."""
         boxes, count = self.rails.boxes, self.rails.boxes.shape[1]
         if len(self._places) < count:  # pieces of whole boxes enter others at each place, as those of their own do
-            for slot in self.whole_spread:
-                wait = self._slot(self.links[slot], self.loads[slot], self.lags[slot], [wait])
-            return wait
+            return self._again(wait)
         rows, mates = np.repeat(np.arange(len(b)), count), np.tile(np.arange(count), len(b))
         kept = (mates != g[rows]) & (boxes[b[rows], mates] >= 0)
         rows, mates = rows[kept], mates[kept]
-        nodes = [boxes[b, g][rows], boxes[b[rows], mates]]
+        return self._inside(side, roots[rows], b[rows], g[rows], mates, wait)
+
+    def _inside(self, side: int, roots: IntArray, b: IntArray, g: IntArray, mates: IntArray, wait: int) -> int:
+        """From NPUs at places of boxes to others there, over the switch of the box or links; the last slot."""
+        boxes = self.rails.boxes
+        nodes = [boxes[b, g], boxes[b, mates]]
         names = [(self._of(side, "links within boxes"),) * 2]
-        hubs = np.array(self.rails.hubs)[b][rows]
+        hubs = np.array(self.rails.hubs)[b]
         if (hubs >= 0).all():
             nodes.insert(1, hubs)
             out, into = self._of(side, "NPUs to their switch"), self._of(side, "switches to their NPUs")
             names = [(out, into), (into, out)]
         slots, turns = list[int](), list[IntArray]()
         for name, tails, heads in zip(names, nodes, nodes[1:], strict=False):
-            wait, turn = self.add(name, roots[rows], tails, heads, [wait])
+            wait, turn = self.add(name, roots, tails, heads, [wait])
             slots.append(wait)
             turns.append(turn)
         if self.is_lifted:
-            every = np.tile(slots, (len(rows), 1))
-            self.messages.append(SlotMessages(roots[rows], np.stack(nodes, axis=1), every, np.stack(turns, axis=1)))
+            every = np.tile(slots, (len(roots), 1))
+            self.messages.append(SlotMessages(roots, np.stack(nodes, axis=1), every, np.stack(turns, axis=1)))
         if not self.whole_spread and side < 0:
             self.whole_spread = tuple(slots)
         return wait
@@ -465,16 +515,21 @@ def slot_plan(name: str, instance: GraphInstance, rails: Rails | None = None) ->
     Raises InputError if boxes and rails are not alike enough.
     """
     npus, demand, rails = instance.network.capacities.terminals, instance.demand, rails or Rails(instance.network)
-    if demand.personal or demand.rooted:
+    if demand.rooted:
         raise InputError("has no slots", field="collectives.kind", value=instance.kind.value)
     if demand.sums and not instance.network.capacities.is_symmetric:
         raise InputError("must have links that are alike in both directions", field="network.links")
+    if demand.personal:
+        amounts = shares(instance)
+        received = tuple(GraphPiece(amounts[npu], None, npu) for npu in npus)
+        table = SlotTable(rails, np.array([piece.elements for piece in received]), personal=True)
+        return SlotPlan(name, instance, received, (), False, Slots(instance, table))
     parts = rails.num_parts(npus)
     if demand.sums_for_all:
-        shares = (rails.shares.sum(axis=1) / (rails.boxes >= 0).sum(axis=1))[[rails.place[npu][0] for npu in npus]]
+        weights = (rails.shares.sum(axis=1) / (rails.boxes >= 0).sum(axis=1))[[rails.place[npu][0] for npu in npus]]
         pieces = [
             GraphPiece(part, None, None)
-            for part in divide(num_elements(instance), np.repeat(shares / parts, parts).tolist())
+            for part in divide(num_elements(instance), np.repeat(weights / parts, parts).tolist())
         ]
     else:
         pieces = [
@@ -482,9 +537,9 @@ def slot_plan(name: str, instance: GraphInstance, rails: Rails | None = None) ->
             for (ends, amount), count in zip(demands(instance).items(), parts.tolist(), strict=True)
             for part in divide(amount, [1] * count)
         ]
-        shares = np.ones(len(npus))
+        weights = np.ones(len(npus))
     elements = np.array([piece.elements for piece in pieces])
-    known, kind = np.unique(np.repeat(shares / parts, parts), return_inverse=True)
+    known, kind = np.unique(np.repeat(weights / parts, parts), return_inverse=True)
     largest = np.zeros(len(known), dtype=np.int64)
     np.maximum.at(largest, kind, elements)
     return SlotPlan(name, instance, tuple(pieces), (), False, Slots(instance, SlotTable(rails, largest[kind])))

@@ -10,7 +10,7 @@ import numpy as np
 from themis_opt.base.arrays import BoolArray, IntArray
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.graphs.plan import GraphPiece, GraphTransfer, demands
+from themis_opt.graphs.plan import GraphPiece, GraphTransfer, demands, shares
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule
 from themis_opt.graphs.slots import SlotMessages, SlotPlan, Slots
@@ -124,7 +124,11 @@ def _check_amounts(schedule: GraphSchedule) -> None:
     amounts: dict[tuple[int | None, int | None], int] = defaultdict(int)
     for piece in schedule.plan.pieces:
         amounts[piece.source, piece.target] += piece.elements
-    wanted = demands(schedule.plan.instance)
+    plan = schedule.plan
+    if isinstance(plan, SlotPlan) and plan.hops.table.personal:  # a piece is what each other NPU has for one
+        wanted: dict[tuple[int | None, int | None], int] = {(None, npu): n for npu, n in shares(plan.instance).items()}
+    else:
+        wanted = demands(plan.instance)
     if {ends: amount for ends, amount in amounts.items() if amount} != {e: a for e, a in wanted.items() if a}:
         raise InvalidSchedule("amounts", "pieces are not what the collective moves")
 
@@ -205,7 +209,7 @@ def _check_slots(schedule: GraphSchedule, slots: Slots) -> None:
     if slots.table.is_lifted:
         is_small = slots.num_hops * schedule.chunks <= MOST_CHECKED_HOPS
         checked = schedule.chunks if is_small else 1  # chunks differ in the starts of their slots alone
-        check = _MessageCheck(schedule, checked)
+        check = (_PairCheck if slots.table.personal else _MessageCheck)(schedule, checked)
         for messages, starts, are_sums in slots.lift(schedule.start[:checked], schedule.chunks):
             check.add(messages, starts, are_sums)
         check.end()
@@ -259,12 +263,22 @@ class _MessageCheck:
 
     def add(self, messages: SlotMessages, starts: IntArray, are_sums: bool) -> None:
         """Check the hops of messages, and keep who sends and gets what when."""
+        senders, receivers, arrivals = self.timed(messages, starts)
+        np.add.at(self.sent if are_sums else self.got, (messages.roots, senders if are_sums else receivers), 1)
+        (self.sums if are_sums else self.copies).append((messages.roots, senders, starts[:, 0]))
+        last = self.summed if are_sums else self.had
+        for chunk in range(self.chunks):
+            np.maximum.at(last[chunk], (messages.roots, receivers), arrivals[:, chunk])
+
+    def timed(self, messages: SlotMessages, starts: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Check the hops of messages; who sends and gets them, and when they arrive, shape (messages, chunks)."""
         tails, heads = messages.nodes[:, :-1], messages.nodes[:, 1:]
         wanted = tails * self.size + heads
         arcs = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         if (self.keys[arcs] != wanted).any():
             raise InvalidSchedule("links", "a message goes where no link is")
-        ends = starts + self.times[self.part[:, messages.roots].T[:, None, :], self.rate[arcs][:, :, None]]
+        parts = self.part[:, messages.roots % len(self.pieces)].T
+        ends = starts + self.times[parts[:, None, :], self.rate[arcs][:, :, None]]
         arrivals = ends + self.latency[arcs][:, :, None]
         if (starts < 0).any() or (starts[:, 1:] < arrivals[:, :-1]).any():
             raise InvalidSchedule("order", "a message leaves a node before it is there")
@@ -272,16 +286,16 @@ class _MessageCheck:
         if min(senders.min(), receivers.min()) < 0:
             raise InvalidSchedule("switches", "a switch only passes messages on")
         self.hops.append((arcs, starts, ends))
-        np.add.at(self.sent if are_sums else self.got, (messages.roots, senders if are_sums else receivers), 1)
-        (self.sums if are_sums else self.copies).append((messages.roots, senders, starts[:, 0]))
-        last = self.summed if are_sums else self.had
-        for chunk in range(self.chunks):
-            np.maximum.at(last[chunk], (messages.roots, receivers), arrivals[:, -1, chunk])
+        return senders, receivers, arrivals[:, -1]
+
+    def check_capacity(self) -> None:
+        """That no link serves two messages at once."""
+        links = np.concatenate([np.repeat(arcs.ravel(), self.chunks) for arcs, _, _ in self.hops])
+        _check_apart(links, *(np.concatenate([hop[part].ravel() for hop in self.hops]) for part in (1, 2)))
 
     def end(self) -> None:
         """Check what needs all messages: capacity, and that every NPU ends with what it wants."""
-        links = np.concatenate([np.repeat(arcs.ravel(), self.chunks) for arcs, _, _ in self.hops])
-        _check_apart(links, *(np.concatenate([hop[part].ravel() for hop in self.hops]) for part in (1, 2)))
+        self.check_capacity()
         used = np.array([piece.elements > 0 for piece in self.pieces])
         roots = self._roots(self.sent, [piece.target for piece in self.pieces], used) if self.sums else None
         if self.copies:
@@ -305,3 +319,33 @@ class _MessageCheck:
             if end is not None and used[piece] and roots[piece] != self.number[end]:
                 raise InvalidSchedule("data", f"piece {piece}: node {end} does not get it")
         return roots
+
+
+class _PairCheck(_MessageCheck):
+    """Messages of an all-to-all: those of a pair of NPUs follow each other from the source to the target."""
+
+    def __init__(self, schedule: GraphSchedule, chunks: int) -> None:
+        super().__init__(schedule, chunks)
+        self.legs: list[tuple[IntArray, ...]] = []
+
+    def add(self, messages: SlotMessages, starts: IntArray, are_sums: bool) -> None:
+        """Check the hops of messages, and keep who passes on what when."""
+        senders, receivers, arrivals = self.timed(messages, starts)
+        self.legs.append((messages.roots, senders, receivers, starts[:, 0], arrivals))
+
+    def end(self) -> None:
+        """Check capacity, and that what each NPU has for each other one gets there."""
+        self.check_capacity()
+        pairs, senders, receivers, starts, arrivals = map(np.concatenate, zip(*self.legs, strict=True))
+        order = np.lexsort((starts[:, 0], pairs))
+        pairs, senders, receivers, starts, arrivals = (a[order] for a in (pairs, senders, receivers, starts, arrivals))
+        first, count = np.flatnonzero(np.diff(pairs, prepend=-1)), self.network.num_npus
+        last, every = np.append(first[1:], len(pairs)) - 1, np.arange(count * count)
+        wanted = every[every // count != every % count]
+        if not np.array_equal(pairs[first], wanted):
+            raise InvalidSchedule("data", "a node does not get what another one has for it")
+        if (senders[first] != wanted // count).any() or (receivers[last] != wanted % count).any():
+            raise InvalidSchedule("data", "a node sends what it does not have, or gets what others want")
+        passed = np.setdiff1d(np.arange(len(pairs)), last)
+        if (receivers[passed] != senders[passed + 1]).any() or (arrivals[passed] > starts[passed + 1]).any():
+            raise InvalidSchedule("data", "a node sends what it does not have")
