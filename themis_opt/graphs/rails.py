@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import networkx as nx
 import numpy as np
@@ -229,6 +229,14 @@ class Rails:
     def spines(self, first: int, last: int) -> list[int]:
         """The switches that join two leaves."""
         return sorted(self.beside.get(first, set()) & self.beside.get(last, set()))
+
+    def middles(self, first: int, last: int) -> list[list[int]]:
+        """The ways between two leaves, spine after spine: over a spine, which stands twice around -1, or a core."""
+        if spines := self.spines(first, last):
+            return [[spine, -1, spine] for spine in spines]
+        ends = product(sorted(self.beside.get(first, ())), sorted(self.beside.get(last, ())))
+        ways = [(turn, up, core, down) for up, down in ends for turn, core in enumerate(self.spines(up, down))]
+        return [way for _, *way in sorted(ways)]
 
     @cached_property
     def beside(self) -> dict[int, set[int]]:

@@ -40,7 +40,7 @@ MOST_SLOTS = 2_000_000
 LEAST_CHUNKS, MANY_ELEMENTS = 8, 4096
 """Chunks that are tried first, of pieces with many elements: the whole ones take a fifth longer."""
 
-ON_RAILS = "must be boxes with a switch or links between all NPUs, on rails of one or two layers of switches"
+ON_RAILS = "must be boxes with a switch or links between all NPUs, on rails of one to three layers of switches"
 
 
 class SlotMessages(NamedTuple):
@@ -294,42 +294,51 @@ class SlotTable:
         first, last = rails.leaf[b, j], rails.leaf[other, j]
         out, into = self._groups(source, other, stands_in), self._groups(target, b, stands_in)
         nics = (self._of(source, "NICs out"), self._of(source, "NICs in"))
-        slots, turns = np.full((len(b), 4), -1), np.zeros((len(b), 4, len(self.sizes)), dtype=np.int64)
+        slots, turns = np.full((len(b), 6), -1), np.zeros((len(b), 6, len(self.sizes)), dtype=np.int64)
         sent = []
         for group in np.unique(out):
             chosen = np.flatnonzero(out == group)
             slot, turn = self.add(nics, roots[chosen], tails[chosen], first[chosen], waits)
             sent.append(slot)
             slots[chosen, 0], turns[chosen, 0] = slot, turn
-        middle = np.full(len(b), -1)
+        up, core, down = middles = np.full((3, len(b)), -1)
         crossing = np.flatnonzero(first != last)
         if len(crossing):
-            middle[crossing] = self._spines(first[crossing], last[crossing], (b if source < 0 else other)[crossing])
-            before = sent
-            for column, hop_tails, hop_heads, name in (
-                (1, first, middle, ("leaves to spines", "spines to leaves")),
-                (2, middle, last, ("spines to leaves", "leaves to spines")),
+            middles[:, crossing] = self._middles(
+                first[crossing], last[crossing], (b if source < 0 else other)[crossing]
+            )
+            far, before = np.flatnonzero(core >= 0), sent
+            for column, rows, hop_tails, hop_heads, name in (
+                (1, crossing, first, up, ("leaves to spines", "spines to leaves")),
+                (2, far, up, core, ("spines to cores", "cores to spines")),
+                (3, far, core, down, ("cores to spines", "spines to cores")),
+                (4, crossing, down, last, ("spines to leaves", "leaves to spines")),
             ):
-                slot, turn = self.add(name, roots[crossing], hop_tails[crossing], hop_heads[crossing], before)
-                before = [slot]
-                slots[crossing, column], turns[crossing, column] = slot, turn
+                if len(rows):
+                    slot, turn = self.add(name, roots[rows], hop_tails[rows], hop_heads[rows], before)
+                    before = [slot]
+                    slots[rows, column], turns[rows, column] = slot, turn
             sent = [*before, *(sent if len(crossing) < len(b) else ())]
         nics = (self._of(target, "NICs in"), self._of(target, "NICs out"))
         for group in np.unique(into):
             chosen = np.flatnonzero(into == group)
             slot, turn = self.add(nics, roots[chosen], last[chosen], heads[chosen], sent)
-            slots[chosen, 3], turns[chosen, 3] = slot, turn
+            slots[chosen, 5], turns[chosen, 5] = slot, turn
             if goals is None:
                 self._within(target, roots[chosen], other[chosen], j[chosen], slot)
             elif len(late := chosen[goals[chosen] != j[chosen]]):
                 self._inside(target, roots[late], other[late], j[late], goals[late], slot)
         if self.is_lifted:
-            self._keep_routes(roots, np.stack((tails, first, middle, last, heads), axis=1), slots, turns)
+            self._keep_routes(roots, np.stack((tails, first, *middles, last, heads), axis=1), slots, turns)
 
     def _keep_routes(self, roots: IntArray, nodes: IntArray, slots: IntArray, turns: IntArray) -> None:
-        """The messages, those within a leaf apart."""
-        near = nodes[:, 1] == nodes[:, 3]
-        for rows, columns, hops in ((near, [0, 1, 4], [0, 3]), (~near, [0, 1, 2, 3, 4], [0, 1, 2, 3])):
+        """The messages, those within a leaf and those over one spine apart."""
+        near, far = nodes[:, 1] == nodes[:, 5], nodes[:, 3] >= 0
+        for rows, columns, hops in (
+            (near, [0, 1, 6], [0, 5]),
+            (~near & ~far, [0, 1, 2, 5, 6], [0, 1, 4, 5]),
+            (far, [0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5]),
+        ):
             if rows.any():
                 kept = nodes[rows][:, columns], slots[rows][:, hops], turns[rows][:, hops]
                 self.messages.append(SlotMessages(roots[rows], *kept))
@@ -344,16 +353,16 @@ class SlotTable:
         is_whole = stands_in and (self.personal or self.rails.variants.max() == 1)
         return self.rank[far] // (max(int(self.rails.has_nic[side].sum()), 1) if is_whole else 1)
 
-    def _spines(self, first: IntArray, last: IntArray, boxes: IntArray) -> IntArray:
-        """The spine of each message: boxes take turns."""
+    def _middles(self, first: IntArray, last: IntArray, boxes: IntArray) -> IntArray:
+        """The spine of each message, or its spine, core and spine, shape (3, messages): boxes take turns."""
         pairs, place = np.unique(first * self._size + last, return_inverse=True)
-        middles = [self.rails.spines(*divmod(pair, self._size)) for pair in pairs.tolist()]
-        counts = np.array([len(spines) for spines in middles])
+        ways = [self.rails.middles(*divmod(pair, self._size)) for pair in pairs.tolist()]
+        counts = np.array([len(some) for some in ways])
         if not counts.all():
             raise InputError(ON_RAILS, field="network")
         firsts = np.concatenate(([0], np.cumsum(counts)[:-1]))
-        spines: IntArray = np.concatenate(middles)[firsts[place] + boxes % counts[place]]
-        return spines
+        middles: IntArray = np.concatenate(ways)[firsts[place] + boxes % counts[place]].T
+        return middles
 
     def _spread(self, side: int, boxes: IntArray, begin: int) -> int:
         """Pieces of boxes to the others of each; returns the last slot."""
