@@ -26,7 +26,7 @@ from themis_opt.graphs.slots import SlotMessages, SlotPlan, Slots, slot_plan
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.reports.pictures import draw_schedule
 
-KINDS = ("all_gather", "reduce_scatter", "all_reduce")
+KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
 
 
 def boxes_on_rails(
@@ -186,6 +186,48 @@ def test_slots_before_their_data_are_refused() -> None:
     early = schedule.start - schedule.start.max() // 3
     with pytest.raises(InvalidSchedule, match="order"):
         validate_graph(replace(schedule, start=early.clip(0), end=early.clip(0) + schedule.end - schedule.start))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slots_cross_three_layers_of_switches(kind: str) -> None:
+    instance = instance_of(cluster_named("cluster:h100:boxes=6:levels=3").network, kind, "1 GB")
+    crossing = [messages for messages in slots_of(instance).plan.hops.table.messages if messages.nodes.shape[1] == 7]
+    assert crossing
+    validate_graph(slots_of(instance, 3))
+    assert slots_of(instance, 64).makespan <= best_bound(instance).picoseconds * 1.03
+
+
+def without_some(messages: SlotMessages) -> SlotMessages:
+    return SlotMessages(*(array[1:] for array in messages))
+
+
+def for_others(messages: SlotMessages) -> SlotMessages:
+    """The first two messages, each as that between another pair of NPUs."""
+    roots = messages.roots.copy()
+    roots[[0, 1]] = roots[[1, 0]]
+    return messages._replace(roots=roots)
+
+
+@pytest.mark.parametrize("forge", [without_some, for_others])
+def test_an_all_to_all_that_lacks_messages_or_mixes_them_up_is_refused(
+    forge: Callable[[SlotMessages], SlotMessages],
+) -> None:
+    schedule = slots_of(instance_of(boxes_on_rails(4, 3), "all_to_all", "1200 KB"))
+    assert isinstance(schedule.plan, SlotPlan)
+    messages = schedule.plan.hops.table.messages
+    messages[-1] = forge(messages[-1])
+    with pytest.raises(InvalidSchedule, match="data"):
+        validate_graph(schedule)
+
+
+def test_an_all_to_all_that_leaves_a_box_before_it_is_on_its_rail_is_refused() -> None:
+    instance = instance_of(boxes_on_rails(4, 3), "all_to_all", "1200 KB")
+    plan = slot_plan("hierarchical", instance)
+    table, within = plan.hops.table, plan.hops.names.index("switches to their NPUs")
+    table.edges[:] = [edge for edge in table.edges if table.links[edge[0]] != within]
+    schedule = simulate_graph(replace(plan, slots=Slots(instance, table)), 2)
+    with pytest.raises(InvalidSchedule, match="data"):
+        validate_graph(schedule)
 
 
 def test_files_hold_the_policy_in_place_of_messages(tmp_path: Path) -> None:

@@ -304,9 +304,8 @@ class SlotTable:
         up, core, down = middles = np.full((3, len(b)), -1)
         crossing = np.flatnonzero(first != last)
         if len(crossing):
-            middles[:, crossing] = self._middles(
-                first[crossing], last[crossing], (b if source < 0 else other)[crossing]
-            )
+            box = (b if source < 0 else other)[crossing]
+            middles[:, crossing] = self._middles(first[crossing], last[crossing], box, j[crossing])
             far, before = np.flatnonzero(core >= 0), sent
             for column, rows, hop_tails, hop_heads, name in (
                 (1, crossing, first, up, ("leaves to spines", "spines to leaves")),
@@ -353,15 +352,20 @@ class SlotTable:
         is_whole = stands_in and (self.personal or self.rails.variants.max() == 1)
         return self.rank[far] // (max(int(self.rails.has_nic[side].sum()), 1) if is_whole else 1)
 
-    def _middles(self, first: IntArray, last: IntArray, boxes: IntArray) -> IntArray:
-        """The spine of each message, or its spine, core and spine, shape (3, messages): boxes take turns."""
+    def _middles(self, first: IntArray, last: IntArray, boxes: IntArray, places: IntArray) -> IntArray:
+        """The spine of each message, or its spine, core and spine, shape (3, messages).
+
+        Boxes take turns at spines, and boxes and places at the cores of a spine.
+        """
         pairs, place = np.unique(first * self._size + last, return_inverse=True)
         ways = [self.rails.middles(*divmod(pair, self._size)) for pair in pairs.tolist()]
         counts = np.array([len(some) for some in ways])
         if not counts.all():
             raise InputError(ON_RAILS, field="network")
         firsts = np.concatenate(([0], np.cumsum(counts)[:-1]))
-        middles: IntArray = np.concatenate(ways)[firsts[place] + boxes % counts[place]].T
+        spines = np.array([len({way[0] for way in some}) for some in ways])
+        turns = (boxes + spines[place] * places) % counts[place]
+        middles: IntArray = np.concatenate(ways)[firsts[place] + turns].T
         return middles
 
     def _spread(self, side: int, boxes: IntArray, begin: int) -> int:
