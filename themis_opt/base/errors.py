@@ -70,6 +70,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 def printable(text: str, keep: str = "") -> str:
     """The text with line breaks, escape sequences and other control characters spelled out, but for those to `keep`."""
+    if text.isprintable():  # most texts, of which tables hold many
+        return text
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
