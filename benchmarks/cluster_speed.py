@@ -14,7 +14,7 @@ from itertools import pairwise, product
 from pathlib import Path
 
 SIZES = (64, 256, 1024, 4096, 16384)
-KINDS = ("all_gather", "all_reduce")
+KINDS = ("all_gather", "all_reduce", "all_to_all")
 COLUMNS = (
     "npus", "kind", "lost", "read_cpu_s", "bounds_cpu_s", "plan_cpu_s", "check_cpu_s", "chunks", "gap", "memory_mb",
 )  # fmt: skip

@@ -197,6 +197,17 @@ def test_slots_cross_three_layers_of_switches(kind: str) -> None:
     assert slots_of(instance, 64).makespan <= best_bound(instance).picoseconds * 1.03
 
 
+@pytest.mark.parametrize(("lost", "pod"), [((), 8), ((), 4), (("nic2.1",), 8)])
+def test_slots_of_an_all_to_all_take_as_long_where_messages_are_not_made(
+    lost: tuple[str, ...], pod: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = instance_of(boxes_on_rails(8, 4, lost, pod), "all_to_all", "1 MB")
+    made = slots_of(instance)
+    monkeypatch.setattr("themis_opt.graphs.slots.MOST_LIFTED_PAIRS", 0)
+    assert slots_of(instance).makespan == made.makespan
+    assert not slots_of(instance).plan.hops.table.messages
+
+
 def without_some(messages: SlotMessages) -> SlotMessages:
     return SlotMessages(*(array[1:] for array in messages))
 
