@@ -322,14 +322,8 @@ def test_a_malformed_hello_with_the_token_names_its_rank(pid):
 
     def start(address, token):
         words = json.dumps({"token": token} | HELLO)
-        for text in (
-            r'{"token": "\ud800"}',
-            "{}",
-            words.replace('"pid": 0', f'"pid": {pid}'),
-            words.replace("127", ""),
-        ):
+        for text in (r'{"token": "\ud800"}', "{}", words.replace('"pid": 0', f'"pid": {pid}')):
             connected(address).sendall(framed(text))
-            time.sleep(0.1)
         return ()
 
     with pytest.raises(RankFailure, match="rank 0 sent garbage"), Coordinator(1, start):
