@@ -63,7 +63,6 @@ def impatient(monkeypatch):
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_interrupted_sweep_keeps_the_places_that_are_done(invoke, monkeypatch, tmp_path):
     values = iter([1, 2])
 
@@ -79,6 +78,7 @@ def test_interrupted_sweep_keeps_the_places_that_are_done(invoke, monkeypatch, t
     assert result.stderr.splitlines()[-1] == "interrupted: the best schedules so far are kept"
 
 
+@pytest.mark.usefixtures("impatient")
 def test_second_interruption_does_not_lose_the_schedule(invoke, succeed, interrupted, tmp_path):
     interrupted("exact")
     assert invoke("solve", NAME, *QUICK, "-o", tmp_path).exit_code == 130

@@ -52,7 +52,7 @@ A letter for each permutation: scatters and gathers of the first chunk of each p
 hill climb on random networks found them; the weights are a logistic regression of which paths suit which networks.
 """
 MOST_RANKED = 24  # paths of the table that are tried
-MOST_REDRAWS = 2000  # of paths that the table lacks; 550 random networks take 60 in the mean
+MOST_REDRAWS = 2000  # of paths that the table lacks
 REDRAW_HEAT = 0.02  # part of the first half of the time that a change of paths may leave less full
 
 Path = tuple[int, ...]  # dimensions
