@@ -35,14 +35,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 
 from formulations.edge_splitting import balanced
-from formulations.flow_network import CapacityGraph, FlowNetwork, joined, reversed_arcs
+from formulations.flow_network import CapacityGraph, FlowNetwork, IntArray, joined, reversed_arcs
 from formulations.linear import solve_in_time
 
-IntArray = npt.NDArray[np.int64]
 Shares = dict[int, float]
 Loads = dict[tuple[int, int], float]
 

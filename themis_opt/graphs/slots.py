@@ -87,6 +87,7 @@ class SlotTable:
 
     def __post_init__(self) -> None:
         self._number: dict[str, int] = {}
+        self._ways: dict[int, tuple[IntArray, int]] = {}
         self.begins: list[int] = []
         rails, network = self.rails, self.rails.network
         size = len(network.nodes)
@@ -358,15 +359,21 @@ class SlotTable:
         Boxes take turns at spines, and boxes and places at the cores of a spine.
         """
         pairs, place = np.unique(first * self._size + last, return_inverse=True)
-        ways = [self.rails.middles(*divmod(pair, self._size)) for pair in pairs.tolist()]
+        ways, spines = zip(*map(self._between, pairs.tolist()), strict=True)
         counts = np.array([len(some) for some in ways])
         if not counts.all():
             raise InputError(ON_RAILS, field="network")
         firsts = np.concatenate(([0], np.cumsum(counts)[:-1]))
-        spines = np.array([len({way[0] for way in some}) for some in ways])
-        turns = (boxes + spines[place] * places) % counts[place]
+        turns = (boxes + np.array(spines)[place] * places) % counts[place]
         middles: IntArray = np.concatenate(ways)[firsts[place] + turns].T
         return middles
+
+    def _between(self, pair: int) -> tuple[IntArray, int]:
+        """The ways between two leaves, shape (ways, 3), and over how many spines they begin."""
+        if pair not in self._ways:
+            ways = self.rails.middles(*divmod(pair, self._size))
+            self._ways[pair] = np.array(ways, dtype=np.int64).reshape(-1, 3), len({spine for spine, *_ in ways})
+        return self._ways[pair]
 
     def _spread(self, side: int, boxes: IntArray, begin: int) -> int:
         """Pieces of boxes to the others of each; returns the last slot."""
