@@ -41,8 +41,14 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     writer, names = csv.writer(text, lineterminator="\n"), list(rows[0])
     writer.writerow(names)
-    writer.writerows([harmless(row[name]) for name in names] for row in rows)
+    writer.writerows(zip(*(_harmless([row[name] for row in rows]) for name in names), strict=True))
     return text.getvalue()
+
+
+def _harmless(column: list[Any]) -> list[Any]:
+    """The cells of a column; its texts are few, and its cells may be many."""
+    texts = {cell: harmless(cell) for cell in {cell for cell in column if isinstance(cell, str)}}
+    return [texts[cell] if isinstance(cell, str) else cell for cell in column] if texts else column
 
 
 def stages_csv(schedule: Schedule) -> str | None:

@@ -158,13 +158,14 @@ def draw_gantts(folder: Path, schedule: Schedule, title: str = "", bound: float 
     paths = [folder / name for name in GANTTS]
     for path in paths:
         path.unlink(missing_ok=True)
-        if is_pictured(schedule):
-            draw_gantt(path, schedule, title, bound)
-    return paths if is_pictured(schedule) else []
+    if not is_pictured(schedule):
+        return []
+    draw_gantt(paths, schedule, title, bound)
+    return paths
 
 
-def draw_gantt(path: Path, schedule: Schedule, title: str = "", bound: float | None = None) -> None:
-    """Draw :func:`gantt` below a title. Raises InputError if no picture has that ending."""
+def draw_gantt(path: Path | Sequence[Path], schedule: Schedule, title: str = "", bound: float | None = None) -> None:
+    """Draw :func:`gantt` below a title, once for all paths. Raises InputError if no picture has such an ending."""
     lines = [title or schedule.instance.name or "schedule", *_caption(schedule, bound)]
     save(gantt(schedule, bound), path, "\n".join(lines))
 
