@@ -114,8 +114,12 @@ def test_small_messages_cross_the_network_once(cluster: str, kind: str, size: st
     assert bound <= schedule.makespan <= most * bound
 
 
-def test_links_take_no_two_messages_of_a_slot_at_once() -> None:
+@pytest.mark.parametrize("later", [0, 2**58])
+def test_links_take_no_two_messages_of_a_slot_at_once(later: int) -> None:
     schedule = slots_of(instance_of(boxes_on_rails(4, 3), "all_gather", "1 MB"))
+    start, end, makespan = (time + later for time in (schedule.start, schedule.end, schedule.makespan))
+    schedule = replace(schedule, start=start, end=end, makespan=makespan)
+    validate_graph(schedule)
     assert isinstance(schedule.plan, SlotPlan)
     table = schedule.plan.hops.table
     table.messages[:] = [messages._replace(turns=0 * messages.turns) for messages in table.messages]
@@ -166,6 +170,16 @@ def to_itself(messages: SlotMessages, starts: IntArray, are_sums: bool) -> Lifte
         ("all_reduce", twice_there, "a node does not get it, or adds something twice"),
         ("all_reduce", one_too_few, "a node does not get it, or adds something twice"),
         ("all_reduce", of_another_piece, "a piece is copied from another node than that with its sum"),
+        ("all_to_all", between_pods_late, "makespan"),
+        *(
+            (kind, lambda m, starts, s: (m, starts, not s), "not the sums and copies")
+            for kind in KINDS
+            if kind != "all_reduce"
+        ),
+        *(
+            ("all_reduce", lambda m, starts, s, sums=sums: (m, starts, sums), "not the sums and copies")
+            for sums in (True, False)
+        ),
     ],
 )
 def test_messages_that_break_a_rule_are_refused(
@@ -179,6 +193,13 @@ def test_messages_that_break_a_rule_are_refused(
     monkeypatch.setattr(Slots, "lift", changed)
     with pytest.raises(InvalidSchedule, match=rule):
         validate_graph(schedule)
+
+
+@pytest.mark.parametrize("later", [-1, 1])
+def test_slots_with_another_makespan_are_refused(later: int) -> None:
+    schedule = slots_of(instance_of(boxes_on_rails(4, 2), "all_to_all", "1 MB"))
+    with pytest.raises(InvalidSchedule, match="makespan"):
+        validate_graph(replace(schedule, makespan=schedule.makespan + later))
 
 
 def test_slots_before_their_data_are_refused() -> None:

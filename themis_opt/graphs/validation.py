@@ -204,15 +204,21 @@ def _check_slots(schedule: GraphSchedule, slots: Slots) -> None:
     busy = np.flatnonzero((schedule.end > schedule.start).any(axis=0))
     links = np.tile(slots.link[busy], schedule.chunks)
     _check_apart(links, schedule.start[:, busy].ravel(), schedule.end[:, busy].ravel())
-    if schedule.makespan < arrival.max():
+    if schedule.makespan != arrival.max():
         raise InvalidSchedule("makespan", f"is {schedule.makespan} ps, the last slot ends at {arrival.max()} ps")
     if slots.table.is_lifted:
         is_small = slots.num_hops * schedule.chunks <= MOST_CHECKED_HOPS
         checked = schedule.chunks if is_small else 1  # chunks differ in the starts of their slots alone
-        check = (_PairCheck if slots.table.personal else _MessageCheck)(schedule, checked)
+        check, halves = (_PairCheck if slots.table.personal else _MessageCheck)(schedule, checked), set[bool]()
         for messages, starts, are_sums in slots.lift(schedule.start[:checked], schedule.chunks):
             check.add(messages, starts, are_sums)
+            halves.add(are_sums)
+        demand = schedule.plan.instance.demand
+        if halves != {demand.sums, demand.is_backwards}:
+            raise InvalidSchedule("data", "messages are not the sums and copies of the collective")
         check.end()
+        if check.last > schedule.makespan:
+            raise InvalidSchedule("makespan", f"is {schedule.makespan} ps, the last byte arrives at {check.last} ps")
 
 
 MOST_CHECKED_HOPS = 6_000_000
@@ -221,13 +227,14 @@ MOST_CHECKED_HOPS = 6_000_000
 
 def _check_apart(links: IntArray, start: IntArray, end: IntArray) -> None:
     """On no link does a message begin before the one before has ended: so do starts and ends, each in order."""
-    begins, ends = np.sort(links << LINK_SHIFT | start), np.sort(links << LINK_SHIFT | end)
-    if (begins[1:] < ends[:-1]).any():
-        raise InvalidSchedule("capacity", "two messages at once on a link")
-
-
-LINK_SHIFT = 44
-"""Bits of picoseconds beside the number of a link: 17 seconds."""
+    bits = int(end.max(initial=0)).bit_length()  # of a key of 63, beside the number of a link
+    block = links >> 63 - bits
+    for number in range(int(block.max(initial=0)) + 1):
+        chosen = block == number
+        first = links[chosen] - (number << 63 - bits) << bits
+        begins, ends = np.sort(first | start[chosen]), np.sort(first | end[chosen])
+        if (begins[1:] < ends[:-1]).any():
+            raise InvalidSchedule("capacity", "two messages at once on a link")
 
 
 class _MessageCheck:
@@ -235,11 +242,12 @@ class _MessageCheck:
 
     `sent`, `got`: sums that an NPU sends and copies that it gets, shape (pieces, NPUs).
     `summed`, `had`: when all sums that it got and its copy have arrived, shape (chunks, pieces, NPUs).
+    `last`: when the last message arrives.
     """
 
     def __init__(self, schedule: GraphSchedule, chunks: int) -> None:
         plan = schedule.plan
-        self.chunks, self.network, self.pieces = chunks, plan.instance.network, plan.pieces
+        self.chunks, self.network, self.pieces, self.last = chunks, plan.instance.network, plan.pieces, 0
         self.number = np.full(len(self.network.nodes), -1)
         self.number[list(self.network.capacities.terminals)] = np.arange(self.network.num_npus)
         arcs, self.size = self.network.arcs, len(self.network.nodes)
@@ -286,6 +294,7 @@ class _MessageCheck:
         if min(senders.min(), receivers.min()) < 0:
             raise InvalidSchedule("switches", "a switch only passes messages on")
         self.hops.append((arcs, starts, ends))
+        self.last = max(self.last, int(arrivals.max()))
         return senders, receivers, arrivals[:, -1]
 
     def check_capacity(self) -> None:
