@@ -40,7 +40,7 @@ def hierarchical_plan(instance: GraphInstance) -> GraphPlan:
     What all have crosses into each box once, over the rail of its root.  Raises InputError if there are no boxes.
     """
     rails, count = Rails(instance.network), instance.network.num_npus
-    few = MOST_EXACT if rails.has_nic.all() or instance.demand.personal else MOST_DAMAGED_EXACT
+    few = MOST_EXACT if rails.has_nic.all() or not instance.demand.sums_for_all else MOST_DAMAGED_EXACT
     if count > few and not instance.demand.rooted:
         with suppress(InputError) if count <= MOST_TREES else nullcontext():
             return slot_plan("hierarchical", instance, rails)
@@ -70,7 +70,7 @@ def with_transfers(plan: GraphPlan) -> GraphPlan:
 
 
 MOST_EXACT, MOST_DAMAGED_EXACT, MOST_TREES = 16, 64, 256
-"""NPUs whose hops are simulated one by one: where all NICs are there, where some are lost, and where slots are none."""
+"""NPUs whose hops are simulated one by one: usually, in all-reduces where NICs are lost, and where slots are none."""
 
 
 def scatter_plan(instance: GraphInstance) -> GraphPlan:

@@ -150,7 +150,7 @@ class Rails:
     @cached_property
     def variants(self) -> IntArray:
         """Parts of the pieces at each place: as many as NPUs stand in where a box has no NIC there; shape (places,)."""
-        lacks = ~self.has_nic.all(axis=0) & (self.network.num_npus <= MOST_SPLIT)
+        lacks = ~self.has_nic.all(axis=0) & (len(self.boxes) <= MANY_BOXES)
         return np.where(lacks, np.maximum(self.has_nic.sum(axis=1).min(), 1), 1)
 
     def num_parts(self, npus: Iterable[int]) -> IntArray:
@@ -252,10 +252,10 @@ class Rails:
         return fastest_routes(self.network)
 
 
-MANY_BOXES, MOST_SPLIT = 32, 256
-"""Boxes above which those that lack NICs have no roots: others lose a per cent, and do not wait for these.
+MANY_BOXES = 64
+"""Boxes above which those that lack NICs have no roots, since others lose a per cent, and do not wait for these.
 
-NPUs up to which pieces have several parts: of more, boxes take turns.
+Pieces of places that lack NICs have several parts up to these: of more boxes, boxes take turns.
 """
 
 BALANCING_ROUNDS = 200

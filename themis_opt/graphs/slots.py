@@ -483,10 +483,10 @@ class Slots:
         return [[picoseconds(-(-size // chunks) * element, rate) for size in sizes] for rate in self.table.rates]
 
     def preferred(self, operations: Operations) -> Operations:
-        """Operations whose links serve sums of all chunks before copies between whole boxes, which nobody waits for."""
-        first = self.shift + self.table.first_between_whole if self.shift else len(self.link)
-        is_copy = np.arange(len(operations.major)) % len(self.link) >= first
-        return operations._replace(major=operations.major + is_copy * float(len(operations.major)))
+        """Operations whose links serve copies between whole boxes, which nobody waits for, a chunk later."""
+        count = len(self.link)
+        first = self.shift + self.table.first_between_whole if self.shift else count
+        return operations._replace(major=operations.major + (np.arange(len(operations.major)) % count >= first) * count)
 
     def label(self, slot: int) -> str:
         """What a slot is, in words."""
