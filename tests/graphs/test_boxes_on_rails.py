@@ -89,6 +89,23 @@ def test_all_nics_carry_what_a_lost_one_did(boxes: int, gpus: int, most: float, 
     assert best_bound(instance).picoseconds * 0.99 < busy.max() <= best_bound(instance).picoseconds * most
 
 
+@pytest.mark.parametrize(
+    ("cluster", "nic", "kind", "most"),
+    [
+        ("nvl72:npus=288", "rack0.nic0_0", "all_gather", 1.01),
+        ("h100:npus=32", "box0.nic0", "reduce_scatter", 1.01),
+        ("h100:npus=128", "box0.nic0", "all_reduce", 1.015),
+        ("h100:npus=512", "pod0.box0.nic0", "all_reduce", 1.025),
+    ],
+)
+def test_slots_are_near_the_bound_without_a_nic(cluster: str, nic: str, kind: str, most: float) -> None:
+    instance = instance_of(cluster_named(f"cluster:{cluster}").network.without([nic]), kind, "1 GB")
+    plan = hierarchical_plan(instance)
+    assert isinstance(plan, SlotPlan)
+    bound = best_bound(instance).picoseconds
+    assert bound <= in_best_chunks(plan).makespan <= most * bound
+
+
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_nic_without_its_like_in_other_boxes_is_no_reason_to_fail() -> None:
     instance = instance_of(boxes_on_rails(3, 3, ("nic0.1", "nic1.1")), "all_reduce", "1 MB")
