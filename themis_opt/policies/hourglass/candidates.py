@@ -30,9 +30,7 @@ from themis_opt.schedules import event_loop, kernel
 from themis_opt.schedules.event_loop import Operations, Workspace, makespan_of
 from themis_opt.schedules.plan import Chunks, Plan
 
-NUM_RULES = 2  # rules for who goes first among stages of one rank, see order_of
 FEWEST_TIMED = 2  # candidates that are timed before one may end the search
-MAKESPAN, RULE = 0, 1  # columns of `Candidates.best`
 
 
 class Candidates(NamedTuple):
@@ -41,10 +39,10 @@ class Candidates(NamedTuple):
     `collective`, `first_stage`, shape (chunks,): the collective of each chunk, and its first stage.
     `path`, shape (chunks, 2): path of each chunk in each layer of the plan in hand.
     `candidate_path`, shape (candidates, chunks, 2): paths of the candidates.
-    `candidate_makespan`, shape (candidates, NUM_RULES): makespans of the candidates in picoseconds; -1 of those that
-      are not timed, or improved already.
+    `candidate_makespan`, shape (candidates,): makespans of the candidates in picoseconds; -1 of those that are not
+      timed, or improved already.
     `best_path`, shape (chunks, 2): paths of the best plan.
-    `best`, shape (2,): its makespan, -1 if there is none, and its rule.
+    `best`, shape (1,): its makespan, -1 if there is none.
     `operations`: the plan in hand as the kernel sees it.
     `workspace`: its start times, once it is timed.
     """
@@ -64,7 +62,7 @@ class Aims(NamedTuple):
     """What the paths of each candidate are balanced for.
 
     `weight`, shape (candidates,): weight of the time in middle stages.
-    `tail`, shape (candidates, thresholds, resources): picoseconds that a dimension finishes after its load.
+    `tail`, shape (candidates, resources): picoseconds that a dimension finishes after its load.
     `is_bound`, shape (candidates,): whether the tail holds the least lags, so that no plan of these paths ends before
       the latest finish.
     `is_mirrored`, shape (candidates,): whether chunks gather in the reverse of the order in which they scatter, as few
@@ -83,7 +81,7 @@ def aims_of(tables: Tables, num_resources: int, weights: Sequence[float], most: 
 
     All follow again with mirrored paths, where some collective has these and the problem does not ask for them anyway.
     """
-    release = np.repeat(tables.threshold[:, None], num_resources, axis=1).astype(np.float64)
+    release = np.full(num_resources, float(tables.release.min()))
     tails = (release + least_lags(tables, num_resources), release)
     sides = (False, True) if (tables.mirrors > tables.mirrored).any() else (False,)
     aims = [(weight, kind, side) for side in sides for kind in range(len(tails)) for weight in weights][:most]
@@ -104,9 +102,9 @@ def empty_candidates(tables: Tables, num_resources: int, num_candidates: int) ->
         first_stage=np.cumsum(num_stages) - num_stages,
         path=np.zeros((len(collective), 2), dtype=np.int64),
         candidate_path=np.zeros((num_candidates, len(collective), 2), dtype=np.int64),
-        candidate_makespan=np.full((num_candidates, NUM_RULES), -1, dtype=np.int64),
+        candidate_makespan=np.full(num_candidates, -1, dtype=np.int64),
         best_path=np.zeros((len(collective), 2), dtype=np.int64),
-        best=np.array([-1, 0]),
+        best=np.array([-1]),
         operations=_empty_operations(np.repeat(tables.release[collective], num_stages), num_stages, num_resources),
         workspace=kernel.workspace(int(num_stages.sum()), num_resources),
     )
@@ -165,10 +163,10 @@ def opens_well(tables: Tables, mirrored: Tables, pool: Pool, candidates: Candida
 
     The search would find the same; if they do not, it starts over.
     """
-    work = stages * FEWEST_TIMED * NUM_RULES
+    work = stages * FEWEST_TIMED
     if SEARCH.is_loaded or len(aims.weight) < FEWEST_TIMED or not OPENINGS.interprets(work):
         return False
-    if time_candidates(tables, mirrored, pool, candidates, aims, FEWEST_TIMED) < candidates.best[MAKESPAN]:
+    if time_candidates(tables, mirrored, pool, candidates, aims, FEWEST_TIMED) < candidates.best[0]:
         return False
     take_best(tables, candidates)
     return True
@@ -177,18 +175,18 @@ def opens_well(tables: Tables, mirrored: Tables, pool: Pool, candidates: Candida
 def search(tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, trials: int) -> None:
     """Find a plan; it is left in `candidates.path`, timed.
 
-    Every candidate is timed with every rule, and the best ones are improved in turn until the `trials` are used up.  A
-    makespan that meets the balanced load ends the search.
+    Every candidate is timed, and the best ones are improved in turn until the `trials` are used up.  A makespan that
+    meets the balanced load ends the search.
     """
     target = time_candidates(tables, mirrored, pool, candidates, aims, len(aims.weight))
-    while trials > 0 and candidates.best[MAKESPAN] > target:
-        candidate, rule = best_candidate(candidates)
+    while trials > 0 and candidates.best[0] > target:
+        candidate = best_candidate(candidates)
         if candidate < 0:
             break
-        makespan = candidates.candidate_makespan[candidate, rule]
-        candidates.candidate_makespan[candidate, rule] = -1
-        place_all(tables, candidates, candidate, rule)
-        trials = improve(tables, candidates, rule, makespan, target, trials)
+        makespan = candidates.candidate_makespan[candidate]
+        candidates.candidate_makespan[candidate] = -1
+        place_all(tables, candidates, candidate)
+        trials = improve(tables, candidates, makespan, target, trials)
     take_best(tables, candidates)
 
 
@@ -197,14 +195,14 @@ def take_best(tables: Tables, candidates: Candidates) -> None:
     for chunk in range(len(candidates.collective)):
         for layer in range(2):
             candidates.path[chunk, layer] = candidates.best_path[chunk, layer]
-        place(tables, candidates, chunk, candidates.best[RULE])
+        place(tables, candidates, chunk)
     makespan_of(candidates.operations, candidates.workspace)
 
 
 def time_candidates(
     tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, most: int
 ) -> float:
-    """Time the candidates, `most` of them, with every rule, or until one meets the balanced load; returns that load."""
+    """Time the candidates, `most` of them, or until one meets the balanced load; returns that load."""
     target, num_candidates = np.inf, 0
     for number in range(most):
         side = mirrored if aims.is_mirrored[number] else tables
@@ -214,12 +212,11 @@ def time_candidates(
         line_up(side, pool, candidates, num_candidates)
         if is_known(candidates, num_candidates):
             continue
-        for rule in range(NUM_RULES):
-            place_all(tables, candidates, num_candidates, rule)
-            makespan = makespan_of(candidates.operations, candidates.workspace)
-            candidates.candidate_makespan[num_candidates, rule] = keep_best(candidates, makespan, rule)
+        place_all(tables, candidates, num_candidates)
+        makespan = makespan_of(candidates.operations, candidates.workspace)
+        candidates.candidate_makespan[num_candidates] = keep_best(candidates, makespan)
         num_candidates += 1
-        if number >= FEWEST_TIMED - 1 and candidates.best[MAKESPAN] <= target:
+        if number >= FEWEST_TIMED - 1 and candidates.best[0] <= target:
             break
     return target
 
@@ -276,27 +273,26 @@ def is_known(candidates: Candidates, candidate: int) -> bool:
     return False
 
 
-def best_candidate(candidates: Candidates) -> tuple[int, int]:
-    """The candidate and rule of least makespan among those not yet improved; -1 if there is none."""
-    best, best_rule, least = -1, 0, np.inf
+def best_candidate(candidates: Candidates) -> int:
+    """The candidate of least makespan among those not yet improved; -1 if there is none."""
+    best, least = -1, np.inf
     for candidate in range(len(candidates.candidate_makespan)):
-        for rule in range(NUM_RULES):
-            if 0 <= candidates.candidate_makespan[candidate, rule] < least:
-                best, best_rule, least = candidate, rule, candidates.candidate_makespan[candidate, rule]
-    return best, best_rule
+        if 0 <= candidates.candidate_makespan[candidate] < least:
+            best, least = candidate, candidates.candidate_makespan[candidate]
+    return best
 
 
-def keep_best(candidates: Candidates, makespan: int, rule: int) -> int:
+def keep_best(candidates: Candidates, makespan: int) -> int:
     """Keep the plan in hand if it is the best so far; returns its makespan."""
-    if candidates.best[MAKESPAN] < 0 or makespan < candidates.best[MAKESPAN]:
-        candidates.best[MAKESPAN], candidates.best[RULE] = makespan, rule
+    if candidates.best[0] < 0 or makespan < candidates.best[0]:
+        candidates.best[0] = makespan
         for chunk in range(len(candidates.collective)):
             for layer in range(2):
                 candidates.best_path[chunk, layer] = candidates.path[chunk, layer]
     return makespan
 
 
-def improve(tables: Tables, candidates: Candidates, rule: int, makespan: int, target: float, trials: int) -> int:
+def improve(tables: Tables, candidates: Candidates, makespan: int, target: float, trials: int) -> int:
     """Swap two positions of the path of a chunk where that is no worse, until it helps no more.
 
     Returns the trials that are left; none is made once the makespan meets the target.
@@ -304,13 +300,11 @@ def improve(tables: Tables, candidates: Candidates, rule: int, makespan: int, ta
     before = makespan + 1
     while makespan < before:
         before = makespan
-        makespan, trials = try_swaps(tables, candidates, rule, makespan, target, trials)
+        makespan, trials = try_swaps(tables, candidates, makespan, target, trials)
     return trials
 
 
-def try_swaps(
-    tables: Tables, candidates: Candidates, rule: int, makespan: int, target: float, trials: int
-) -> tuple[int, int]:
+def try_swaps(tables: Tables, candidates: Candidates, makespan: int, target: float, trials: int) -> tuple[int, int]:
     """Try all swaps once, near positions first, each in one chunk after another; returns makespan and trials left."""
     widest = tables.resource.shape[2]
     for distance in range(1, widest):
@@ -321,48 +315,41 @@ def try_swaps(
                         return makespan, trials
                     collective = candidates.collective[chunk]
                     if layer < num_layers(tables, collective) and one + distance < tables.width[collective]:
-                        makespan = try_swap(tables, candidates, rule, makespan, chunk, layer, one, one + distance)
+                        makespan = try_swap(tables, candidates, makespan, chunk, layer, one, one + distance)
                         trials -= 1
     return makespan, trials
 
 
-def try_swap(
-    tables: Tables, candidates: Candidates, rule: int, makespan: int, chunk: int, layer: int, one: int, two: int
-) -> int:
+def try_swap(tables: Tables, candidates: Candidates, makespan: int, chunk: int, layer: int, one: int, two: int) -> int:
     """Swap two positions of a path unless that lengthens the makespan; returns the makespan."""
     old = candidates.path[chunk, layer]
     candidates.path[chunk, layer] = swapped(old, one, two)
-    place(tables, candidates, chunk, rule)
+    place(tables, candidates, chunk)
     changed = makespan_of(candidates.operations, candidates.workspace)
     if changed <= makespan:
-        return keep_best(candidates, changed, rule)
+        return keep_best(candidates, changed)
     candidates.path[chunk, layer] = old
-    place(tables, candidates, chunk, rule)
+    place(tables, candidates, chunk)
     return makespan
 
 
-def place_all(tables: Tables, candidates: Candidates, candidate: int, rule: int) -> None:
+def place_all(tables: Tables, candidates: Candidates, candidate: int) -> None:
     """Take a candidate in hand."""
     for chunk in range(len(candidates.collective)):
         for layer in range(2):
             candidates.path[chunk, layer] = candidates.candidate_path[candidate, chunk, layer]
-        place(tables, candidates, chunk, rule)
+        place(tables, candidates, chunk)
 
 
-def place(tables: Tables, candidates: Candidates, chunk: int, rule: int) -> None:
-    """Tell the kernel's arrays the path of a chunk and its places in the order."""
+def place(tables: Tables, candidates: Candidates, chunk: int) -> None:
+    """Tell the kernel's arrays the path of a chunk, and its places in the order: by rank, and then along the path."""
     collective, first, operations = candidates.collective[chunk], candidates.first_stage[chunk], candidates.operations
     num_stages = tables.phases[collective] * tables.width[collective]
     for phase in range(tables.phases[collective]):
         place_phase(tables, candidates, chunk, phase)
-    to_scatter = 0
-    for stage in range(first + 1, first + tables.width[collective]):
-        to_scatter += operations.duration[stage]
     for number in range(num_stages):
         column = LAST if number == num_stages - 1 else FIRST if number == 0 else MIDDLE
-        rank, duration = tables.rank[collective, column], operations.duration[first + number]
-        operations.major[first + number] = rank
-        operations.minor[first + number] = order_of(rule, rank, column, number, duration, to_scatter)
+        operations.major[first + number], operations.minor[first + number] = tables.rank[collective, column], number
 
 
 def place_phase(tables: Tables, candidates: Candidates, chunk: int, phase: int) -> None:
@@ -379,17 +366,6 @@ def place_phase(tables: Tables, candidates: Candidates, chunk: int, phase: int) 
         operations.duration[stage] = tables.duration[collective, phase, visited, local]
         operations.lag[stage] = tables.lag[collective, phase, local]
         visited |= 1 << local
-
-
-def order_of(rule: int, rank: int, column: int, number: int, duration: int, to_scatter: int) -> int:
-    """Place of a stage among those of its rank; the smallest goes first.
-
-    Rule 0 goes by the position along the path.  Rule 1 serves the shortest middle stage first, and among first stages
-    the one whose chunk has the longest scatter stages to come.
-    """
-    if rule == 0 or rank == 2:
-        return number
-    return -to_scatter if column == FIRST else duration
 
 
 SEARCH = Compilable(search, event_loop, hourglass_tables, hourglass_paths, patience=50_000)

@@ -29,7 +29,7 @@ class Pool(NamedTuple):
     `middle`: picoseconds of one chunk in stages between its first scatter and its last gather.
     `credit`: how far each path is behind its share while chunks are lined up.
     `size`, shape (1,): how many paths there are.
-    `total`, shape (thresholds, resources): load of the chunks that are released at or after each threshold.
+    `total`, shape (resources,): load of all chunks.
     `total_middle`, shape (1,): sum of `middle` over the chunks.
     `price`, `change`, shape (resources,): prices of the dimensions, and the difference in load between two paths.
     `cost`, `choice`, shape (2**widest,): work space of :func:`~themis_opt.policies.hourglass.tables.cheapest_path`.
@@ -64,7 +64,7 @@ def empty_pool(tables: Tables, num_resources: int) -> Pool:
         middle=np.zeros(capacity),
         credit=column.copy(),
         size=np.zeros(1, dtype=np.int64),
-        total=np.zeros((len(tables.threshold), num_resources)),
+        total=np.zeros(num_resources),
         total_middle=np.zeros(1),
         price=np.zeros(num_resources),
         change=np.zeros(num_resources),
@@ -74,7 +74,7 @@ def empty_pool(tables: Tables, num_resources: int) -> Pool:
 
 
 def choose_paths(tables: Tables, pool: Pool, tail: FloatArray, weight: float) -> float:
-    """Fill the pool; returns the latest finish of a resource: its load and its `tail`, shape (thresholds, resources).
+    """Fill the pool; returns the latest finish of a resource: its load and its `tail`, shape (resources,).
 
     The latest finish is minimised, plus `weight` times the mean over the dimensions of the time in middle stages.
     First every batch of chunks takes the path that is cheapest at prices which rise with the finish of a dimension.
@@ -90,31 +90,27 @@ def choose_paths(tables: Tables, pool: Pool, tail: FloatArray, weight: float) ->
 def deal_out(tables: Tables, pool: Pool, tail: FloatArray, weight: float) -> None:
     """Give every chunk a path, batch by batch."""
     pool.size[0], pool.total_middle[0] = 0, 0.0
-    for h in range(pool.total.shape[0]):
-        for k in range(pool.total.shape[1]):
-            pool.total[h, k] = 0.0
+    for k in range(len(pool.total)):
+        pool.total[k] = 0.0
     for collective in range(len(tables.width)):
         chunks = tables.chunks[collective]
         batches = min(chunks, MOST_BATCHES)
         for batch in range(batches):
             count = chunks * (batch + 1) // batches - chunks * batch // batches
             for layer in range(num_layers(tables, collective)):
-                surcharge = weight * set_prices(tables, pool, tail, collective) / len(pool.price)
+                surcharge = weight * set_prices(pool, tail) / len(pool.price)
                 path = cheapest_path(tables, collective, layer, pool.price, surcharge, pool.cost, pool.choice)
-                add(tables, pool, in_pool(tables, pool, collective, layer, path), count)
+                add(pool, in_pool(tables, pool, collective, layer, path), count)
 
 
-def set_prices(tables: Tables, pool: Pool, tail: FloatArray, collective: int) -> float:
-    """Price the dimensions for a collective, by a high power of their finish; returns the sum of the prices."""
+def set_prices(pool: Pool, tail: FloatArray) -> float:
+    """Price the dimensions by a high power of their finish; returns the sum of the prices."""
     latest, total = max(latest_finish(pool.total, tail), 1.0), 0.0
     for k in range(len(pool.price)):
-        pool.price[k] = IDLE_PRICE
-        for h in range(pool.total.shape[0]):
-            if tables.threshold[h] <= tables.release[collective]:
-                finish, power = (pool.total[h, k] + tail[h, k]) / latest, 1.0
-                for _ in range(STEEPNESS):  # not `**`, which compiled and interpreted code round differently
-                    power *= finish
-                pool.price[k] += power
+        finish, power = (pool.total[k] + tail[k]) / latest, 1.0
+        for _ in range(STEEPNESS):  # not `**`, which compiled and interpreted code round differently
+            power *= finish
+        pool.price[k] = IDLE_PRICE + power
         total += pool.price[k]
     return total
 
@@ -135,28 +131,25 @@ def in_pool(tables: Tables, pool: Pool, collective: int, layer: int, path: int) 
     return new
 
 
-def add(tables: Tables, pool: Pool, i: int, count: int) -> None:
+def add(pool: Pool, i: int, count: int) -> None:
     """Add chunks on a path of the pool, or take them off."""
     pool.chunks[i] += count
     pool.total_middle[0] += count * pool.middle[i]
-    for h in range(pool.total.shape[0]):
-        if tables.threshold[h] <= tables.release[pool.collective[i]]:
-            for k in range(pool.total.shape[1]):
-                pool.total[h, k] += count * pool.load[i, k]
+    for k in range(len(pool.total)):
+        pool.total[k] += count * pool.load[i, k]
 
 
 def latest_finish(total: FloatArray, tail: FloatArray) -> float:
     """The latest finish of a dimension."""
     latest = 0.0
-    for h in range(total.shape[0]):
-        for k in range(total.shape[1]):
-            latest = max(latest, total[h, k] + tail[h, k])
+    for k in range(len(total)):
+        latest = max(latest, total[k] + tail[k])
     return latest
 
 
 def change_best(tables: Tables, pool: Pool, tail: FloatArray, weight: float) -> bool:
     """Make the best change of chunks from a path to the one with two dimensions swapped; returns whether one pays."""
-    best = value_after(tables, pool, tail, 0, 0, weight * pool.total_middle[0]) * (1 - ROUNDING)
+    best = value_after(pool, tail, 0, weight * pool.total_middle[0]) * (1 - ROUNDING)
     changed, best_path, best_count = -1, 0, 0
     for i in range(pool.size[0]):
         width = tables.width[pool.collective[i]]
@@ -171,24 +164,22 @@ def change_best(tables: Tables, pool: Pool, tail: FloatArray, weight: float) -> 
             count = 1
             while count <= pool.chunks[i]:
                 price = weight * (pool.total_middle[0] + count * middle)
-                value = value_after(tables, pool, tail, i, count, price)
+                value = value_after(pool, tail, count, price)
                 if value < best:
                     best, changed, best_path, best_count = value, i, path, count
                 count *= 2
     if changed >= 0:
         to = in_pool(tables, pool, pool.collective[changed], pool.layer[changed], best_path)
-        add(tables, pool, changed, -best_count)
-        add(tables, pool, to, best_count)
+        add(pool, changed, -best_count)
+        add(pool, to, best_count)
     return changed >= 0
 
 
-def value_after(tables: Tables, pool: Pool, tail: FloatArray, i: int, count: int, price_of_middle: float) -> float:
+def value_after(pool: Pool, tail: FloatArray, count: int, price_of_middle: float) -> float:
     """What is minimised, after a change of some chunks of a path whose loads change by `pool.change`."""
     latest, squares = 1.0, 0.0
-    for h in range(pool.total.shape[0]):
-        counts = count if tables.threshold[h] <= tables.release[pool.collective[i]] else 0
-        for k in range(pool.total.shape[1]):
-            finish = pool.total[h, k] + tail[h, k] + counts * pool.change[k]
-            latest = max(latest, finish)
-            squares += finish * finish
+    for k in range(len(pool.total)):
+        finish = pool.total[k] + tail[k] + count * pool.change[k]
+        latest = max(latest, finish)
+        squares += finish * finish
     return latest * (1 + EVENNESS * squares / (latest * latest)) + price_of_middle / len(pool.change)

@@ -9,8 +9,6 @@ import numpy as np
 
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.hourglass.candidates import (
-    MAKESPAN,
-    NUM_RULES,
     Candidates,
     aims_of,
     empty_candidates,
@@ -44,8 +42,8 @@ class HourglassParams:
     """
 
     weights: tuple[float, ...] = (0.3, 0.0)
-    trials_per_stage: int = 24
-    most_work: int = 160_000
+    trials_per_stage: int = 36
+    most_work: int = 240_000
     free_chunks: int = 18
     resized: int = 3
     rebalanced: int = 4
@@ -127,7 +125,7 @@ class Balanced:
     @property
     def makespan(self) -> int:
         """In picoseconds."""
-        return int(self.candidates.best[MAKESPAN])
+        return int(self.candidates.best[0])
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -145,7 +143,7 @@ def balance(instance: Instance, params: HourglassParams, portions: Sequence[Port
     tables, num_resources = tables_of(instance, portions), instance.num_resources
     num_stages = int((tables.chunks * tables.phases * tables.width).sum())
     trials = min(params.trials_per_stage * num_stages, params.most_work // num_stages)
-    most = max(1, params.most_work // (NUM_RULES * num_stages))
+    most = max(1, params.most_work // num_stages)
     aims = aims_of(tables, num_resources, params.weights, most)
     candidates = empty_candidates(tables, num_resources, len(aims.weight))
     pool = empty_pool(tables, num_resources)

@@ -21,9 +21,6 @@ from themis_opt.solving.lowering import occupancies
 NumberOrArray = TypeVar("NumberOrArray", int, IntArray)
 
 BITS, LOW_BITS = 4, 15  # bits of one local dimension in a path, and their mask
-MOST_THRESHOLDS = 8
-"""Releases at which loads are told apart, since each takes time in every batch; others count from the one before."""
-
 NO_LAG = np.iinfo(np.int64).max  # stands for a dimension without stages while the least lags are sought
 FIRST, MIDDLE, LAST = 0, 1, 2  # columns of `Tables.rank`
 RANKS: dict[tuple[bool, bool], tuple[int, int, int]] = {
@@ -64,7 +61,6 @@ class Tables(NamedTuple):
     `duration`, shape (collectives, 2, 2**widest, widest): picoseconds a stage of a chunk holds its dimension, by phase,
       mask of the local dimensions visited in the phase, and local dimension.
     `lag`, shape (collectives, 2, widest): picoseconds from then to the result.
-    `threshold`, shape (thresholds,): releases, ascending.
     """
 
     width: IntArray
@@ -79,7 +75,6 @@ class Tables(NamedTuple):
     resource: IntArray
     duration: IntArray
     lag: IntArray
-    threshold: IntArray
 
 
 def tables_of(instance: Instance, portions: Sequence[Portion] | None = None) -> Tables:
@@ -88,13 +83,12 @@ def tables_of(instance: Instance, portions: Sequence[Portion] | None = None) -> 
     collectives = [instance.exchanges[portion.number] for portion in portions]
     rules = [collective.kind.rule for collective in collectives]
     numbers = np.array([portion.number for portion in portions])
-    release = np.array([collective.release for collective in collectives])
     resource, lag = _resources_and_lags(instance)
     return Tables(
         width=np.array([len(collective.span) for collective in collectives]),
         phases=np.array([len(rule.phases) for rule in rules]),
         chunks=np.array([len(portion.sizes) for portion in portions]),
-        release=release,
+        release=np.array([collective.release for collective in collectives]),
         mirrors=np.array([rule.mirrors for rule in rules]),
         mirrored=np.array([instance.ag_order == "reverse" and rule.mirrors for rule in rules]),
         opens=np.array([rule.opens for rule in rules]),
@@ -103,7 +97,6 @@ def tables_of(instance: Instance, portions: Sequence[Portion] | None = None) -> 
         resource=resource[numbers],
         duration=_durations(instance, numbers, np.array([portion.sizes[0] for portion in portions])),
         lag=lag[numbers],
-        threshold=_thresholds(release),
     )
 
 
@@ -130,21 +123,12 @@ def _durations(instance: Instance, numbers: IntArray, sizes: IntArray) -> IntArr
     return duration
 
 
-def _thresholds(release: IntArray) -> IntArray:
-    """The distinct releases, or some of them, the first included, if they are many."""
-    distinct = np.unique(release)
-    count = min(len(distinct), MOST_THRESHOLDS)
-    return distinct[np.arange(count) * len(distinct) // count]
-
-
 def least_lags(tables: Tables, num_resources: int) -> IntArray:
-    """Least lag on every resource of the stages of collectives released at or after each threshold."""
-    least = np.full((len(tables.threshold), num_resources), NO_LAG)
+    """Least lag of the stages on every resource."""
+    least = np.full(num_resources, NO_LAG)
     for number, width in enumerate(tables.width):
-        rows = np.flatnonzero(tables.threshold <= tables.release[number])
         for phase in range(tables.phases[number]):
-            columns = tables.resource[number, phase, :width]
-            np.minimum.at(least, (rows[:, None], columns), tables.lag[number, phase, :width])
+            np.minimum.at(least, tables.resource[number, phase, :width], tables.lag[number, phase, :width])
     return np.where(least == NO_LAG, 0, least)
 
 
