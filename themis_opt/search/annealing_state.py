@@ -16,13 +16,13 @@ class MoveParams(NamedTuple):
 
     `again`: chance of one more change in the same step.
     `launch`: share of steps in which all stages of a launch are moved, where iterations are repeated.
-    `exchange`: share of the other changes in which two chunks exchange a phase, its path and its places.  One half of
-      the rest are of paths, and one half of priorities.  Where sizes are free, as many move bytes before all that.
+    `resize`: share of the other changes that move bytes, where sizes are free.  One half of the rest are of paths, and
+      one half of priorities.
     """
 
     again: float = 0.25
     launch: float = 0.6
-    exchange: float = 0.3
+    resize: float = 0.3
 
 
 USUAL_MOVES = MoveParams()
