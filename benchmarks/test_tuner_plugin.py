@@ -65,6 +65,8 @@ typedef void (*ncclDebugLogger_t)(int, unsigned long, const char*, int, const ch
 typedef struct { int nNvlDomains; } ncclNvlDomainInfo_t;
 typedef struct { int unused; } ncclTunerConstants_t;
 static int rcclTopoDetectPartitionMode(int*) { return 0; }
+struct RcclEmbeddedTunerConfig { const char *name, *content; };
+static const RcclEmbeddedTunerConfig kRcclEmbeddedTunerConfigs[] = {{nullptr, nullptr}};
 typedef struct {
   const char* name;
   ncclResult_t (*init)(void**, uint64_t, size_t, size_t, ncclDebugLogger_t, ncclNvlDomainInfo_t*,
@@ -73,7 +75,9 @@ typedef struct {
   ncclResult_t (*finalize)(void*);
 } ncclTuner_t;
 """
-RCCL_HEADERS = ("checks.h", "debug.h", "tuner.h", "nccl_tuner.h", "param.h", "graph/topo.h")
+RCCL_HEADERS = (
+    "checks.h", "debug.h", "tuner.h", "nccl_tuner.h", "param.h", "graph/topo.h", "rccl_tuner_embedded_configs.h",
+)  # fmt: skip
 """What RCCL's reader includes of the rest of RCCL: a few names."""
 
 
