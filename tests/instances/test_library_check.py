@@ -320,6 +320,20 @@ def test_dimensions_have_two_npus(sample: tuple[dict[str, Any], dict[str, Any]])
         check.read_problem(document)
 
 
+def test_start_ups_count_in_windows_that_all_chunks_must_enter() -> None:
+    dimensions = [{"kind": "switch", "size": 2, "bandwidth": "1 GB/s", "latency": f"{n} us"} for n in (10, 100)]
+    document = {
+        "network": {"dimensions": dimensions},
+        "collectives": [{"kind": "all_gather", "size": "800 kB", "chunks": 8}],
+        "latency": "occupy",
+    }
+    instance = Instance.model_validate({"format": "themis-opt/instance/1"} | document)
+    schedule, parts = simulate(instance, make_policy("baseline")(instance)), certificate(instance, equal=False)
+    windows = [{"resource": "dim1", "head": 100_000_000, "tail": 0, "weight": 1}]  # its stages may be the first ones
+    parts["bounds"] = [{"kind": "chain"}, {"kind": "counts", "windows": windows, "few": [5]}]
+    assert judged(document, order_table(schedule), certificate=parts).bounds[1].picoseconds == 100_000_000
+
+
 def test_a_cut_counts_a_collective_once(sample: tuple[dict[str, Any], dict[str, Any]]) -> None:
     document, table = sample
     cut = {"kind": "cut", "inside": [], "side": "sent"}
