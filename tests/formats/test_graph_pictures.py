@@ -43,6 +43,12 @@ def test_a_row_of_many_messages_hides_no_other_role(tmp_path: Path) -> None:
     assert texts(few).count("<path") < texts(many).count("<path") < 1000
 
 
+def test_links_that_serve_early_and_late_chunks_in_turn_have_no_more_bars_than_an_eye_sees(tmp_path: Path) -> None:
+    path, sharp = tmp_path / "sharp.svg", load_graph(shipped_graphs()["h100_x2_sharp.all_reduce.1GB"])
+    draw_schedule(simulate_graph(tree_plan(sharp), 256), path)
+    assert 4 * 50 <= texts(path).count("<path") < 4 * 50 * 3  # roles times shades, however messages alternate
+
+
 def test_large_networks_are_not_drawn(tmp_path: Path) -> None:
     nodes = [{"name": "sw", "kind": "switch"}, *({"name": f"n{k}"} for k in range(400))]
     links = [{"ends": ["sw", f"n{k}"], "bandwidth": 1e9} for k in range(400)]

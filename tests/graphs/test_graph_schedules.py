@@ -1,6 +1,7 @@
 """Schedules on graphs: legal, never below a bound, and at it where trees fill pipelines."""
 
 import json
+import math
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -24,10 +25,17 @@ from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.certificates import graph_order
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
-from themis_opt.graphs.policies import bine_plan, exchange_plan, hierarchical_plan, pat_plan, scatter_plan
+from themis_opt.graphs.policies import (
+    bine_plan,
+    double_tree_plan,
+    exchange_plan,
+    hierarchical_plan,
+    pat_plan,
+    scatter_plan,
+)
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork, graph_text, load_graph
 from themis_opt.graphs.registry import GRAPH_POLICIES
-from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
+from themis_opt.graphs.schedule import GraphSchedule, chunked_schedules, in_best_chunks, simulate_graph
 from themis_opt.graphs.trees import gather_capacities, tree_plan
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.catalog import shipped_graphs
@@ -485,3 +493,11 @@ def test_a_switch_that_sums_alone_sends_its_sum_once() -> None:
         builder.send(piece, (3, npu), sums)
     with pytest.raises(InvalidSchedule, match="s sends a sum twice, and does not copy"):
         validate_graph(simulate_graph(builder.build()))
+
+
+def test_a_plan_that_cannot_beat_a_rival_is_simulated_in_a_tenth_of_the_chunks_and_hardly_longer() -> None:
+    plan = double_tree_plan(shipped("h100_x2_sharp"))
+    alone, beaten = (list(chunked_schedules(plan, rival)) for rival in (math.inf, 0))
+    least, quick = (min(schedule.makespan for schedule in made) for made in (alone, beaten))
+    assert 0 <= quick / least - 1 < 0.01
+    assert sum(schedule.chunks for schedule in beaten) < sum(schedule.chunks for schedule in alone) / 2

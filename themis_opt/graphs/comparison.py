@@ -1,9 +1,9 @@
 """Plans on a graph side by side."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from formulations.interruption import TimeUp
 from formulations.limits import MAX_SECONDS, Limits
@@ -92,6 +92,11 @@ class GraphComparison:
         return {name: float(one.picoseconds) for name, one in self.proofs.items() if one.holds == "any algorithm"}
 
     @property
+    def makespans(self) -> dict[str, int]:
+        """Picoseconds of each policy."""
+        return {result.policy: result.schedule.makespan for result in self.results}
+
+    @property
     def best(self) -> GraphResult:
         """The fastest."""
         return self.results[0]
@@ -148,7 +153,9 @@ def compare_graph(
     plans = [name for name in names if not is_search(name)]
     if policies is None:
         plans.sort(key=lambda name: name != _soonest(instance))
-    contest.attempt_each(plans, partial(schedules_of, instance), ENOUGH * contest.bound, NEXT_TIMES)
+    contest.attempt_each(
+        plans, lambda name: schedules_of(instance, name, contest.value), ENOUGH * contest.bound, NEXT_TIMES
+    )
     if not contest.done:  # searches take a second to be loaded
         take_turns(contest, [GRAPH_SEARCHES[name] for name in searches])
     contest.expect_schedules("searches take fewer nodes and chunks than this graph has")
@@ -196,12 +203,14 @@ def _check_names(names: Sequence[str]) -> None:
             raise InputError(rule, field="--policies", value=name)
 
 
-def schedules_of(instance: GraphInstance, name: str) -> Iterator[GraphSchedule]:
+def schedules_of(instance: GraphInstance, name: str, rival: float = math.inf) -> Iterator[GraphSchedule]:
     """The schedules of a policy; of several collectives the plans of each, at once.
+
+    `rival`: as that of :func:`themis_opt.graphs.schedule.chunked_schedules`.
 
     Raises InputError if the policy sends nothing.
     """
     plans = [GRAPH_POLICIES[name](single) for single in instance.singles]
     if not all(len(plan.hops.link) for plan in plans):
         raise InputError(f"{name} has no routes on this graph", field="--policies", value=name)
-    yield from chunked_schedules(plans[0] if len(plans) == 1 else merged_plan(instance, plans))
+    yield from chunked_schedules(plans[0] if len(plans) == 1 else merged_plan(instance, plans), rival)

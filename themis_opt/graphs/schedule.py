@@ -1,5 +1,6 @@
 """What a plan on a graph takes: every link serves one message at a time, and nodes pass on what they have whole."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,6 +26,9 @@ MAX_HOPS = 3_000_000
 
 WORTH_PIPELINING, MANY_HOPS, MANY_CHUNKS = 1.5, 200_000, 32
 """Times as long as its busiest link sends that a schedule takes where many chunks pay, and how many are tried first."""
+
+LITTLE_WAITING = 5e-3
+"""Share of its time in which the busiest link waits: no finer numbers of chunks are tried for less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,33 +289,36 @@ def in_best_chunks(plan: GraphPlan, enough: float = 0.0) -> GraphSchedule:
     return best
 
 
-def chunked_schedules(plan: GraphPlan) -> Iterator[GraphSchedule]:
+def chunked_schedules(plan: GraphPlan, rival: float = math.inf) -> Iterator[GraphSchedule]:
     """Schedules in few chunks, in powers of two as long as they help, and in the numbers beside the best of these.
 
-    Where links mostly wait in one chunk, the first number is as many as a tenth of a second is enough for.
+    Where links mostly wait in one chunk, the first number is as many as a tenth of a second is enough for.  No number
+    is tried once the busiest link hardly waits, and no large one if it alone sends longer than a `rival` takes.
+
+    `rival`: picoseconds of another plan.
     """
     hops = plan.hops
     elements = plan.instance.size // plan.instance.element_bytes
     most = 1 if plan.ranked else min(hops.most_chunks, elements)
     best = simulate_graph(plan, min(hops.first_chunks, most), hops)
+    load = int(np.bincount(hops.link, (best.end - best.start).sum(axis=0)).max())
     fitting = min(MANY_HOPS // len(hops.link), MANY_CHUNKS, most)
-    if (
-        fitting > best.chunks
-        and best.makespan > WORTH_PIPELINING * np.bincount(hops.link, best.end[0] - best.start[0]).max()
-    ):
+    if fitting > best.chunks and best.makespan > WORTH_PIPELINING * load / best.chunks:
         best = simulate_graph(plan, 1 << fitting.bit_length() >> 1, hops)
     yield best
-    chunks = 2 * best.chunks
-    while chunks <= most:
+    most = most if load < rival else min(most, max(2 * MANY_HOPS // len(hops.link), hops.few_chunks))
+    enough, chunks, schedule = load * (1 + hops.worth_doubling / 2), 2 * best.chunks, best
+    while chunks <= most and best.makespan > enough:
         yield (schedule := simulate_graph(plan, chunks, hops))
         if schedule.makespan > best.makespan * (1 - hops.worth_doubling) and chunks > hops.few_chunks:
             break
         best, chunks = min(best, schedule, key=lambda schedule: schedule.makespan), 2 * chunks
+    if min(best.makespan, schedule.makespan) <= load * (1 + LITTLE_WAITING):
+        return
     fewer = () if 2 * best.chunks > most else (3 * best.chunks // 4,)
     for between in (*fewer, 3 * best.chunks // 2):
-        if 1 < between <= most and between != best.chunks:
-            yield (schedule := simulate_graph(plan, between, hops))
-            best = min(best, schedule, key=lambda schedule: schedule.makespan)
+        if 1 < between <= most:
+            yield simulate_graph(plan, between, hops)
 
 
 class LinkLoad(NamedTuple):

@@ -133,8 +133,10 @@ def _joined_bars(schedule: GraphSchedule, numbers: IntArray) -> IntArray:
     timed, chunks = schedule.timed, len(schedule.timed.start) // schedule.chunks
     numbers = numbers[np.argsort(timed.start[numbers], kind="stable")]
     start, end, chunk = timed.start[numbers], np.maximum.accumulate(timed.end[numbers]), numbers // chunks
-    is_new = np.diff(chunk * SHADES // schedule.chunks) != 0
-    first = np.flatnonzero(np.r_[True, is_new | (start[1:] - end[:-1] > schedule.makespan // MOST_STEPS)])
+    steps = np.flatnonzero(np.diff(start * MOST_STEPS // schedule.makespan, prepend=-1))
+    is_new = np.diff(chunk[steps] * SHADES // schedule.chunks, prepend=-1) != 0
+    after_gaps = 1 + np.flatnonzero(start[1:] - end[:-1] > schedule.makespan // MOST_STEPS)
+    first = np.union1d(steps[is_new], after_gaps)
     return np.stack([start[first], end[np.r_[first[1:], len(numbers)] - 1], chunk[first]], axis=1)
 
 

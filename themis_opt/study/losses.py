@@ -116,15 +116,16 @@ def loss_in_words(instance: GraphInstance, one: Loss) -> str:
     )
 
 
-def nccl_choices(healthy: GraphInstance, changed: GraphInstance) -> list[dict[str, object]]:
+def nccl_choices(before: GraphComparison, after: GraphComparison) -> list[dict[str, object]]:
     """What NCCL can be told after a loss, in its words, the fastest first, with what each keeps of the healthy speed.
 
     Rings and trees go on over what is left, do without the NIC of the same number in every box, or without the box.
     """
+    healthy, changed = before.instance, after.instance
     lost = {link.label for link in healthy.network.links} - {link.label for link in changed.network.links}
-    ways: dict[str, tuple[GraphInstance, list[str], str]] = {
-        "NCCL_ALGO=Ring": (changed, [], "ring"),
-        "NCCL_ALGO=Tree": (changed, [], "double_tree"),
+    ways: dict[str, tuple[GraphComparison, list[str], str]] = {
+        "NCCL_ALGO=Ring": (after, [], "ring"),
+        "NCCL_ALGO=Tree": (after, [], "double_tree"),
     }
     npus = {*healthy.network.npus}
     for box, nodes in healthy.network.boxes.items():
@@ -134,22 +135,24 @@ def nccl_choices(healthy: GraphInstance, changed: GraphInstance) -> list[dict[st
             continue
         numbers = ",".join(f"mlx5_{out.index(link)}" for link in nics)
         leaves = sorted({end for link in nics for end in link.ends} - {*nodes} - npus)
-        ways[f"NCCL_IB_HCA=^{numbers} on all boxes"] = (healthy, leaves, "ring")
-        ways[f"drain {box}"] = (healthy, [box], "ring")
-    before = _fastest(healthy, "ring")
+        ways[f"NCCL_IB_HCA=^{numbers} on all boxes"] = (before, leaves, "ring")
+        ways[f"drain {box}"] = (before, [box], "ring")
+    usual = _fastest(before, healthy, "ring")
     rows = []
-    for setting, (instance, without, policy) in ways.items():
+    for setting, (compared, without, policy) in ways.items():
         with suppress(InputError):  # NPUs do not reach each other, or nothing is left
-            left = degraded(instance, without)
-            taken = _fastest(left, policy)
+            left = degraded(compared.instance, without)
+            taken = _fastest(compared, left, policy)
             told = {"setting": setting, "npus": left.network.num_npus, "makespan_ns": nanoseconds(taken)}
-            rows.append(told | {"kept": before / taken})
+            rows.append(told | {"kept": usual / taken})
     return sorted(rows, key=lambda row: -float(str(row["kept"])))
 
 
-def _fastest(instance: GraphInstance, policy: str) -> int:
-    """The makespan of a policy in its best number of chunks, in picoseconds."""
-    schedule = min(schedules_of(instance, policy), key=lambda schedule: schedule.makespan)
+def _fastest(compared: GraphComparison, instance: GraphInstance, policy: str) -> int:
+    """The makespan of a policy in picoseconds: that of a comparison, or one in few chunks, as of a plan that loses."""
+    if instance == compared.instance and policy in compared.makespans:
+        return compared.makespans[policy]
+    schedule = min(schedules_of(instance, policy, rival=0), key=lambda schedule: schedule.makespan)
     validate_graph(schedule)
     return schedule.makespan
 
@@ -157,10 +160,7 @@ def _fastest(instance: GraphInstance, policy: str) -> int:
 def kept_in_words(healthy: GraphComparison, changed: GraphComparison, name: str) -> str:
     """The sentence about schedules before and after."""
     before, after = healthy.best.schedule.makespan, changed.best.schedule.makespan
-    rings = [
-        next((r.schedule.makespan for r in compared.results if r.policy == "ring"), None)
-        for compared in (healthy, changed)
-    ]
+    rings = [compared.makespans.get("ring") for compared in (healthy, changed)]
     words = (
         f"{name}: {changed.instance.kinds} keeps {format_percent(before / after)} of its speed "
         f"with {changed.best.policy}, {format_short_time(after)} instead of {format_short_time(before)}"

@@ -163,13 +163,15 @@ def compare(
 
     settings, names = search.settings(), options.split(policies)
     seconds = settings["time_limit"] if search.deterministic else remaining(settings["time_limit"])
-    limits = Limits(seconds, **{name: settings[name] for name in options.LIMITS[1:]})
+    limits = Limits(
+        seconds if compare is None else seconds / 2, **{name: settings[name] for name in options.LIMITS[1:]}
+    )
     compared = compare_graph(degraded(healthy, lost, slow), names, limits)
     if compare is None:
         return compared
-    change = change_in_words(healthy.network, lost, slow)
-    kept = kept_in_words(compare_graph(healthy, names, limits), compared, change or "Unchanged")
-    choices = nccl_choices(healthy, compared.instance) if lost else []
+    before, change = compare_graph(healthy, names, limits), change_in_words(healthy.network, lost, slow)
+    kept = kept_in_words(before, compared, change or "Unchanged")
+    choices = nccl_choices(before, compared) if lost else []
     return replace(compared, beside=kept, choices=tuple(choices))
 
 
