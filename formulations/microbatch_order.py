@@ -10,6 +10,7 @@ Sets and data
 
 Variables
     - :math:`s_{xqi}`, start of a step; with :math:`d_{xq}` an interval;
+    - :math:`f \in \{0, 1\}`, for two steps of a stage which of them is first, where (3) or (4) ask for it;
     - :math:`y_{qi}` and :math:`z_{qi}`, starts of the messages from q to q + 1 and back, where messages may queue;
     - :math:`a_{qi} \in \{0, 1\}`, whether it leaves, :math:`u_{qi}` and :math:`v_{qi}`, when it does and comes back;
     - :math:`T`, the objective.
@@ -21,9 +22,10 @@ Constraints
     1. *passes*: :math:`s_{1,q+1,i} \ge s_{1qi} + d_{1q} + l_q`, :math:`s_{2qi} \ge s_{2,q+1,i} + d_{2,q+1} + l_q`,
        :math:`s_{2Qi} \ge s_{1Qi} + d_{1Q}` and :math:`s_{3qi} \ge s_{2qi} + d_{2q}`;
     2. *no overlap*: the intervals of a stage are disjoint;
-    3. *messages*: where they queue, :math:`y` and :math:`z` lie between the steps of (1), and those of a link are
-       disjoint;
-    4. *memory*: what the microbatches on a stage take is at most K;
+    3. *messages*: where they queue, :math:`y` and :math:`z` lie between the steps of (1), those of a link are disjoint,
+       and in the order of the steps that send them;
+    4. *memory*: what the microbatches on a stage take is at most K as each first step begins: what the steps before it
+       took and gave back, counted by :math:`f`;
     5. *symmetry*: :math:`s_{xq,i+1} \ge s_{xqi} + d_{xq}`;
     6. *objective*: T is at least the end of every last step minus the start of the first step of the stage, or, for
        the makespan, than the end itself;
@@ -37,14 +39,13 @@ microbatch is back there, by H at the latest, so that all starts are below 2 H.
 
 If none can leave, microbatches are alike, so (5) loses nothing: in any schedule let the i-th of them take the i-th
 earliest start of each step. The same intervals stay busy, results still come before they are needed, and the memory at
-any time depends on the numbers of begun and of ended steps alone. With one part on a stage (4) then says that step 1 of
-microbatch :math:`i + K / g_1` follows the end of the last step of microbatch i, if :math:`g_1 = g_2`; so it is written.
-Where some leave, the last one to come may be the first to go back, and (5) is left out.
+any time depends on the numbers of begun and of ended steps alone. Most f are then known.  Where some leave, the last
+one to come may be the first to go back, (5) is left out, and (4) is written as intervals in which memory is taken.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 
 from ortools.sat.python import cp_model
 
@@ -53,6 +54,9 @@ from formulations.limits import Limits
 
 StartTable = list[list[list[int]]]
 """Starts by step, part and microbatch."""
+
+Pass = tuple[int, int, int]
+"""Step, part and microbatch."""
 
 
 @dataclass(frozen=True)
@@ -137,12 +141,12 @@ class MicrobatchOrder:
             ]
             for durations, by_part in zip(problem.durations, self.starts, strict=True)
         ]
-        self._held_for: list[tuple[cp_model.IntVar, tuple[int, int, int]]] = []
+        self._first: dict[tuple[Pass, Pass], cp_model.IntVar] = {}
         self._transfers: dict[tuple[int, int], tuple[cp_model.IntVar, cp_model.IntVar, cp_model.IntVar]] = {}
-        self._passes()
-        self._no_overlap()
         if problem.transfer is not None and problem.memory is not None:
             self._host(problem.transfer)
+        self._passes()
+        self._no_overlap()
         self._memory()
         self._symmetry()
         self._objective()
@@ -173,12 +177,12 @@ class MicrobatchOrder:
             for variables, starts in zip(by_part, values, strict=True):
                 for variable, start in zip(variables, starts, strict=True):
                     self.model.add_hint(variable, start)
-        for size, (step, part, i) in self._held_for:
-            self.model.add_hint(size, table[step][part][i] + self.problem.durations[step][part] - table[0][part][i])
+        for ((x, q, i), (y, r, j)), literal in self._first.items():
+            self.model.add_hint(literal, table[x][q][i] < table[y][r][j])
 
     def _passes(self) -> None:
         """(1) and (3)."""
-        links: dict[tuple[int, int], list[cp_model.IntervalVar]] = {}
+        links: dict[tuple[int, int], dict[Pass, cp_model.IntervalVar]] = {}
         stage_of = {part: s for s, parts in enumerate(self.problem.stages) for part in parts}
         last = len(self.problem.hops)
         for i in range(self.problem.microbatches):
@@ -190,17 +194,40 @@ class MicrobatchOrder:
                         self.model.add(sent >= end)
                         self.model.add(begin >= sent + hop)
                         interval = self.model.new_fixed_size_interval_var(sent, hop, "")
-                        links.setdefault((stage_of[one], stage_of[other]), []).append(interval)
+                        links.setdefault((stage_of[one], stage_of[other]), {})[x, one, i] = interval
                     self.model.add(begin >= end + hop)
             self.model.add(self.starts[1][last][i] >= self._end(0, last, i))
             for before, after in pairwise(range(1, len(self.starts))):
                 for q in range(last + 1):
                     self.model.add(self.starts[after][q][i] >= self._end(before, q, i))
         for messages in links.values():
-            self.model.add_no_overlap(messages)
+            self.model.add_no_overlap(messages.values())
+            for sent, later in permutations(messages, 2):
+                follows = messages[later].start_expr() >= messages[sent].end_expr()
+                self.model.add(follows).only_enforce_if(self._precedes(sent, later))
 
     def _end(self, step: int, part: int, microbatch: int) -> cp_model.LinearExprT:
         return self.starts[step][part][microbatch] + self.problem.durations[step][part]
+
+    def _precedes(self, one: Pass, other: Pass) -> cp_model.LiteralT:
+        """Whether a pass ends before another one of its stage begins; a variable where the rules leave it open."""
+        if self._has_to_precede(one, other) or self._has_to_precede(other, one):
+            return self._has_to_precede(one, other)
+        pair = min(one, other), max(one, other)
+        if pair not in self._first:
+            literal = self._first[pair] = self.model.new_bool_var(f"first_{pair}")
+            before, after = (self._intervals[step][part][i] for step, part, i in pair)
+            self.model.add(before.end_expr() <= after.start_expr()).only_enforce_if(literal)
+            self.model.add(after.end_expr() <= before.start_expr()).only_enforce_if(~literal)
+        return self._first[pair] if one < other else ~self._first[pair]
+
+    def _has_to_precede(self, one: Pass, other: Pass) -> bool:
+        """Whether (1) and (5) say so: steps follow the way of a microbatch, from which gradients of weights branch."""
+        (x, q, i), (y, r, j) = one, other
+        if one == other or i > j or (i < j and self._transfers):
+            return False
+        way, its_way = ((min(step, 1), -part if step else part, step) for step, part in ((x, q), (y, r)))
+        return way <= its_way and (x < 2 or (q == r and y == x))
 
     def _no_overlap(self) -> None:
         """(2)."""
@@ -211,31 +238,17 @@ class MicrobatchOrder:
     def _memory(self) -> None:
         """(4)."""
         before, after = self.problem.kept
-        if self.problem.memory is None:
-            return
-        keep = self._held_or_away if self._transfers else self._held
-        for parts in self.problem.stages:
-            if len(parts) == 1 and before == after and not self._transfers:
-                self._rotation(parts[0], self.problem.memory // before)
+        numbers, last = range(self.problem.microbatches), len(self.problem.durations) - 1
+        changes = ((0, before), (1, after - before), (last, -after))
+        for parts in () if self.problem.memory is None else self.problem.stages:
+            if self._transfers:
+                held = [interval for q in parts for interval in self._held_or_away(q)]
+                self.model.add_cumulative(*zip(*held, strict=True), self.problem.memory)
                 continue
-            held = [interval for q in parts for interval in keep(q)]
-            intervals, amounts = [interval for interval, _ in held], [amount for _, amount in held]
-            self.model.add_cumulative(intervals, amounts, self.problem.memory)
-
-    def _rotation(self, part: int, most: int) -> None:
-        """(4) for one part, of which so many microbatches fit."""
-        for i in range(self.problem.microbatches - most):
-            self.model.add(self.starts[0][part][i + most] >= self._end(-1, part, i))
-
-    def _held(self, part: int) -> Iterator[tuple[cp_model.IntervalVar, int]]:
-        """Intervals in which a part keeps something, and how much."""
-        before, after = self.problem.kept
-        for i, start in enumerate(self.starts[0][part]):
-            for amount, step in ((before - after, 1), (after, -1)):
-                if amount:
-                    size = self.model.new_int_var(0, self._horizon, f"held{step}_{part}_{i}")
-                    self._held_for.append((size, (step, part, i)))
-                    yield self.model.new_interval_var(start, size, self._end(step, part, i), ""), amount
+            steps = [((x, q, i), change) for x, change in changes for q, i in product(parts, numbers) if change]
+            for new in product((0,), parts, numbers):
+                kept = sum(change * self._precedes(step, new) for step, change in steps if step != new)
+                self.model.add(kept + before <= self.problem.memory)
 
     def _host(self, transfer: int) -> None:
         """(8)."""

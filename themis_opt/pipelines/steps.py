@@ -269,10 +269,10 @@ def _transfers(schedule: PipelineSchedule, tick: int) -> dict[tuple[int, int], t
 
 
 def _schedule(pipeline: Pipeline, outcome: "OrderOutcome", tick: int) -> PipelineSchedule:
-    """A schedule with the starts of the model, or with its orders alone where messages queue or activations leave.
+    """A schedule with the starts of the model, or with its orders alone where activations leave.
 
-    Stages may begin later than they could, which makes a period shorter.  Messages leave as they are ready, and
-    activations come back between passes, which the model does not ask for.
+    Stages may begin later than they could, which makes a period shorter.  Activations come back between passes, which
+    the model does not ask for.
     """
     times = {
         Action(kind, part, i): start * tick
@@ -286,6 +286,6 @@ def _schedule(pipeline: Pipeline, outcome: "OrderOutcome", tick: int) -> Pipelin
     rank = {ActionKind.OFFLOAD: 0, ActionKind.LOAD: 1}
     by_time = sorted(times, key=lambda action: (times[action], rank.get(action.kind, 2)))
     orders = tuple(tuple(a for a in by_time if pipeline.stage_of[a.part] == s) for s in range(pipeline.stages))
-    if pipeline.messages_queue or outcome.transfers:
+    if outcome.transfers:
         return simulate(pipeline, orders)
     return PipelineSchedule(pipeline, orders, times)
