@@ -177,8 +177,6 @@ class MicrobatchOrder:
             for variables, starts in zip(by_part, values, strict=True):
                 for variable, start in zip(variables, starts, strict=True):
                     self.model.add_hint(variable, start)
-        for ((x, q, i), (y, r, j)), literal in self._first.items():
-            self.model.add_hint(literal, table[x][q][i] < table[y][r][j])
 
     def _passes(self) -> None:
         """(1) and (3)."""
@@ -222,12 +220,10 @@ class MicrobatchOrder:
         return self._first[pair] if one < other else ~self._first[pair]
 
     def _has_to_precede(self, one: Pass, other: Pass) -> bool:
-        """Whether (1) and (5) say so: steps follow the way of a microbatch, from which gradients of weights branch."""
+        """Whether (1) and (5) say so, at least one of the two being a first step, or both being sent."""
         (x, q, i), (y, r, j) = one, other
-        if one == other or i > j or (i < j and self._transfers):
-            return False
-        way, its_way = ((min(step, 1), -part if step else part, step) for step, part in ((x, q), (y, r)))
-        return way <= its_way and (x < 2 or (q == r and y == x))
+        in_turn = i == j or (i < j and not self._transfers)
+        return one != other and in_turn and (x > 0, -q if x else q) <= (y > 0, -r if y else r)
 
     def _no_overlap(self) -> None:
         """(2)."""
