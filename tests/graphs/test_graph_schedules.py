@@ -483,6 +483,7 @@ def test_partitions_bound_nothing_where_a_switch_sums_or_copies_alone(skill: str
     schedule = simulate_graph(builder.build(), 50)
     validate_graph(schedule)
     assert best_bound(graph).picoseconds <= schedule.makespan
+    assert check.judge(json.loads(graph_text(graph)), graph_order(schedule)).makespan == schedule.makespan
 
 
 def test_a_switch_that_sums_alone_sends_its_sum_once() -> None:

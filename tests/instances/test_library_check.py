@@ -7,24 +7,17 @@ import random
 import re
 import subprocess
 import sys
-from contextlib import suppress
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_samples import instance_of, network_of, random_graph
 from library import check, generate
 from library_schedules import FAMILIES, judged, random_schedule
 
-from themis_opt.base.errors import InputError
 from themis_opt.base.units import parse_time
 from themis_opt.formats.order_table import order_table
-from themis_opt.graphs.bounds import graph_bounds
-from themis_opt.graphs.certificates import graph_certificate, graph_order
-from themis_opt.graphs.registry import GRAPH_POLICIES
-from themis_opt.graphs.schedule import simulate_graph
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, load
 from themis_opt.problem.fields import ModelError
@@ -151,32 +144,6 @@ def test_checker_and_package_agree_on_every_size_of_dimensions(kind: str, algori
             continue
         schedule = simulate(instance, make_policy("baseline")(instance))
         assert judged(document, order_table(schedule)).makespan == schedule.makespan
-
-
-GRAPH_KINDS = [kind for kind in check.PHASES if kind != "send"]
-
-
-@pytest.mark.parametrize("kind", GRAPH_KINDS)
-@pytest.mark.parametrize("seed", range(6))
-def test_checker_and_package_agree_on_graphs(seed: int, kind: str) -> None:
-    graph = random_graph(seed, symmetric=seed % 2 == 0, switches=seed % 3)
-    skills = {"sums": seed > 1, "multicasts": seed > 3}
-    instance = instance_of(network_of(graph, latency=None, seed=seed, **skills), kind, "1008 kB")
-    document = instance.model_dump(mode="json", exclude_defaults=True)
-    parts = json.loads(json.dumps(graph_certificate(instance)))
-    for name, policy in GRAPH_POLICIES.items():
-        with suppress(InputError):
-            plan = policy(instance)
-            schedule = simulate_graph(plan, 1 if plan.ranked else 3)
-            verdict = judged(document, graph_order(schedule), certificate=parts)
-            assert verdict.makespan == schedule.makespan, name
-            assert verdict.best(trusted=False) <= schedule.makespan
-    if kind != "all_to_all":
-        assert verdict.best(trusted=False) == graph_bounds(instance)["cut"].picoseconds
-    if kind in ("broadcast", "reduce"):
-        parts["bounds"][0]["into"] = not parts["bounds"][0]["into"]
-        with pytest.raises(check.Refused, match="nothing crosses"):
-            judged(document, graph_order(schedule), certificate=parts)
 
 
 @pytest.mark.parametrize(("launching", "needs"), [("wait_free", "bb"), ("ddp:cap=1GB", "ab"), ("ddp:cap=1GB", "ba")])
