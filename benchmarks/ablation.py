@@ -157,7 +157,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "all of CP-SAT": Mechanism(engine("cp_sat")),
     **lines_of(STEPS, "STEPS", "step", ONE_COLLECTIVE),
     **lines_of(PERIOD_STEPS, "PERIOD_STEPS", "period step", ITERATIONS),
-    "several changes in a step": Mechanism(shares(again=0.0)),
     "moves of sizes": Mechanism(shares(resize=0.0), sizes="free"),
     "moves of launches": Mechanism(shares(launch=0.0), ITERATIONS),
     "interval loads": Mechanism(oracles_without("LoadsOracle"), step=REFUTES_COUNTS),

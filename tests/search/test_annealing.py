@@ -188,7 +188,7 @@ def test_moving_launches_alone_finds_their_order(layers: Instance, run: Run) -> 
     """The first to be ready is needed last."""
     start, right = (run(layers, f"{name}/hourglass") for name in ("wait_free", "priority"))
     assert right.makespan < start.makespan
-    annealing = Annealing(start, moves=MoveParams(launch=1.0, again=0.0))
+    annealing = Annealing(start, moves=MoveParams(launch=1.0))
     annealing.run(2000, 1e-5, 1e-6)
     assert annealing.makespan <= right.makespan
     assert annealing.best().plan.chunks == start.plan.chunks

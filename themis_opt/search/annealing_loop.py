@@ -7,7 +7,7 @@ from math import ceil, exp, log
 
 import numpy as np
 
-from themis_opt.base.arrays import FloatArray, IntArray
+from themis_opt.base.arrays import IntArray
 from themis_opt.base.compiled import Compilable
 from themis_opt.schedules import event_loop
 from themis_opt.schedules.event_loop import NEVER, Operations, Workspace, pop, push, serve_all
@@ -135,25 +135,21 @@ def note_the_others(operations: Operations, workspace: Workspace, arriving: IntA
             arrive(operations, workspace, arriving, i)
 
 
-def change_one(problem: AnnealingProblem, state: State, num_touched: int) -> int:
-    """Change a path, priorities or the size of a random chunk; returns the number of chunks touched so far."""
+def change_one(problem: AnnealingProblem, state: State) -> int:
+    """Change a path, a priority or the size of a random chunk; returns the number of chunks touched."""
     chunk = np.random.randint(len(problem.first_stage))
     # Not for one makespan alone: there each stage counts more than the order of launches.
-    if num_touched == 0 and problem.iterations > 1 and np.random.random() < problem.moves.launch:
+    if problem.iterations > 1 and np.random.random() < problem.moves.launch:
         return move_launch(problem, state, chunk)
     if problem.resizes and np.random.random() < problem.moves.resize:
-        return num_touched + move_bytes(problem, state, chunk, num_touched)
-    phase = np.random.randint(1 if problem.retraces[chunk] else problem.num_phases[chunk])
-    state.touched[num_touched] = chunk
+        return move_bytes(problem, state, chunk)
+    state.touched[0] = chunk
     if np.random.random() < 0.5:
-        if problem.pinned[chunk]:
-            return num_touched
-        change_path(problem, state, chunk, phase)
-        return num_touched + 1
-    other = np.random.randint(len(problem.first_stage))
-    state.touched[num_touched + 1] = other
-    phase = np.random.randint(problem.num_phases[chunk])
-    return num_touched + change_priority(problem, state, chunk, phase, other)
+        return change_priority(problem, state, chunk)
+    if problem.pinned[chunk]:
+        return 0
+    change_path(problem, state, chunk, np.random.randint(1 if problem.retraces[chunk] else problem.num_phases[chunk]))
+    return 1
 
 
 def move_launch(problem: AnnealingProblem, state: State, chunk: int) -> int:
@@ -176,7 +172,7 @@ def move_launch(problem: AnnealingProblem, state: State, chunk: int) -> int:
     return num_touched
 
 
-def move_bytes(problem: AnnealingProblem, state: State, chunk: int, num_touched: int) -> int:
+def move_bytes(problem: AnnealingProblem, state: State, chunk: int) -> int:
     """Move a part of the bytes of a chunk to another one of its launch, small parts more often.
 
     Parts are whole multiples, for rounding at the end would cost what the last steps gained.  Returns how many chunks
@@ -191,7 +187,7 @@ def move_bytes(problem: AnnealingProblem, state: State, chunk: int, num_touched:
         return 0
     state.candidate.size[chunk] -= part
     state.candidate.size[other] += part
-    state.touched[num_touched], state.touched[num_touched + 1] = chunk, other
+    state.touched[0], state.touched[1] = chunk, other
     return 2
 
 
@@ -216,48 +212,26 @@ def change_path(problem: AnnealingProblem, state: State, chunk: int, phase: int)
             for i in range(size):
                 state.candidate.path[first + i] = state.candidate.path[from_first + i]
         return
-    one, two = np.random.randint(size), np.random.randint(size)
-    swap(state.candidate.path, first + one, first + two)
-    if np.random.random() < 0.5:  # each place in the path keeps its moment
-        swap(state.candidate.key, first + state.candidate.path[first + one], first + state.candidate.path[first + two])
-        if problem.retraces[chunk]:
-            back = first + size
-            swap(
-                state.candidate.key, back + state.candidate.path[first + one], back + state.candidate.path[first + two]
-            )
+    path, one, two = state.candidate.path, first + np.random.randint(size), first + np.random.randint(size)
+    path[one], path[two] = path[two], path[one]
 
 
-def swap(values: IntArray | FloatArray, one: int, two: int) -> None:
-    """Swap two elements."""
-    kept = values[one]
-    values[one] = values[two]
-    values[two] = kept
+def change_priority(problem: AnnealingProblem, state: State, chunk: int) -> int:
+    """Serve a stage just before or after one of a random chunk on its resource.
 
-
-def change_priority(problem: AnnealingProblem, state: State, chunk: int, phase: int, other: int) -> int:
-    """Swap the places of two chunks, or serve a stage just before or after one of the other chunk on its resource.
-
-    Returns how many chunks are touched, both or the first or none: a stage that is served as before is left alone.
+    Returns how many chunks are touched, one or none: a stage that is served as before is left alone.
     """
-    size = problem.num_dimensions[chunk]
-    first, other_first = problem.first_stage[chunk], problem.first_stage[other]
-    kind = np.random.randint(3)
-    if kind == 0:
-        if problem.launch[other] != problem.launch[chunk]:
-            return 0
-        for i in range(size * problem.num_phases[chunk]):
-            swap(state.candidate.key, first + i, other_first + i)
-        return 2
-    local = np.random.randint(size)
+    size, other = problem.num_dimensions[chunk], np.random.randint(len(problem.first_stage))
+    phase, local = np.random.randint(problem.num_phases[chunk]), np.random.randint(size)
     resource = problem.resource[problem.launch[chunk], phase, local]
     other_phase = np.random.randint(problem.num_phases[other])
     for i in range(problem.num_dimensions[other]):
         if problem.resource[problem.launch[other], other_phase, i] == resource:
             # Keys are start times in whole picoseconds, so that one more or less is next to the other stage.
-            place_of_other = state.candidate.key[other_first + other_phase * problem.num_dimensions[other] + i]
-            key = place_of_other + (1 if kind == 1 else -1)
+            place = problem.first_stage[other] + other_phase * problem.num_dimensions[other] + i
+            key = state.candidate.key[place] + (1 if np.random.random() < 0.5 else -1)
             if matters(problem, state, chunk, phase, local, key):
-                state.candidate.key[first + phase * size + local] = key
+                state.candidate.key[problem.first_stage[chunk] + phase * size + local] = key
                 return 1
     return 0
 
@@ -293,9 +267,7 @@ def anneal(problem: AnnealingProblem, state: State, steps: int, hot: float, cold
     for number in range(steps):
         temperature = hot * exp(log(cold / hot) * number / steps)
         limit = state.makespans[CURRENT] - temperature * log(1.0 - np.random.random())
-        num_touched = change_one(problem, state, 0)
-        if np.random.random() < problem.moves.again:
-            num_touched = change_one(problem, state, num_touched)
+        num_touched = change_one(problem, state)
         if num_touched == 0:
             continue
         retrace(problem, state, num_touched)

@@ -8,19 +8,17 @@ from themis_opt.schedules.event_loop import Operations, Workspace
 from themis_opt.solving.lowering import OccupancyParts
 
 CURRENT, BEST = 0, 1  # where `State.makespans` holds the makespan of the current and of the best plan
-MAX_TOUCHED = 4  # most chunks that one step changes, besides those of one launch: two changes of two chunks each
+MAX_TOUCHED = 2  # most chunks that one step changes, if it does not move a launch
 
 
 class MoveParams(NamedTuple):
     """How often a step changes what; a named tuple, because compiled code takes no dataclass.
 
-    `again`: chance of one more change in the same step.
     `launch`: share of steps in which all stages of a launch are moved, where iterations are repeated.
     `resize`: share of the other changes that move bytes, where sizes are free.  One half of the rest are of paths, and
       one half of priorities.
     """
 
-    again: float = 0.25
     launch: float = 0.6
     resize: float = 0.3
 
