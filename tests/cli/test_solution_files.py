@@ -11,7 +11,7 @@ from themis_opt.schedules.schedule_file import read_schedule
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1, "--chunk-sizes", "equal")
 FILES = {
-    "comparison.csv", "comparison.json", "gantt.png", "gantt.svg", "schedule.html", "order.csv",
+    "comparison.csv", "comparison.json", "gantt.svg", "schedule.html", "order.csv",
     "order.json", "schedule.json", "stages.csv", "trace.json",
 }  # fmt: skip
 

@@ -32,7 +32,7 @@ CASES = [("collectives", command) for command in COMMANDS if command not in WITH
 ]
 
 FILES = {
-    "comparison.csv", "comparison.json", "gantt.png", "gantt.svg", "order.csv", "order.json", "schedule.json",
+    "comparison.csv", "comparison.json", "gantt.svg", "order.csv", "order.json", "schedule.json",
     "stages.csv", "trace.json",
 }  # fmt: skip
 """What ``solve`` writes for both kinds."""

@@ -41,7 +41,7 @@ ACTION_TITLES = {
     ActionKind.OFFLOAD: "to the host",
     ActionKind.LOAD: "from the host",
 }
-GANTTS = ("gantt.png", "gantt.svg")
+GANTT = "gantt.svg"
 STRIP, MOST_STEPS = 80, 400  # pixels of a curve below a Gantt picture, and its most steps: more would hide it
 LATER_PARTS = 0.55  # opacity of actions of the last part of a stage; those between are in between
 MOST_LINK_LINES, SHADES = 40, 50  # rows of links, of more the busiest, and shades of chunks that an eye tells apart
@@ -155,19 +155,18 @@ def _roles(schedule: GraphSchedule, busy: "np.ndarray[Any, Any]") -> dict[int, i
     return {link: roles[link] for link in sorted(kept, key=lambda link: schedule.timed.resources[link])}
 
 
-def draw_gantts(folder: Path, schedule: Schedule, title: str = "", bound: float | None = None) -> list[Path]:
-    """Draw a schedule as :data:`GANTTS` into a folder; if it has too many bars, remove those of an earlier one."""
-    paths = [folder / name for name in GANTTS]
-    for path in paths:
-        path.unlink(missing_ok=True)
+def write_gantt(folder: Path, schedule: Schedule, title: str = "", bound: float | None = None) -> list[Path]:
+    """Draw a schedule as :data:`GANTT` into a folder; if it has too many bars, remove that of an earlier one."""
+    path = folder / GANTT
+    path.unlink(missing_ok=True)
     if not is_pictured(schedule):
         return []
-    draw_gantt(paths, schedule, title, bound)
-    return paths
+    draw_gantt(path, schedule, title, bound)
+    return [path]
 
 
-def draw_gantt(path: Path | Sequence[Path], schedule: Schedule, title: str = "", bound: float | None = None) -> None:
-    """Draw :func:`gantt` below a title, once for all paths. Raises InputError if no picture has such an ending."""
+def draw_gantt(path: Path, schedule: Schedule, title: str = "", bound: float | None = None) -> None:
+    """Draw :func:`gantt` below a title. Raises InputError if no picture has that ending."""
     lines = [title or schedule.instance.name or "schedule", *_caption(schedule, bound)]
     save(gantt(schedule, bound), path, "\n".join(lines))
 

@@ -12,7 +12,7 @@ from themis_opt.base.units import nanoseconds
 from themis_opt.formats.bundle import write_schedule
 from themis_opt.formats.tables import to_csv
 from themis_opt.problem.instance import Instance
-from themis_opt.reports.pictures import draw_gantts
+from themis_opt.reports.pictures import write_gantt
 from themis_opt.reports.rendering.charts import Axis, Chart, bars, lines, save
 from themis_opt.schedules.envelope import Summary
 from themis_opt.tuning.outcome import Tuned
@@ -31,7 +31,7 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
         write_atomically(folder / name, text)
     files = [folder / name for name in texts]
     files += write_schedule(folder, schedule, _summary(tuned))
-    files += draw_gantts(folder, schedule, title, tuned.space.proven)
+    files += write_gantt(folder, schedule, title, tuned.space.proven)
     return [*files, *draw(tuned, folder)]
 
 

@@ -204,9 +204,9 @@ def simulate(instance: "Instance", policies: str | None, *, sizes: str = "equal"
         if output is not None:
             files += write_schedule(output / file_name(name), schedule)
             if has_pictures():
-                from themis_opt.reports.pictures import draw_gantts
+                from themis_opt.reports.pictures import write_gantt
 
-                files += draw_gantts(output / file_name(name), schedule, name)
+                files += write_gantt(output / file_name(name), schedule, name)
     rows = [{"policy": name, **schedule_row(schedule)} for name, schedule in schedules.items()]
     every = list(schedules.values())
     table = _result_table(assumptions(instance, sizes), rows, every)
@@ -279,10 +279,10 @@ def write(folder: Path, compared: "Comparison", answer: Reply, search: options.S
     settings, best = {name: value for name, value in search.settings().items() if name != "gap"}, compared.best
     files = write_comparison(folder, compared, settings)
     if has_pictures():
-        from themis_opt.reports.pictures import draw_gantts
+        from themis_opt.reports.pictures import write_gantt
         from themis_opt.reports.solution import write_page
 
-        files += draw_gantts(
+        files += write_gantt(
             folder, best.schedule, f"{compared.instance.name or 'instance'}, {best.policy}", best.bound
         )
         files.append(write_page(folder, compared, answer.sentences))

@@ -550,21 +550,19 @@ def specification(chart: Chart | StackedChart) -> Spec:
     return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
 
 
-def save(chart: Chart | StackedChart, path: Path | Sequence[Path], title: str = "", mark: str = "") -> None:
+def save(chart: Chart | StackedChart, path: Path, title: str = "", mark: str = "") -> None:
     """Write a chart as PNG or SVG, with the lines of a title above, and a mark below in the text of an SVG.
 
-    A chart for several paths is drawn once.  Raises InputError if the suffix of a path is neither, or a file cannot be
-    written.
+    Raises InputError if the suffix of the path is neither, or the file cannot be written.
     """
-    paths = [path] if isinstance(path, Path) else path
     first, *others = title.split("\n")
     heading = {"text": first, "subtitle": others} if others else first
-    spec = specification(chart) | {"config": CONFIG, "title": heading}
-    if wrong := [path for path in paths if path.suffix.lower() not in (".png", ".svg")]:
-        raise InputError("pictures end in .png or .svg", field="path", value=str(wrong[0]))
-    picture = vl_convert.vegalite_to_svg(CONTROL.sub(r"\\ufffd", json.dumps(spec)))
-    for path in paths:
-        if path.suffix.lower() == ".png":
-            write_atomically(path, vl_convert.svg_to_png(picture, scale=PNG_SCALE))
-        else:
-            write_atomically(path, f"{fit_screens(compact(picture, CONFIG['font']))}{mark}")
+    spec = CONTROL.sub(r"\\ufffd", json.dumps(specification(chart) | {"config": CONFIG, "title": heading}))
+    match path.suffix.lower():
+        case ".svg":
+            picture = compact(vl_convert.vegalite_to_svg(spec), CONFIG["font"])
+            write_atomically(path, f"{fit_screens(picture)}{mark}")
+        case ".png":
+            write_atomically(path, vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
+        case _:
+            raise InputError("pictures end in .png or .svg", field="path", value=str(path))
