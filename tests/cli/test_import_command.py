@@ -42,7 +42,13 @@ def test_an_instance_of_our_own_is_imported_as_it_is(succeed):
 
 
 def test_an_unknown_collective_is_refused(refuse, files):
-    assert "kind = 'all_reduces'" in refuse("import", *files, "--collective", "all_reduces")
+    assert "command line: kind = 'all_reduces'" in refuse("import", *files, "--collective", "all_reduces")
+
+
+def test_errors_in_a_file_name_it(refuse, save):
+    nodes = [{"id": name} for name in "abc"]
+    network = {"nodes": nodes, "links": [{"source": "a", "target": "b", "bandwidth": "1 GB/s"}]}
+    assert "net.json: links: must be connected" in refuse("import", save(json.dumps(network), "net.json"))
 
 
 def test_every_format_is_listed_with_its_files_and_meaning(succeed):

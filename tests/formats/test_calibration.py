@@ -61,6 +61,8 @@ def test_outliers_count_little():
     assert fit.bandwidth == pytest.approx(200e9, rel=0.02)
     assert fit.latency == pytest.approx(3 * US, rel=0.05)
     assert fit.bandwidth == pytest.approx(without.bandwidth, rel=1e-3)
+    (warning,) = fit.warnings
+    assert warning.startswith(f"3 of {len(measurements)} times are more than half off the fit")
 
 
 def test_several_group_sizes_tell_launch_overhead_from_latency():

@@ -102,8 +102,10 @@ def test_edges_that_stand_both_ways_count_once_unless_it_is_a_multigraph(write, 
     ends = [("a", "b"), ("b", "a")]
     edges = [{"source": tail, "target": head, "bandwidth": "25 GB/s"} for tail, head in ends]
     document = {"directed": False, "multigraph": multigraph, "nodes": [{"id": "a"}, {"id": "b"}], "edges": edges}
-    (link,) = import_files(write(net__json=json.dumps(document))).instance.network.links
+    imported = import_files(write(net__json=json.dumps(document)))
+    (link,) = imported.instance.network.links
     assert link.bandwidth == rate
+    assert ("joins the same two nodes: 1." in imported.notes[0]) is not multigraph
 
 
 def test_a_matrix_with_different_links_is_a_graph(write):

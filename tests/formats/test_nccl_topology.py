@@ -116,6 +116,13 @@ def test_nvlinks_have_the_rates_of_nccl(write, sm, rate):
     assert rows(import_files(write(box__1nodes__xml=text)))[0][3] == rate
 
 
+def test_pci_of_a_speed_that_nccl_does_not_know_is_said(write):
+    notes = [
+        import_files(write(t__xml=TOPOLOGY.replace("16.0 GT", f"{speed} GT"))).notes[0] for speed in ("64.0", "128.0")
+    ]
+    assert ["does not know, 128.0 GT/s PCIe, is taken for 3.0" in note for note in notes] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("cpu", "rate"),
     [

@@ -71,6 +71,7 @@ def test_taking_links_away_makes_nothing_faster(least_us, seed):
     [
         (matrix(2, {}) + "\n" + matrix(4, {}), "must hold one matrix: import the one of each host alone"),
         (matrix(3, {(0, 1): "X"}), "must be NV and a number"),
+        (matrix(3, {}) + matrix(3, {}).splitlines()[-1], "line 5 = 'GPU2': rows must be .* once"),
     ],
 )
 def test_matrices_that_are_not_one_are_refused(write, text, said):

@@ -37,6 +37,7 @@ def import_command(
     from themis_opt.families.door import family_of, save
     from themis_opt.formats.readers.parts import Request
     from themis_opt.formats.readers.registry import import_files
+    from themis_opt.problem.exchanges import Collective
     from themis_opt.problem.fields import ModelError
 
     try:
@@ -44,9 +45,10 @@ def import_command(
         if (collective, size, bandwidths) != (None, None, None):
             rates = dict(_rates(bandwidths))
             request = Request(kind=collective or Request.kind, size=size or Request.size, bandwidths=rates)
-        imported = import_files(files, request=request)
+            Collective(kind=request.kind, size=request.size)  # errors of options are not those of files
     except ModelError as error:
         raise error.within("command line") from None
+    imported = import_files(files, request=request)
     family = family_of(imported.instance)
     problem = family.changed(imported.instance, {} if chunks is None else {"chunks": chunks})
     options.warn(family.doubts(problem), files[0])

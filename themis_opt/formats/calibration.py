@@ -54,6 +54,8 @@ RUN_OF_SIZES, LARGEST_DEVIATION = 3, 0.10
 """Neighbouring sizes whose median residual must not be larger, three times the noise of a usual log, for the model to
 hold: a lone outlier says nothing."""
 
+FAR_OFF = 0.50  # of the fit; times so far off are named
+
 LARGEST_UNCERTAINTY = 0.10  # relative standard error above which a value is not told by the measurements
 
 
@@ -263,6 +265,13 @@ def _warnings(calibration: Calibration) -> list[str]:
             f"outside the model: around {format_size(size)} collectives take {format_percent(abs(worst))} "
             f"{'more' if worst > 0 else 'less'} than the fit; protocols or algorithms change with the size, so "
             "calibrate the range of sizes that is used"
+        )
+    off = np.abs(calibration.residuals)
+    if abs(worst) <= LARGEST_DEVIATION and off.max() > FAR_OFF:
+        farthest = calibration.rows()[int(off.argmax())]
+        warnings.append(
+            f"{(off > FAR_OFF).sum()} of {len(off)} times are more than half off the fit, which counts them little: "
+            f"{farthest['collective']} of {farthest['size']} takes {farthest['measured']} for {farthest['fitted']}"
         )
     for name, error in calibration.errors.items():
         if error > LARGEST_UNCERTAINTY:

@@ -191,6 +191,10 @@ def read_tables(source: Source) -> list[GpuTable]:
             table = tables.pop()
             rows = [*table.rows, words[1 : len(table.gpus) + 1]]
             tables.append(table._replace(rows=rows, lines=[*table.lines, number]))
+        elif tables and words[:1] and words[0] in tables[-1].gpus and len(words) > len(tables[-1].gpus):
+            raise source.error(
+                "rows must be those of the heading, each once and in its order", f"line {number}", words[0]
+            )
         else:
             title = line.strip("= \t")
     for table in tables or [GpuTable("", (), (), ())]:

@@ -21,7 +21,8 @@ from themis_opt.graphs.problem import GraphNetwork
 NPU_KINDS = ("npu", "gpu", "xpu")
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 BIT_RATES = {"Gbps": "Gb/s", "Mbps": "Mb/s", "GBps": "GB/s"}
-EXACT_GRAPH = "Nodes, links and their rates are exact; links between the same two nodes are added up."
+EXACT_NODES = "Nodes, links and their rates are exact"
+EXACT_GRAPH = f"{EXACT_NODES}; links between the same two nodes are added up."
 """Spellings of units that other tools use."""
 
 Fields = Mapping[str, Any]
@@ -77,12 +78,15 @@ def _read_node_link(sources: Sequence[Source]) -> Part:
     directed = document.get("directed") is True
     nodes = [(str(node.get("id", node.get("name"))), node) for node in document["nodes"]]
     edges = [(str(edge.get("source")), str(edge.get("target")), directed, edge) for edge in document[field]]
+    notes, count = [EXACT_GRAPH], len(edges)
     if document.get("multigraph") is False:  # as networkx reads it, the last edge between two nodes counts
         ends = [(tail, head) if directed or tail < head else (head, tail) for tail, head, *_ in edges]
         edges = list(dict(zip(ends, edges, strict=True)).values())
+    if len(edges) < count:
+        notes = [f"{EXACT_NODES}; links left out, as a later one joins the same two nodes: {count - len(edges)}."]
     about = document.get("graph")
     title = about.get("name") if isinstance(about, dict) else None
-    return _part(source, str(title or source.path.stem), nodes, edges)
+    return _part(source, str(title or source.path.stem), nodes, edges, notes)
 
 
 def _part(
@@ -90,12 +94,13 @@ def _part(
     name: str,
     nodes: list[tuple[str, Fields]],
     edges: list[tuple[str, str, bool, Fields]],
+    notes: Sequence[str] = (EXACT_GRAPH,),
 ) -> Part:
     refuse_cables(len(edges), MAX_GRAPH_LINKS, str(source))
     made = [_node(source, node, values, f"nodes[{number}]") for number, (node, values) in enumerate(nodes)]
     cables = [_cable(source, *edge, f"edges[{number}]") for number, edge in enumerate(edges)]
     network: GraphNetwork = cabled(plain_name(name), made, cables)
-    return Part(graph=lambda _: network, notes=(EXACT_GRAPH,))
+    return Part(graph=lambda _: network, notes=tuple(notes))
 
 
 def _node(source: Source, name: str, values: Fields, field: str) -> GraphNode:

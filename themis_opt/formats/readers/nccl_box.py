@@ -84,6 +84,17 @@ def read_domains(systems: Sequence[tuple[Source, Element]]) -> list[list["_Box"]
     return domains
 
 
+def unknown_speeds(root: Element) -> set[str]:
+    """Speeds of PCI that NCCL does not know, and takes for those of PCI 3.0."""
+    return {
+        pci.get("link_speed") or "none" for pci in root.iter("pci") if _pci_speed(pci) not in PCI_BANDWIDTH_PER_LANE
+    }
+
+
+def _pci_speed(pci: Element) -> str:
+    return (pci.get("link_speed") or "").split(" ")[0].removesuffix(".0")
+
+
 def graph(name: str, systems: Sequence[tuple[Source, Element]]) -> GraphNetwork:
     """The graph of some nodes, whose adapters meet in one switch."""
     boxes = [box for domain in read_domains(systems) for box in domain]
@@ -259,9 +270,8 @@ class _Box:
         self.cables.append(ReadCable.both_ways(parent, name, self.adapters[name]))
 
     def _pci_rate(self, pci: Element) -> float:
-        speed = (pci.get("link_speed") or "").split(" ")[0].removesuffix(".0")
         lanes = self._whole(pci, "link_width", usual="0") or UNKNOWN_LANES
-        units = PCI_BANDWIDTH_PER_LANE.get(speed, UNKNOWN_PCI)
+        units = PCI_BANDWIDTH_PER_LANE.get(_pci_speed(pci), UNKNOWN_PCI)
         return max(lanes, 1) * units / PCI_UNITS_PER_GIGABYTE * GIGA
 
     def _between_cpus(self, cpu: Element) -> float:

@@ -19,6 +19,7 @@ from themis_opt.formats.readers.nccl_box import (
     between,
     dimensions,
     graph,
+    unknown_speeds,
     within,
 )
 from themis_opt.formats.readers.parts import Part, Reader
@@ -55,6 +56,10 @@ def _read(sources: Sequence[Source]) -> Part:
 
 
 def _topology(name: str, systems: Sequence[tuple[Source, Element]], note: str, copies: int = 1) -> Part:
+    if speeds := set[str]().union(*(unknown_speeds(root) for _, root in systems)):
+        note = (
+            f"{note[:-1]}; PCI of a speed that NCCL does not know, {', '.join(sorted(speeds)[:3])}, is taken for 3.0."
+        )
     try:
         return _product(systems[0][0], name, dimensions(systems, copies), note)
     except NoProduct as error:
