@@ -288,6 +288,8 @@ def with_prefetch(instance: Instance) -> Instance:
     spans = sorted({exchange.span for exchange in instance.exchanges})
     for number, span in enumerate(spans, start=1):
         changes |= _windows_of(instance, span, "layer" if len(spans) == 1 else f"group{number}.layer")
+    if not changes:
+        return instance
     tensors = (tensor.varied(**changes.get(number, {})) for number, tensor in enumerate(instance.iteration.tensors))
     return instance.varied(iteration=instance.iteration.varied(tensors=tuple(tensors)))
 
