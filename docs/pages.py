@@ -146,14 +146,14 @@ def open_problems() -> str:
 
 
 def _known(rows: "Sequence[BestKnown]") -> str:
-    from themis_opt.base.units import format_duration
+    from themis_opt.base.units import format_short_time
 
     lines = [
         "| instance | sizes | NPUs | makespan | bound | gap | certified | proven in | by, seconds, date |",
         "|---" * 9 + "|",
     ]
     for row in rows:
-        times = f"{format_duration(row.makespan_ps)} | {format_duration(row.bound_ps)}, {row.bound}"
+        times = f"{format_short_time(row.makespan_ps)} | {format_short_time(row.bound_ps)}, {row.bound}"
         gaps = f"{row.gap:.3%} | {row.makespan_ps / row.proven_ps - 1:.3%} | {row.proven_in}"
         origin = f"{row.solver.partition(' of ')[0]}, {row.seconds:g}, {row.date}"
         lines.append(f"| {row.name} | {row.sizes} | {row.npus} | {times} | {gaps} | {origin} |")

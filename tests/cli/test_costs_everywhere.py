@@ -57,7 +57,7 @@ def test_a_simulation_with_free_sizes_says_so(succeed):
         return succeed("simulate", NAME, "--policies", "hourglass", *options)
 
     assert run().startswith("# fig5 all_reduce 256 MB, chunk sizes equal\n")
-    assert "6666.67 us" in run("--chunk-sizes", "free")
+    assert "6.667 ms" in run("--chunk-sizes", "free")
 
 
 def test_small_chunks_that_cost_nothing_are_noted(invoke):

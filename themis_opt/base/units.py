@@ -169,48 +169,17 @@ def nanoseconds(picoseconds: float) -> float:
     return picoseconds / PICOSECONDS_PER_NANOSECOND
 
 
-def time_unit(picoseconds: float, *, least: int = 1, smallest: str = "ps") -> tuple[str, int]:
-    """The unit in which to show a time, and its picoseconds.
-
-    `least`: the unit is the largest in which the time is at least so much, if there is one.
-    `smallest`: the unit is this one otherwise.
-    """
-    units = {unit: int(scale) for unit, scale in TIME_UNITS.items() if scale >= TIME_UNITS[smallest]}
-    unit = next((unit for unit, scale in units.items() if abs(picoseconds) >= least * scale), smallest)
-    return unit, units[unit]
+def time_unit(picoseconds: float) -> tuple[str, int]:
+    """The largest unit in which a time is at least 1, and its picoseconds; a picosecond if there is none."""
+    unit = next((unit for unit, scale in TIME_UNITS.items() if abs(picoseconds) >= scale), "ps")
+    return unit, int(TIME_UNITS[unit])
 
 
 def format_short_time(picoseconds: float) -> str:
-    """The time with four digits, in the largest unit in which it is at least 1."""
-    unit, scale = time_unit(picoseconds)
-    return f"{picoseconds / scale:.4g} {unit}" if picoseconds else "0"
-
-
-def format_times(picoseconds: Sequence[float]) -> list[str]:
-    """Times in one unit: with two decimals in the largest in which all but zeros are at least 10.
-
-    Where that takes too many digits before the point for some, it is three decimals in the next larger unit, and where
-    others would vanish there, each time is shown alone.
-    """
-    positive = [time for time in picoseconds if time > 0]
-    shortest, longest = min(positive, default=0.0), max(positive, default=0.0)
-    (unit, scale), decimals = time_unit(shortest, least=10, smallest="ns"), 2
-    most = MOST_BEFORE_POINT[unit] * scale
-    larger = time_unit(most)
-    if longest >= most and larger[1] > scale:
-        if shortest < 0.1 * larger[1] or longest >= MOST_BEFORE_POINT[larger[0]] * larger[1]:
-            return [format_times([time])[0] for time in picoseconds]
-        (unit, scale), decimals = larger, 3
-    return [f"{time / scale:.{decimals}f} {unit}" if time else "0" for time in picoseconds]
-
-
-MOST_BEFORE_POINT: Mapping[str, int] = {"s": 10**4, "ms": 10**4, "us": 10**4, "ns": 10**3}
-"""From which number on times are shown in a larger unit."""
-
-
-def format_duration(picoseconds: float) -> str:
-    """The time as :func:`format_times` shows one alone."""
-    return format_times([picoseconds])[0]
+    """The time as sentences, tables and pictures show it: with four digits, in the unit of :func:`time_unit`."""
+    rounded = float(f"{picoseconds:.4g}")
+    unit, scale = time_unit(rounded)
+    return f"{rounded / scale:.12g} {unit}" if rounded else "0"
 
 
 def format_seconds(picoseconds: float) -> str:
@@ -266,6 +235,7 @@ Form = Literal["text", "time", "share", "shares", "bandwidth", "ratio", "count"]
 # How single values are shown, by the form of their column
 FORMS: Mapping[str, Callable[[Any], str]] = {
     "text": str,
+    "time": lambda value: format_short_time(PICOSECONDS_PER_NANOSECOND * value),
     "share": format_percent,
     "shares": format_shares,
     "bandwidth": format_rate,
@@ -275,9 +245,7 @@ FORMS: Mapping[str, Callable[[Any], str]] = {
 
 
 def cells(form: Form, values: Sequence[Any]) -> list[str]:
-    """The values of a column as a person reads them: times, which are nanoseconds, in one unit."""
-    if form == "time":
-        return format_times([PICOSECONDS_PER_NANOSECOND * value for value in values])
+    """The values of a column as a person reads them."""
     return [FORMS[form](value) for value in values]
 
 

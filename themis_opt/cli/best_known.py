@@ -43,7 +43,7 @@ def best_known(
 
 def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> None:
     from themis_opt.base.documents import read_json
-    from themis_opt.base.units import format_duration, format_percent
+    from themis_opt.base.units import format_percent, format_short_time
     from themis_opt.cli.printing import print_json, say
     from themis_opt.solving.certificates import CERTIFICATE_FORMAT
     from themis_opt.study.best_known import TABLE_FORMATS
@@ -62,12 +62,12 @@ def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> No
         return
     for row in rows:
         gain, gap = format_percent(1 - row.makespan_ps / before[row.key].makespan_ps), format_percent(row.gap)
-        news = f"bound {format_duration(row.bound_ps)}" if is_proof else f"{gain} shorter than what was known"
+        news = f"bound {format_short_time(row.bound_ps)}" if is_proof else f"{gain} shorter than what was known"
         say(f"{row.name}, chunk sizes {row.sizes}: {news}, gap {gap}")
 
 
 def _print(rows: "list[BestKnown]", *, whole: bool, as_json: bool) -> None:
-    from themis_opt.base.units import format_duration, format_percent
+    from themis_opt.base.units import format_percent, format_short_time
     from themis_opt.cli.answers.answer import Listing, Reply, columns
     from themis_opt.study.best_known import shares
 
@@ -82,8 +82,8 @@ def _print(rows: "list[BestKnown]", *, whole: bool, as_json: bool) -> None:
         gap, proven = format_percent(row.gap), format_percent(row.makespan_ps / row.proven_ps - 1)
         sentences += [
             f"{row.name}, chunk sizes {row.sizes}: {row.status}, proven in: {row.proven_in}",
-            f"makespan {format_duration(row.makespan_ps)} by {row.solver}, {row.seconds} s, {row.date}",
-            f"bound {format_duration(row.bound_ps)} ({row.bound}), gap {gap}, {proven} certified",
+            f"makespan {format_short_time(row.makespan_ps)} by {row.solver}, {row.seconds} s, {row.date}",
+            f"bound {format_short_time(row.bound_ps)} ({row.bound}), gap {gap}, {proven} certified",
             f"files {row.file}, {row.solution}, {row.certificate}",
         ]
     Reply(documents, sentences).tell(as_json=as_json)

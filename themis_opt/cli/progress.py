@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from themis_opt.base.compiled import COMPILED_LOG
-from themis_opt.base.units import format_clock, format_duration, format_percent
+from themis_opt.base.units import format_clock, format_percent, format_short_time
 from themis_opt.cli.printing import tell
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ def comparison_progress(measured: str, time_limit: float) -> Iterator["Compariso
             nonlocal policy, best, bound
             best = min(best, makespan) if reporting == policy else makespan
             policy, bound = reporting, max(bound, proven)
-            line = f"{policy}  {measured} {format_duration(best) if best < math.inf else '-'}"
+            line = f"{policy}  {measured} {format_short_time(best) if best < math.inf else '-'}"
             if bound and best < math.inf:
-                line += f"  bound {format_duration(bound)}  gap {format_percent(best / bound - 1)}"
+                line += f"  bound {format_short_time(bound)}  gap {format_percent(best / bound - 1)}"
             show(line, monotonic() - began, time_limit, policy)
 
         yield report
@@ -168,7 +168,7 @@ def trial_progress(describe: "Callable[[Choice], str]") -> Iterator["TrialProgre
             words = (
                 "no trial yet"
                 if best is None
-                else f"best {format_duration(round(1000 * best.value))}: {describe(best.choice)}"
+                else f"best {format_short_time(round(1000 * best.value))}: {describe(best.choice)}"
             )
             show(f"{done}/{total} trials  {words}", done, total)
 

@@ -11,7 +11,6 @@ from themis_opt.base.units import (
     format_short_time,
     format_sizes,
     format_time,
-    format_times,
 )
 from themis_opt.problem.cost_terms import COST_TERMS, NONE
 from themis_opt.problem.exchanges import Exchange
@@ -151,7 +150,7 @@ def cost_in_words(value: int | float | Packet | None) -> str:
 def collective_rows(instance: Instance) -> list[dict[str, str]]:
     """One row per collective."""
     sizes = format_sizes([exchange.size for exchange in instance.exchanges])
-    releases = format_times([exchange.release for exchange in instance.exchanges])
+    releases = [format_short_time(exchange.release) for exchange in instance.exchanges]
     return [
         {
             "collective": exchange.name,
@@ -172,7 +171,7 @@ def _span(instance: Instance, exchange: Exchange) -> str:
 
 def task_rows(instance: Instance) -> list[dict[str, str]]:
     """One row per task of an iteration, in the order they run."""
-    durations = format_times([task.duration for task in instance.tasks])
+    durations = [format_short_time(task.duration) for task in instance.tasks]
     parameters = format_sizes([task.parameter_bytes for task in instance.tasks])
     return [
         {"task": task.name, "duration": duration, "after": " ".join(task.after) or "-", "parameters": size}
@@ -192,9 +191,9 @@ def task_kind_rows(instance: Instance) -> list[dict[str, str]]:
         kinds[_kind(task.name)].append(task)
     groups = list(kinds.values())
     columns = {
-        "duration of all": format_times([sum(task.duration for task in members) for members in groups]),
-        "shortest": format_times([min(task.duration for task in members) for members in groups]),
-        "longest": format_times([max(task.duration for task in members) for members in groups]),
+        "duration of all": [format_short_time(sum(task.duration for task in members)) for members in groups],
+        "shortest": [format_short_time(min(task.duration for task in members)) for members in groups],
+        "longest": [format_short_time(max(task.duration for task in members)) for members in groups],
         "parameters": format_sizes([sum(task.parameter_bytes for task in members) for members in groups]),
     }
     return [

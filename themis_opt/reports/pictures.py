@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from themis_opt.base.arrays import FloatArray, IntArray
-from themis_opt.base.units import decimal_size_unit, format_link, format_short_time, time_unit
+from themis_opt.base.units import decimal_size_unit, format_link, format_percent, format_short_time, time_unit
 from themis_opt.formats.timeline import Bars, Timeline, is_backward, is_pictured, pictured
 from themis_opt.graphs.bounds import alike_nodes
 from themis_opt.graphs.problem import GraphInstance
@@ -95,7 +95,7 @@ def draw_losses(instance: GraphInstance, losses: Sequence[tuple[str, float, int]
     rows = []
     for (_, kept), links in bars.items():
         others = sum(count for _, count in links) - 1
-        name = f"{links[0][0]}{f' and {others} alike' if others else ''}: {100 * kept:.3g} %"
+        name = f"{links[0][0]}{f' and {others} alike' if others else ''}: {format_percent(kept)}"
         rows.append((name, 0.0, 100 * kept, "speed", 0.5, name, 1.0))
     frame = pd.DataFrame(rows[:MOST_LOSSES], columns=BAR_COLUMNS)
     left_out = f", the worst {MOST_LOSSES} of {len(rows)} bars" if len(rows) > MOST_LOSSES else ""
@@ -212,10 +212,10 @@ def _caption(schedule: Schedule, bound: float | None) -> list[str]:
 def _row_names(shown: Timeline) -> list[str]:
     """Names of rows with the share of the time in which they are busy, and size and bandwidth of dimensions."""
     network, names = shown.schedule.instance.fabric, []
-    links = [f"\n{network.sizes[k]} × {format_link(network.bandwidths[k])}" for k, _ in shown.lanes]
+    links = [f"\n{network.sizes[k]} x {format_link(network.bandwidths[k])}" for k, _ in shown.lanes]
     for row, (name, link) in enumerate(zip(shown.rows, [""] * len(shown.compute_rows) + links, strict=True)):
         time = shown.busy_time(row)
-        names.append(name + (", unused" if time is None else f", {time / shown.length:.1%} busy") + link)
+        names.append(name + (", unused" if time is None else f", {format_percent(time / shown.length)} busy") + link)
     return names
 
 
@@ -265,7 +265,7 @@ def _memory(schedule: Schedule, begin: int, scale: int, axis: Axis) -> Chart:
 def _busiest(schedule: Schedule) -> str:
     """The dimension that is busy longest; a mean over all would hide that a thin one has nothing left to give."""
     name, share = max(schedule.busy.items(), key=lambda item: item[1])
-    return f"{name} busy {share:.1%} of the time"
+    return f"{name} busy {format_percent(share)} of the time"
 
 
 def _step_in_words(schedule: Schedule) -> str:
@@ -275,6 +275,6 @@ def _step_in_words(schedule: Schedule) -> str:
     bubble = f", bubble {format_short_time(schedule.period.bubble)}" if schedule.period.bubble else ""
     steady = "" if schedule.period.is_steady else " (iterations do not repeat each other)"
     return (
-        f"iteration {time}{steady}, compute {compute}{bubble}, exposed communication {exposed} ({share:.1%}), "
-        f"overlap {schedule.period.overlap:.1%}, {_busiest(schedule)}"
+        f"iteration {time}{steady}, compute {compute}{bubble}, exposed communication {exposed} "
+        f"({format_percent(share)}), overlap {format_percent(schedule.period.overlap)}, {_busiest(schedule)}"
     )

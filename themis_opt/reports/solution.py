@@ -8,7 +8,7 @@ import pandas as pd
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import write_atomically
-from themis_opt.base.units import Form, cells, format_short_time, format_size, format_times, time_unit
+from themis_opt.base.units import Form, cells, format_short_time, format_size, time_unit
 from themis_opt.formats.tables import phase_title
 from themis_opt.formats.timeline import Timeline, pictured
 from themis_opt.problem.phases import Phase, growing
@@ -160,6 +160,6 @@ def _bounds(comparison: Comparison) -> Table:
     known = bounds_of(comparison.instance)
     ranked = sorted(comparison.bounds.items(), key=lambda pair: -pair[1])
     scopes = [known[name].scope if name in known else "within the model" for name, _ in ranked]
-    times = format_times([bound for _, bound in ranked])
+    times = [format_short_time(bound) for _, bound in ranked]
     rows = tuple((name, time, scope) for (name, _), time, scope in zip(ranked, times, scopes, strict=True))
     return Table((Column("bound"), Column("time", "amount"), Column("holds")), rows)

@@ -23,7 +23,7 @@ from pydantic import Field, TypeAdapter
 from formulations.limits import PROVEN_GAP
 from themis_opt.base.documents import read_json, write_atomically
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_duration, format_percent
+from themis_opt.base.units import format_percent, format_short_time
 from themis_opt.formats.order_table import ORDER_FORMAT, order_table
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GRAPH_ORDER_FORMAT, GraphSchedule
@@ -150,7 +150,7 @@ class Library:
             makespan = judged[best.key].makespan_ps
             loss = format_percent(makespan / best.makespan_ps - 1)
             raise InputError(
-                f"takes {format_duration(makespan)}, and the best known schedule of {best.name} is "
+                f"takes {format_short_time(makespan)}, and the best known schedule of {best.name} is "
                 f"{'as fast' if makespan == best.makespan_ps else f'{loss} faster'}",
                 field="makespan",
                 value=f"{makespan} ps",
@@ -325,7 +325,7 @@ def beside_best_known(schedule: Schedule, sizes: str, library: Library | None = 
     row = (library or Library()).row(schedule.instance.fingerprint, sizes)
     if row is None:
         return None
-    known = f"the best schedule known of {row.name} ({format_duration(row.makespan_ps)}, {row.date})"
+    known = f"the best schedule known of {row.name} ({format_short_time(row.makespan_ps)}, {row.date})"
     ratio = schedule.makespan / row.makespan_ps
     if abs(ratio - 1) <= PROVEN_GAP:  # what also counts as no gap to a bound
         return f"It is as fast as {known}."

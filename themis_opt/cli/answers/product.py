@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from themis_opt.base.units import format_duration, nanoseconds
+from themis_opt.base.units import format_short_time, nanoseconds
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures, left_out
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
@@ -294,7 +294,7 @@ def _bounds_in_words(compared: "Comparison") -> str:
     from themis_opt.solving.bounds import bounds_of
 
     def words(name: str, scope: str) -> str:
-        return f"{format_duration(compared.bounds[name])} ({name}) {scope}"
+        return f"{format_short_time(compared.bounds[name])} ({name}) {scope}"
 
     wider = {name: kind for name, kind in bounds_of(compared.instance).items() if kind.any_algorithm}
     inside = {name: bound for name, bound in compared.bounds.items() if name not in wider}

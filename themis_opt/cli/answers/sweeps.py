@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
+from themis_opt.base.units import format_percent
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
 
@@ -153,7 +154,7 @@ def _trained_places(
 
 
 def _share_in_words(share: float | None) -> str:
-    return "none explains it" if share is None else f"{100 * share:.3g} %"
+    return "none explains it" if share is None else format_percent(share)
 
 
 def _ratio_in_words(ratio: float | None) -> str:

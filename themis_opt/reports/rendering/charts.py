@@ -23,7 +23,8 @@ from altair.utils.schemapi import debug_mode
 
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError
-from themis_opt.reports.rendering.tables import UNITS_OF_NANOSECONDS, cell
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, PICOSECONDS_PER_SECOND, TIME_UNITS
+from themis_opt.reports.rendering.tables import cell
 
 TAG = re.compile(r"<[^<>]*>")
 UNSEEN = re.compile(
@@ -151,8 +152,10 @@ def _exact_unit(units: Iterable[tuple[str, int]]) -> str:
 LABELS: Mapping[str, str] = {
     "count": "datum.value < 10000 ? datum.value : format(datum.value, ',')",
     "percent": "format(100 * datum.value, '.6~r') + ' %'",
-    "duration": _largest_unit(UNITS_OF_NANOSECONDS),
-    "seconds": _largest_unit([(name, scale / 1e9) for name, scale in UNITS_OF_NANOSECONDS]),
+    "duration": _largest_unit(
+        [(name, float(scale) / PICOSECONDS_PER_NANOSECOND) for name, scale in TIME_UNITS.items()]
+    ),
+    "seconds": _largest_unit([(name, float(scale) / PICOSECONDS_PER_SECOND) for name, scale in TIME_UNITS.items()]),
     "size": _exact_unit((("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))),
 }
 """Texts of ticks by format, see https://vega.github.io/vega/docs/expressions/; other formats have those of Vega."""

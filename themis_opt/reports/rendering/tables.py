@@ -4,15 +4,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from themis_opt.base.units import format_size
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_short_time, format_size
 from themis_opt.reports.rendering.document import CellValue, Column, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NO_VALUE = "–"
-
-UNITS_OF_NANOSECONDS = (("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0))  # units of time, and their nanoseconds
 
 
 def table(frame: "pd.DataFrame", columns: Sequence[Column], caption: str = "") -> Table:
@@ -31,9 +29,8 @@ def percent(fraction: float) -> str:
 
 
 def duration(nanoseconds: float) -> str:
-    """A time in the largest unit in which it is at least 1, with four digits."""
-    unit, scale = next((u for u in UNITS_OF_NANOSECONDS if abs(nanoseconds) >= u[1]), UNITS_OF_NANOSECONDS[-1])
-    return f"{_digits(nanoseconds / scale, 4)} {unit}"
+    """A time given in nanoseconds, as answers show it."""
+    return format_short_time(nanoseconds * PICOSECONDS_PER_NANOSECOND)
 
 
 def seconds(value: float) -> str:
