@@ -171,6 +171,7 @@ def test_a_short_time_has_four_digits_and_the_largest_unit_it_fills(picoseconds:
         ([8_196_000, 82_887_680, 38_144, 0], ["8.20 MB", "82.89 MB", "0.04 MB", "0"]),
         ([1_050_673_152, 11_274_551_296], ["1.05 GB", "11.27 GB"]),
         ([512], ["512 B"]),
+        ([100 * 2**20, 2**10], ["104857.60 kB", "1.02 kB"]),
         ([16_777_217], ["16.78 MB"]),
         ([0], ["0"]),
         ([], []),
@@ -209,6 +210,7 @@ def test_a_short_size_has_four_digits_at_most(size: int, text: str) -> None:
         (format_shares("0.1 0.7 0.3 0.4 0.5 0.6"), "10/70/30/40/50/60 %"),
         (format_shares("0.1 0.7 0.3 0.4 0.5 0.6 0.2"), "10..70 %"),
         (format_link(12_500_000_000), "12.5 GB/s"),
+        (format_link(1_234_000_000), "1.234 GB/s"),
         (nanoseconds(1500), 1.5),
     ],
 )

@@ -21,7 +21,7 @@ from formulations.worst_cut import scaled, worst_cut
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.graphs import comparison
-from themis_opt.graphs.bounds import best_bound
+from themis_opt.graphs.bounds import best_bound, graph_bounds
 from themis_opt.graphs.certificates import graph_order
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
@@ -460,7 +460,16 @@ def test_what_others_receive_is_not_there_to_send() -> None:
 @pytest.mark.parametrize("copies", [True, False])
 def test_partitions_bound_nothing_where_a_switch_sums(copies: bool) -> None:
     graph = star("all_reduce", sums=True, multicasts=copies)
-    assert best_bound(graph).picoseconds <= compare_graph(graph, ["trees"]).best.makespan
+    best = compare_graph(graph, ["trees"]).best.makespan
+    assert best_bound(graph).picoseconds <= best
+    assert best_bound(graph, trees=True).picoseconds >= 0.75 * best
+
+
+def test_all_collectives_send_their_elements_out_of_a_node() -> None:
+    graph = star("all_gather")
+    both = (graph.collective.replace(name="one"), graph.collective.replace(name="other", kind="reduce_scatter"))
+    loads = graph_bounds(graph.model_copy(update={"collectives": both}))["loads"]
+    assert loads.picoseconds == 6_000_000  # a third of the data for the one, two thirds for the other
 
 
 @pytest.mark.parametrize(("skill", "rates"), [("sums", ("4 GB/s", "3 GB/s")), ("multicasts", ("3 GB/s", "4 GB/s"))])
