@@ -143,6 +143,7 @@ def test_collectives_have_lines_of_their_own(tmp_path, logs, schedule):
         ("all_reduce.txt", times("ring.simple"), "its name must say the one algorithm"),
         ("all_reduce.ring.tree.ll.txt", times("ring.simple"), "its name must say the one algorithm"),
         ("all_reduce.ring.ll.txt", times("tree.ll", ranks=4), "ranks = 4: must be measured on all 8 ranks"),
+        ("all_reduce.ring.ll.txt", times("tree.ll") + times("tree.ll", ranks=4), "ranks = 4: must be measured on all"),
         ("alltoall.ring.ll.txt", times("tree.ll", "alltoall_perf"), "NCCL has one way alone for it"),
         ("all_gather.ring.ll.txt", times("tree.ll", "all_gather_perf"), "there is nothing to choose from"),
         ("all_reduce.ring.ll.txt", "nothing\n", "holds no measured time"),

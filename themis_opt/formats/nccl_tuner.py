@@ -244,9 +244,8 @@ def measured_tables(folder: Path, ranks: int) -> Mapping[CollectiveKind, TimeTab
             raise log.source.error("must measure one collective: give each a log of its own")
         if kind not in TUNER_COLLECTIVES:
             raise log.source.error(f"NCCL has one way alone for it; measure {', '.join(TUNER_COLLECTIVES.values())}")
-        if any(measurement.num_npus != ranks for measurement in log.measurements):
-            rule = f"must be measured on all {ranks} ranks of the schedule"
-            raise log.source.error(rule, "ranks", log.measurements[0].num_npus)
+        if others := {measurement.num_npus for measurement in log.measurements} - {ranks}:
+            raise log.source.error(f"must be measured on all {ranks} ranks of the schedule", "ranks", min(others))
         measured.setdefault(kind, {}).setdefault(_choice(log.source), []).extend(log.measurements)
     if not measured:
         raise InputError("holds no output of nccl-tests", field="logs", value=str(folder))

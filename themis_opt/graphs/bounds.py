@@ -167,10 +167,7 @@ def _flow_bound(instance: GraphInstance, graph: CapacityGraph) -> GraphBound:
 def _all_reduce_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
     """The single cut, the best of some partitions if switches do not sum, and the optimum of trees."""
     network = instance.network
-    alike = network.capacities.is_symmetric and all(
-        network.latencies[head, tail] == latency for (tail, head), latency in network.latencies.items()
-    )
-    sides = [_cut_bound(instance, turned=turned) for turned in (False, True)[: 2 - alike]]
+    sides = [_cut_bound(instance, turned=turned) for turned in (False, True)[: 2 - network.capacities.is_symmetric]]
     yield max(sides, key=lambda bound: bound.picoseconds)
     least = min(network.latencies.values())  # after the last byte
     if not network.switches_that("sums") and not network.switches_that("multicasts"):
