@@ -132,10 +132,9 @@ static int hg_is_full(hg_half *h) {
         double longest = 0;
         int i = -1;
         for (int j = 0; j < h->count; j++) {
-            double duration = h->durations[j][h->next[j]];
             if (seen >> j & 1 || h->paths[j][h->next[j]] != k || h->ready[j] > time + HG_FLOAT_ERROR) continue;
-            if (h->next[h->mirror[j]] > last - h->next[j] || time + duration > 1 + HG_FLOAT_ERROR) continue;
-            if (duration > longest) i = j, longest = duration;
+            if (h->next[h->mirror[j]] > last - h->next[j] || h->durations[j][h->next[j]] <= longest) continue;
+            i = j, longest = h->durations[j][h->next[j]];
         }
         if (i < 0) return 0;
         double ready = h->ready[i], end = time + longest;

@@ -358,7 +358,8 @@ class FirstHalf:
         self.tries -= 1
         if self.tries < 0:
             return False
-        free, ready, places, paths, k = self.free, self.ready, self.places, self.paths, 0
+        free, ready, places, paths = self.free, self.ready, self.places, self.paths
+        k = 0
         for other in range(1, len(free)):
             if free[other] < free[k] - self.rounding:
                 k = other
@@ -366,16 +367,15 @@ class FirstHalf:
         self.reached = max(self.reached, time)
         if time >= 1 - self.rounding:
             return True
-        choices = []
+        latest, choices = time + self.rounding, []
         for number, position in enumerate(places):
-            is_left = places[self.mirror[number]] <= self.last - position
-            if is_left and paths[number][position] == k and ready[number] <= time + self.rounding:
-                duration = self.durations[number][position]
-                if time + duration <= 1 + self.rounding:
-                    choices.append((-duration, number))
-        for _, number in sorted(choices):
+            is_there = ready[number] <= latest and places[self.mirror[number]] <= self.last - position
+            if is_there and paths[number][position] == k:
+                choices.append((-self.durations[number][position], number))
+        choices.sort()
+        for duration, number in choices:
             before, position = ready[number], places[number]
-            free[k] = ready[number] = time + self.durations[number][position]
+            free[k] = ready[number] = time - duration
             places[number] += 1
             self.stages.append((number, position))
             if self.fill():
