@@ -203,19 +203,16 @@ def time_candidates(
     tables: Tables, mirrored: Tables, pool: Pool, candidates: Candidates, aims: Aims, most: int
 ) -> float:
     """Time the candidates, `most` of them, or until one meets the balanced load; returns that load."""
-    target, num_candidates = np.inf, 0
+    target = np.inf
     for number in range(most):
         side = mirrored if aims.is_mirrored[number] else tables
         finish = choose_paths(side, pool, aims.tail[number], aims.weight[number])
         if aims.is_bound[number]:
             target = min(target, finish * (1 + ROUNDING))
-        line_up(side, pool, candidates, num_candidates)
-        if is_known(candidates, num_candidates):
-            continue
-        place_all(tables, candidates, num_candidates)
+        line_up(side, pool, candidates, number)
+        place_all(tables, candidates, number)
         makespan = makespan_of(candidates.operations, candidates.workspace)
-        candidates.candidate_makespan[num_candidates] = keep_best(candidates, makespan)
-        num_candidates += 1
+        candidates.candidate_makespan[number] = keep_best(candidates, makespan)
         if number >= FEWEST_TIMED - 1 and candidates.best[0] <= target:
             break
     return target
@@ -255,22 +252,6 @@ def most_behind(pool: Pool, collective: int, layer: int) -> int:
         if belongs and (most < 0 or pool.credit[i] > pool.credit[most]):
             most = i
     return most
-
-
-def is_known(candidates: Candidates, candidate: int) -> bool:
-    """Whether one of the candidates before is the same."""
-    for other in range(candidate):
-        differs = False
-        for chunk in range(candidates.candidate_path.shape[1]):
-            for layer in range(2):
-                here, there = (
-                    candidates.candidate_path[candidate, chunk, layer],
-                    candidates.candidate_path[other, chunk, layer],
-                )
-                differs = differs or here != there
-        if not differs:
-            return True
-    return False
 
 
 def best_candidate(candidates: Candidates) -> int:

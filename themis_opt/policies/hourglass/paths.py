@@ -176,7 +176,7 @@ def change_best(tables: Tables, pool: Pool, tail: FloatArray, weight: float) -> 
 
 
 def value_after(pool: Pool, tail: FloatArray, count: int, price_of_middle: float) -> float:
-    """What is minimised, after a change of some chunks of a path whose loads change by `pool.change`."""
+    """What is minimised, after a change of so many chunks of a path whose loads change by `pool.change`."""
     latest, squares = 1.0, 0.0
     for k in range(len(pool.total)):
         finish = pool.total[k] + tail[k] + count * pool.change[k]
