@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from themis_opt.pipelines import cuts
+
 P4 = "p4_m8"
 
 
@@ -37,11 +39,15 @@ def test_sweep_says_what_memory_buys(succeed):
     ]
 
 
-def test_models_are_pipelines(succeed, tmp_path):
-    """Without a limit on memory the busiest stage of the step never waits."""
+def test_models_are_pipelines(succeed, tmp_path, monkeypatch):
+    """Without a limit on memory the busiest stage of the step never waits; step and file have the same cut."""
+    searches, search = [], cuts.cut_and_order
+    monkeypatch.setattr(cuts, "cut_and_order", lambda *setup: searches.append(setup) or search(*setup))
     words = ["workload", "bert-large", "--network", "2d-sw_sw.all_reduce.100MiB", "--parallelism", "pipeline"]
     path = str(tmp_path / "bert.json")
-    step = json.loads(succeed(*words, "--stages", "2", "--microbatches", "4", "--pipeline", path, "--json"))
+    words += ["--stages", "2", "--microbatches", "4", "--layers-per-stage", "best"]
+    step = json.loads(succeed(*words, "--pipeline", path, "--json"))
+    assert len(searches) == 1
     rows = json.loads(succeed("compare", path, "--policies", "1f1b,exact", "--json"))
     assert rows[1]["period_ns"] == pytest.approx(step["compute_ns"], rel=2e-3)
     assert rows[0]["period_ns"] > 1.2 * rows[1]["period_ns"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from themis_opt.study.comparison import ComparisonProgress
     from themis_opt.study.step_plan import StepPlan
     from themis_opt.workloads.layers import Layer
+    from themis_opt.workloads.setup import Setup
 
 USUAL_CHUNKS = {"lag": 64, "occupy": 4}
 """Chunks of a collective by the rule for latency: where each takes a start-up of the dimension, few are usual."""
@@ -109,10 +110,11 @@ def layers_of(model: str, sequence: int | None = None, *, weights_only: bool = F
 
 
 class MadeWorkload(NamedTuple):
-    """A problem, the layers of its model, the memory of an NPU in rows, and what was assumed."""
+    """A problem, the layers of its model and its setup, the memory of an NPU in rows, and what was assumed."""
 
     problem: "Instance | Pipeline"
     layers: "tuple[Layer, ...]"
+    setup: "Setup"
     held: Sequence[dict[str, Any]] = ()
     notes: tuple[str, ...] = ()
 
@@ -191,7 +193,7 @@ def make_workload(
     asked = parallelism or _asked(choices)
     setup, cut = read_cut_setup(source.network, timing, layers, batch=batch, dtype=dtype, device=device, **choices)
     if family == "pipeline":
-        return MadeWorkload(pipeline_of(model, layers, setup), layers)
+        return MadeWorkload(pipeline_of(model, layers, setup), layers, setup)
     number = chunks if chunks is not None else USUAL_CHUNKS.get(rule, 4)
     instance = parallelisms.make_workload(trained, layers, setup, parallelism=asked, chunks=number, latency=rule)
     check_clock(instance)
@@ -205,7 +207,7 @@ def make_workload(
         *([host] if offloads else []),
         *([] if cut is None else [str(cut)]),
     )
-    return MadeWorkload(instance, layers, held, notes)
+    return MadeWorkload(instance, layers, setup, held, notes)
 
 
 def _asked(choices: "dict[str, Any]") -> str:

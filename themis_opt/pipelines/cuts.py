@@ -1,10 +1,12 @@
 r"""Which blocks of a model lie on which stage, and in which order passes run, decided together.
 
 Cuts between blocks are enumerated by depth first search.  A stage that works :math:`w` for each of :math:`m`
-microbatches takes at least :math:`m w`, so a beginning of a cut is left out where this is no less than the iteration of
-the cut by :func:`themis_opt.workloads.pipeline.balanced`, a dynamic programme.  Each other cut has a bound of all its
-orders (:mod:`themis_opt.pipelines.bounds`); the least of these, or the best iteration if that is less, bounds all cuts
-between blocks with all orders.  Cuts are tried in the order of their bounds, with policies and then with the reference.
+microbatches takes at least :math:`m w`, so a beginning of a cut is left out where this is no less than a limit, or what
+is left does not fit below it.  The limit is the iteration of the cut by
+:func:`themis_opt.workloads.pipeline.balanced`, a dynamic programme, or less where too many cuts are below it.  Each
+other cut has a bound of all its orders (:mod:`themis_opt.pipelines.bounds`); the least of these, of the limit and of
+the best iteration bounds all cuts between blocks with all orders.  Cuts are tried in the order of their bounds, with
+policies and then with the reference.
 """
 
 from collections.abc import Iterator
@@ -18,7 +20,6 @@ from themis_opt.base.allowance import Allowance
 from themis_opt.base.units import format_percent, format_short_time
 from themis_opt.pipelines.bounds import bounds
 from themis_opt.pipelines.models import pipeline_of
-from themis_opt.pipelines.problem import Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule
 from themis_opt.pipelines.steps import PipelineContest, best_policy, searched
 from themis_opt.problem.fields import ModelError
@@ -30,7 +31,10 @@ from themis_opt.workloads.setup import Setup, read_setup
 from themis_opt.workloads.timing import Timing
 
 MOST_CUTS = 1000
-"""Cuts that are looked at; where there are more, the bound is that all stages work equally long."""
+"""Cuts that are looked at, those whose busiest stage works least."""
+
+HALVINGS = 12
+"""Steps to the limit that so many cuts are below."""
 
 SHARE_OF_A_CUT = 0.3
 """What the reference on one cut may spend of the time that is left, so that several cuts have some."""
@@ -75,27 +79,34 @@ def read_cut_setup(
 def cut_and_order(layers: tuple[Layer, ...], setup: Setup, seconds: float = 20.0) -> CutAndOrder:
     """Search cuts and orders together for some seconds. Raises InputError if the setup has no pipeline."""
     allowance, setup = Allowance(seconds), replace(setup, layers_per_stage=())
-    best = balanced = best_policy(pipeline_of("", layers, setup))
     counts: tuple[int, ...] = ()
-    cuts, pipelines = list(islice(_cuts(layers, setup, balanced.value), MOST_CUTS)), dict[int, Pipeline]()
-    for number, cut in enumerate(cuts):
+    pipelines = {counts: pipeline_of("", layers, setup)}
+    best = balanced = best_policy(pipelines[counts])
+    limit, cuts = _fewest_cuts(layers, setup, best.value)
+    for cut in cuts:
         with suppress(ModelError):  # a cut that memory rules out
-            pipelines[number] = pipeline_of("", layers, replace(setup, layers_per_stage=cut))
-    ranked = sorted((next(bounds(pipeline)), number) for number, pipeline in pipelines.items())
-    tried: dict[int, int] = {}
-    for least, number in ranked:
-        if allowance.left <= 0 or least >= best.value:
-            break
-        contest = PipelineContest(pipelines[number], Limits(seconds=max(allowance.left * SHARE_OF_A_CUT, 0.1)))
+            pipelines[cut] = pipeline_of("", layers, replace(setup, layers_per_stage=cut))
+    least = {cut: next(bounds(pipeline)) for cut, pipeline in pipelines.items()}
+    for cut in sorted(least, key=lambda cut: (bool(cut), least[cut])):
+        if allowance.left <= 0 or least[cut] >= best.value:
+            continue
+        contest = PipelineContest(pipelines[cut], Limits(seconds=max(allowance.left * SHARE_OF_A_CUT, 0.1)))
         contest.prove()
         for schedule in searched(contest):
-            tried[number] = max(least, int(contest.bound))
-            if schedule.value < best.value:
-                best, counts = schedule, cuts[number]
-    lowest = min((tried.get(number, least) for least, number in ranked), default=best.value)
-    if len(cuts) == MOST_CUTS:
-        lowest = sum(_work(layer, setup) for layer in layers) * setup.microbatches // (setup.stages or 1)
-    return CutAndOrder(counts, best, min(lowest, best.value), balanced.value)
+            least[cut] = max(least[cut], int(contest.bound))
+            best, counts = min((best, counts), (schedule, cut), key=lambda pair: pair[0].value)
+            balanced = balanced if cut else best
+    return CutAndOrder(counts, best, min(limit, best.value, *(least[cut] for cut in least if cut)), balanced.value)
+
+
+def _fewest_cuts(layers: tuple[Layer, ...], setup: Setup, most: int) -> tuple[int, list[tuple[int, ...]]]:
+    """The highest limit up to `most` below which there are few cuts, and these, with some above it where more fit."""
+    low, high, limit, cuts, more = 0, most, most, list[tuple[int, ...]](), list[tuple[int, ...]]()
+    while high - low > most >> HALVINGS:
+        some = list(islice(_cuts(layers, setup, limit), MOST_CUTS + 1))
+        low, high, cuts, more = (limit, high, some, more) if len(some) <= MOST_CUTS else (low, limit, cuts, some)
+        limit = (low + high) // 2
+    return low, list(dict.fromkeys([*cuts, *more]))[:MOST_CUTS]
 
 
 def _cuts(layers: tuple[Layer, ...], setup: Setup, most: int) -> Iterator[tuple[int, ...]]:
@@ -109,9 +120,10 @@ def _cuts(layers: tuple[Layer, ...], setup: Setup, most: int) -> Iterator[tuple[
     while stack:
         counts, busy = stack.pop()
         done, left = sum(counts), len(stage_of) - len(counts)
-        if not left:
-            if done == len(works):
-                yield counts
+        if not left and done == len(works):
+            yield counts
+        room = sum(most - busy[stage] * setup.microbatches for stage in {*stage_of[len(counts) :]})
+        if not left or sum(works[done:]) * setup.microbatches >= room:
             continue
         stage, now = stage_of[len(counts)], 0
         for count in range(1, len(works) - done - left + 2):
