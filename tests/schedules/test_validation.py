@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -87,9 +88,10 @@ def a_little_more_on_one_rail(schedule: Schedule) -> Schedule:
     return with_parts(schedule, {k: carried + more for k, carried in schedule.rail_bytes.items()})
 
 
-def start_before_input(schedule: Schedule) -> Schedule:
-    waits = next(s for s in range(1, 16) if s % 4 and schedule.start[s] == schedule.ready[s - 1])
-    return shifted(schedule, waits, -1, "start", "end", "ready")
+def start_before_input(schedule: Schedule, place: int) -> Schedule:
+    """The stage at this place on the path of the first chunk begins a picosecond before the one before it is ready."""
+    early = int(schedule.ready[place - 1] - schedule.start[place]) - 1
+    return shifted(schedule, place, early, "start", "end", "ready")
 
 
 def two_stages_at_once(schedule: Schedule) -> Schedule:
@@ -155,7 +157,7 @@ CORRUPTIONS: tuple[tuple[str, str, Callable[[Schedule], Schedule]], ...] = (
     ("rails", "a little more on one rail", a_little_more_on_one_rail),
     ("lag", "result too early", lambda s: shifted(s, 3, -1, "ready")),
     ("release", "start before release", lambda s: shifted(s, int(np.argmin(s.start)), -1, "start", "end", "ready")),
-    ("precedence", "start before input", start_before_input),
+    *(("precedence", f"start {n} before input", partial(start_before_input, place=n)) for n in (1, 2, 3)),
     ("no_overlap", "two stages at once", two_stages_at_once),
     ("sequence", "another sequence served", another_sequence_served),
     ("sequence", "a stage listed twice", a_stage_listed_twice),
@@ -205,6 +207,12 @@ def test_a_rail_that_is_late_carries_no_more_than_it_has_time_for(valid: Schedul
     more = rails[0].bandwidth * 10e-6 * np.array([-1, 1])  # half of what it carries while it is late
     with pytest.raises(InvalidSchedule, match="its rails take"):
         validate(with_parts(schedule, {0: schedule.rail_bytes[0] + more}))
+
+
+def test_a_stage_that_starts_at_once_has_no_input_either(figure_5: Instance) -> None:
+    schedule = simulate(figure_5, make_policy("themis+scf")(figure_5))
+    with pytest.raises(InvalidSchedule, match=r"precedence.*starts at 0 ps"):
+        validate(shifted(schedule, 1, -int(schedule.start[1]), "start", "end", "ready"))
 
 
 def test_waiting_longer_than_necessary_is_valid(valid: Schedule) -> None:
