@@ -51,6 +51,21 @@ def test_messages_through_switches_go_from_gpu_to_gpu(tmp_path: Path) -> None:
     assert "16 GPUs" in facts[0]
 
 
+@pytest.mark.parametrize("name", ["boxes_5_3", "dgx1"])
+def test_gpus_of_a_box_reach_memory_and_others_ports(tmp_path: Path, name: str) -> None:
+    schedule = planned(name, "all_gather", "trees=1", 1)
+    (path, *_), _, _ = export_graph(schedule, "mscclpp", tmp_path, check=False)
+    numbers = schedule.plan.instance.network.capacities.terminals
+    boxes = [schedule.plan.instance.network.nodes[number].name.rpartition(".")[0] for number in numbers]
+    ways = {
+        (boxes[gpu["id"]] == boxes[peer], channels["channel_type"])
+        for gpu in json.loads(path.read_text())["gpus"]
+        for channels in gpu["channels"]
+        for peer in channels["connected_to"]
+    }
+    assert ways == {(True, "memory")} | ({(False, "port")} if len(set(boxes)) > 1 else set())
+
+
 def test_shares_of_trees_are_kept_in_units() -> None:
     schedule = planned("dgx1", "all_gather", chunks=1)
     program = graph_program(schedule, 4096)
