@@ -33,9 +33,6 @@ from themis_opt.workloads.timing import Timing
 MOST_CUTS = 1000
 """Cuts that are looked at, those whose busiest stage works least."""
 
-HALVINGS = 12
-"""Steps to the limit that so many cuts are below."""
-
 SHARE_OF_A_CUT = 0.3
 """What the reference on one cut may spend of the time that is left, so that several cuts have some."""
 
@@ -102,7 +99,7 @@ def cut_and_order(layers: tuple[Layer, ...], setup: Setup, seconds: float = 20.0
 def _fewest_cuts(layers: tuple[Layer, ...], setup: Setup, most: int) -> tuple[int, list[tuple[int, ...]]]:
     """The highest limit up to `most` below which there are few cuts, and these, with some above it where more fit."""
     low, high, limit, cuts, more = 0, most, most, list[tuple[int, ...]](), list[tuple[int, ...]]()
-    while high - low > most >> HALVINGS:
+    while high - low > most // 4096:
         some = list(islice(_cuts(layers, setup, limit), MOST_CUTS + 1))
         low, high, cuts, more = (limit, high, some, more) if len(some) <= MOST_CUTS else (low, limit, cuts, some)
         limit = (low + high) // 2
