@@ -3,9 +3,18 @@
 import random
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from math import prod
 
-from themis_opt.policies.chunk_law import LEAST_GAP, ChunkBlock, LawDimension, MirroredBlocks, makespan, pair_block
-from themis_opt.policies.portions import Portions
+from themis_opt.policies.chunk_law import (
+    LEAST_GAP,
+    Chunk,
+    ChunkBlock,
+    LawDimension,
+    MirroredBlocks,
+    makespan,
+    pair_block,
+)
+from themis_opt.policies.portions import Portions, joined
 
 MOST = {2: 6, 3: 4, 4: 2, 5: 2}  # portions of a group by the number of dimensions; fractions are slow
 NPUS = (2, 3, 4, 5, 6, 8, 12, 16)
@@ -35,6 +44,30 @@ def violations(seed: int) -> Iterator[str]:
         if len(network) == 2:
             block = pair_block(network, phases, MOST[2] + 1)
             yield from _of_two_dimensions(network, block, phases, makespan(network, block, phases, Fraction(1)))
+        if len(network) == 3:
+            yield from (each for k in range(3) for each in _of_groups(network, portions, phases, k))
+
+
+def _of_groups(network: tuple[LawDimension, ...], portions: Portions, phases: int, k: int) -> Iterator[str]:
+    """Theorem 5 for a dimension and the group of the others, with up to three portions that visit a group first."""
+    groups = [(k,), tuple(other for other in range(3) if other != k)]
+    times = [portions.least_time(group) for group in groups]
+    npus = [prod(network[i].npus for i in group) for group in groups]
+    place = 0 if (times[1] / times[0]) ** 2 * npus[1] >= npus[0] else 1
+    first, other, r = groups[place], groups[1 - place], times[1 - place] / times[place]
+    for count in range(1, 4):
+        sizes = [max(Fraction(1), 2 * r / npus[place]) ** min(j, count - 1 - j) for j in range(count)]
+        sizes = sizes if phases == 2 else [(r / npus[place]) ** j for j in range(count)]
+        y = 1 / (1 + r * sum(sizes))
+        balanced = (1 - r / npus[place]) / (1 - r / npus[place] + r - Fraction(1, npus[1 - place]))
+        shares = [(other, first, y), *((first, other, size * (1 - y) / sum(sizes)) for size in sizes)]
+        visits = [portions.visit(*share, phases) for share in shares]
+        if y > max(balanced, 0) and all(visits):
+            pieces, stages = joined(visits, times[place], phases)
+            block = ChunkBlock([Chunk(piece.share, piece.path) for piece in pieces], stages, is_solid=False)
+            time, expected = makespan(network, block, phases, Fraction(1)), phases * r * (y + (1 - y) / npus[place])
+            if time != expected * times[place]:
+                yield f"{network}: {count} portions of group {k} and the others take {time}, theorem 5 says {expected}"
 
 
 def blocks_of(network: tuple[LawDimension, ...], portions: Portions, phases: int) -> Iterator[ChunkBlock]:

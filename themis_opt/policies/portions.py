@@ -107,13 +107,13 @@ class Portions:
         for count in range(1, self.most + 1):
             sizes, _ = growing_sizes(count, ratio / npus, phases)
             whole = total(sizes)
-            last = self._visit(other, first, share, phases)
-            visits = [self._visit(first, other, size * (1 - share) / whole, phases) for size in sizes]
+            last = self.visit(other, first, share, phases)
+            visits = [self.visit(first, other, size * (1 - share) / whole, phases) for size in sizes]
             parts = [visit for visit in (last, *visits) if visit]
             if len(parts) <= count or sum(len(visit.pieces) for visit in parts) > self.most_chunks:
                 return None
             if self._is_in_time(first, other, parts, phases):
-                return _joined(parts, self.least_time(first), phases)
+                return joined(parts, self.least_time(first), phases)
         return None
 
     def _is_in_time(self, first: Path, other: Path, visits: Sequence[Visit], phases: int) -> bool:
@@ -129,7 +129,7 @@ class Portions:
                 before += share
         return True
 
-    def _visit(self, first: Path, other: Path, share: float, phases: int) -> Visit | None:
+    def visit(self, first: Path, other: Path, share: float, phases: int) -> Visit | None:
         """A portion of the data that visits one group first; one of the groups is a single dimension."""
         time, last = share * self.least_time(first), 2 * (len(first) + len(other)) - 1
         block = self._block(first, 1) if len(first) > 1 else self._block(other, phases)
@@ -171,7 +171,7 @@ def in_turn(times: Sequence[float], deadlines: Sequence[float]) -> tuple[list[fl
     return begins, late
 
 
-def _joined(visits: Sequence[Visit], unit: float, phases: int) -> Pieces:
+def joined(visits: Sequence[Visit], unit: float, phases: int) -> Pieces:
     """One block of the portion that visits the other group first and of those that visit the first group."""
     pieces: list[Lot] = []
     parts: list[list[Stages]] = [[], [], []]
