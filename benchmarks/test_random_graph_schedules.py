@@ -51,7 +51,7 @@ def schedules(instance: GraphInstance, seed: int) -> list[GraphSchedule]:
         made.append(simulate_graph(plan, 1 if plan.ranked else 1 + seed % 8))
     if is_for_rarest(instance):
         made.append(simulate_graph(rarest_plan(instance, 4 + seed % 16, seed)))
-    for name, seconds in (("mix", 1.0), ("mirror", 0.5), ("climb", 0.3)):
+    for name, seconds in (("mix", 1.0), ("mirror", 0.5)):
         if GRAPH_SEARCHES[name].is_for(instance):
             made += filter(None, [searched(name, instance, Limits(seconds, seed=seed, deterministic=True))])
     return made

@@ -37,7 +37,6 @@ GRAPH_SEARCHES: "Mapping[str, GraphStep]" = Functions(
         "rarest": "themis_opt.graphs.rarest:GRAPH_SEARCH",
         "mix": "themis_opt.graphs.mixing:GRAPH_SEARCH",
         "mirror": "themis_opt.graphs.mirroring:GRAPH_SEARCH",
-        "climb": "themis_opt.graphs.climbing:GRAPH_SEARCH",
         "exact": "themis_opt.graphs.exact:GRAPH_SEARCH",
     },
 )
