@@ -8,6 +8,7 @@ import pytest
 from reader_samples import OVERLAPPED, collective_arguments, inspector_line, kernel, nccl_table, pytorch_trace
 
 import themis_opt
+import themis_opt.study.measured as study
 from themis_opt.base.errors import InputError
 from themis_opt.formats.measured_times import read_steps, read_times
 from themis_opt.problem.phases import CollectiveKind
@@ -325,3 +326,20 @@ def test_bounds_of_traced_gathers_name_what_they_leave_out(write):
     for sentence in (row.sentence(), *on_step(instance)):
         assert " 160 us" in sentence
         assert " while gathers stay where the trace has them; with any plan a step takes 160 us or more" in sentence
+
+
+def test_all_sizes_of_a_log_on_a_graph_take_one_and_a_half_times_as_long_as_the_largest(write, monkeypatch):
+    compared, seconds = study.compare_graph, []
+
+    def watched(instance, names, limits):
+        seconds.append((instance.size, limits.seconds, names[0]))
+        return compared(instance, names, limits)
+
+    monkeypatch.setattr(study, "compare_graph", watched)
+    log = write(nccl_table([(MB << power, 1000.0 * 2**power, 1001.0 * 2**power) for power in range(4)], ranks=8))
+    answer = measured(themis_opt.load("boxes_5_3.all_reduce.1GB"), log)
+    spent = {size: limit for size, limit, _ in seconds}
+    assert len(spent) == len(seconds) == 4
+    assert spent.pop(8 * MB) == study.PLAN_SECONDS >= 2 * sum(spent.values()) > 0
+    assert {first for *_, first in seconds} <= study.GRAPH_WAYS.keys()  # ceilings are there, whatever the time
+    assert {row["ceiling"] for row in answer.at_largest} > {"flat rings", "hierarchical"}
