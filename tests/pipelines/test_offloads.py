@@ -15,6 +15,7 @@ from themis_opt.pipelines.offloads import with_offloads
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.problem import Action, ActionKind
 from themis_opt.pipelines.schedule import simulate
+from themis_opt.pipelines.steps import best_policy
 from themis_opt.pipelines.torch_csv import torch_rows
 from themis_opt.pipelines.validation import validate
 
@@ -95,3 +96,11 @@ def test_a_model_states_what_its_link_to_hosts_takes():
     choices = {"stages": 2, "microbatches": 2, "batch": 2, "sequence": 64, "host_link": "1 GB/s"}
     problem = workload("transformer:layers=4:hidden=256", "v100-256.resnet-50", family="pipeline", **choices)
     assert problem.offload == 1000 * problem.activation
+
+
+@pytest.mark.parametrize(("seed", "memory", "time", "period"), [(66, 1, 4, 50), (138, 1, 6, 52), (174, 1, 7, 33)])
+def test_the_bound_knows_how_many_activations_can_have_left(seed, memory, time, period):
+    """A link that takes no time would leave 42, 40 and 24."""
+    sample = random_pipeline(seed)
+    problem = sample.replace(memory=memory * sample.activation, offload=f"{time} ps")
+    assert period == bound(problem) <= best_policy(problem).value

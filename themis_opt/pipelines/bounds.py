@@ -16,7 +16,8 @@ Rules for heads
     3. *memory*: where only k microbatches fit, the n-th forward pass of a stage, of whatever part, begins after n - k
        passes have ended that give memory back.  Sorted heads bound the n-th of these from below, since if n of them
        had begun before the n-th smallest head, one would have begun before its own.  Microbatch i of the t-th part of
-       a stage is at least the (t i)-th forward pass there.
+       a stage is at least the (t i)-th forward pass there.  Activations that go to the host give memory back as well,
+       one after the other from the end of the first forward pass on: n - k of all these times have to come before.
 
 Tails follow the same rules, in which passes that give memory back wait for forward passes.
 
@@ -42,7 +43,7 @@ ended, so that both waits add up; otherwise the larger one counts.  Before the f
 passes all parts before :math:`q_0`, which a makespan holds too.
 
 If activations may go to the host, each in a time :math:`o`, the link makes room for :math:`D / o` more passes until
-then, memory delays nothing else, and the larger wait counts.  Where a pass takes less than :math:`o`, a later return
+then, and the larger wait counts.  Where a pass takes less than :math:`o`, a later return
 lets the stage wait longer, so that :math:`D` is its best case; otherwise the link keeps up.
 
 So a stage waits until its first microbatch is back, but for forward passes that fit into its memory, and behind the
@@ -146,7 +147,7 @@ def _way(pipeline: Pipeline, stage: int | None = None) -> list[PartStep]:
 
 def _room(pipeline: Pipeline) -> Iterator[tuple[ActionKind, int]]:
     """How many passes later a forward pass of a stage has to wait for the end of another one."""
-    if pipeline.memory is None or pipeline.offload is not None:
+    if pipeline.memory is None:
         return
     yield pipeline.kinds[1], pipeline.memory // pipeline.activation
     kept = -pipeline.change_of_memory(pipeline.kinds[-1])
@@ -213,7 +214,10 @@ def _pool(pipeline: Pipeline, stage: int, times: _Times, waiting: Iterable[tuple
     for kind, need, fit in waiting:
         pooled, duration = times.pooled[kind, stage], _shortest(pipeline, kind, stage)
         ended = times.pooled[need, stage] + _shortest(pipeline, need, stage)
-        for part in parts:
+        if pipeline.offload is not None:
+            away = pooled[0] + duration + pipeline.offload * np.arange(1, len(pooled) + 1)
+            ended = np.sort(np.concatenate([ended, away]))[: len(pooled)]
+        for part in parts if pipeline.offload is None else ():
             if (kind, part) in times.by_step and (need, part) in times.by_step:
                 row, other = times.by_step[kind, part], times.by_step[need, part] + pipeline.duration(need, part)
                 np.maximum(row[fit:], other[: max(len(other) - fit, 0)], out=row[fit:])
