@@ -300,3 +300,11 @@ def test_guides_that_mean_other_things_have_other_dashes():
     guides = pd.concat([frame.assign(by=name) for name in ("bound", "bound, b", "knee, 2")])
     spec = json.dumps(specification(lines(frame, Axis("x"), Axis("y"), "by", guides=guides)))
     assert "[[1, 0], [1, 2], [1, 2], [8, 4]]" in spec
+
+
+@pytest.mark.parametrize("sizes", [(1.0,), (1.0, 2.0)])
+def test_a_guide_of_one_place_is_a_point_since_no_line_joins_it(sizes):
+    curve = pd.DataFrame([("measured", size, 310.0) for size in sizes], columns=["series", "size", "busbw"])
+    bound = curve.assign(series="bound", busbw=349.0)
+    guide, *_ = specification(lines(curve, Axis("size"), Axis("busbw"), "series", guides=bound))["layer"]
+    assert bool(guide["mark"]["point"]) == (len(sizes) == 1)

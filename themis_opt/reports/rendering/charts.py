@@ -204,7 +204,9 @@ def lines(
     if dots is not None:
         drawn.append(looks.paint(layers["cloud"].mark_circle(size=40), 0.6))
     if guides is not None:
-        drawn.append(looks.paint(_joined(layers["guide"], "line", step, strokeWidth=1.4)).encode(looks.dash()))
+        alone = {"size": 30, "filled": True} if not guides[by].duplicated().any() else False  # no line joins a place
+        guide = _joined(layers["guide"], "line", step, strokeWidth=1.4, point=alone)
+        drawn.append(looks.paint(guide).encode(looks.dash()))
     is_marked = not step and frame[by].value_counts().max() <= MOST_MARKED_POINTS
     point = {"size": 30, "filled": True} if is_marked else False
     drawn.append(looks.paint(_joined(layers["curve"], "line", step, strokeWidth=2, point=point)).encode(looks.dash()))
