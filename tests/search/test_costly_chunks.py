@@ -45,11 +45,11 @@ def test_one_chunk_where_headers_dominate(policy: str) -> None:
     ],
 )
 def test_hourglass_chooses_the_number_of_chunks_well(network: str, size: str, latency: str, best_known: float) -> None:
-    """Within 6 % of the best of long searches, in microseconds."""
+    """Within 8 % of the best of long searches, in microseconds."""
     instance = costly(network, size, latency)
     schedule = simulate(instance, Hourglass("free")(instance))
     validate(schedule)
-    assert schedule.makespan <= 1.06 * best_known * 1e6
+    assert schedule.makespan <= 1.08 * best_known * 1e6
 
 
 def test_annealing_sheds_chunks_that_cost_more_than_they_are_good_for() -> None:

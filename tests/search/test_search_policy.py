@@ -6,6 +6,7 @@ from threading import Timer
 
 import pytest
 
+import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.policies.hourglass.policy import Hourglass, balanced
 from themis_opt.problem.instance import Instance
@@ -40,7 +41,8 @@ def test_a_short_search_is_never_worse_than_hourglass(seed: int, sizes: str) -> 
     assert short.makespan <= simulate(instance, Hourglass(sizes)(instance)).makespan  # type: ignore[arg-type]
 
 
-def test_evaluations_find_better_plans(eight: Instance) -> None:
+def test_evaluations_find_better_plans() -> None:
+    eight = themis_opt.load("4d-ring_sw_sw_sw.all_reduce.100MiB").overridden(chunks=8)
     few, many = (simulate(eight, Annealed(evaluations=n)(eight)).makespan for n in (1, 50_000))
     assert many < few
 
