@@ -118,7 +118,7 @@ def test_a_part_that_is_switched_off_is_never_used(
     monkeypatch.setattr(module, function, never_used)
     options: dict[str, Any] = {"sizes": sizes, part: False}
     policy = Exact(seconds=seconds, workers=1, deterministic=True, **options)
-    few = hetero.overridden(chunks=3)
+    few = hetero.overridden(chunks=5)
     schedule = policy.solve(few).schedule
     validate(schedule)
     assert schedule.makespan < starting_schedule(few).makespan
