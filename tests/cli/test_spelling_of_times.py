@@ -63,7 +63,7 @@ def files(tmp_path: Path, trained: Path) -> dict[str, str]:
         "plan step.json --time-limit 0.5 -o OUT",
         "show layers",
         "bound layers",
-        "compare layers -o OUT",
+        "compare layers --time-limit 1 -o OUT",
         f"solve {PIPELINE} --time-limit 1 -o OUT",
         f"show {PIPELINE}",
         "tune fig5.all_reduce.256MB --trials 3 --time-limit 3 -o OUT",
