@@ -17,7 +17,7 @@ from library import check, generate
 from library_schedules import FAMILIES, judged, random_schedule
 
 from themis_opt.base.units import parse_time
-from themis_opt.formats.order_table import order_table
+from themis_opt.formats.order_table import ORDER_FORMAT, order_table, read_order_table
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, load
 from themis_opt.problem.fields import ModelError
@@ -256,7 +256,11 @@ def test_the_solver_of_the_page_needs_the_checker_alone(tmp_path: Path) -> None:
         "import sys; sys.path.insert(0, '.'); import runpy; runpy.run_path('solver.py')",
     ]
     solved = subprocess.run([*command, path], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert judged(DOCUMENTS["all_reduce-56"], json.loads(solved.stdout)).makespan
+    table = json.loads(solved.stdout)
+    makespan = judged(DOCUMENTS["all_reduce-56"], table).makespan
+    head = {"format": ORDER_FORMAT, "name": "all_reduce-56", "fingerprint": load("all_reduce-56").fingerprint}
+    (tmp_path / "order.json").write_text(json.dumps(head | table), encoding="utf-8")
+    assert read_order_table(tmp_path / "order.json").makespan == makespan
 
 
 def test_the_checker_says_how_far_a_solution_is_from_the_best_known(
