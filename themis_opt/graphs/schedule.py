@@ -24,8 +24,9 @@ GRAPH_ORDER_FORMAT = "themis-opt/graph-order/1"
 MAX_HOPS = 3_000_000
 """Most hops of all chunks in one simulation: about a second."""
 
-WORTH_PIPELINING, MANY_CHUNKS = 1.5, 32
-"""Times as long as its busiest link sends that a schedule takes where many chunks pay, and how many are tried first."""
+WORTH_PIPELINING, MANY_CHUNKS, MUCH_WAITING = 1.5, 32, 1.1
+"""Times as long as its busiest link sends that a schedule takes where many chunks pay, how many are tried first, and
+times with which fewer are tried next."""
 
 LITTLE_WAITING = 5e-3
 """Share of its time in which the busiest link waits: no finer numbers of chunks are tried for less."""
@@ -292,8 +293,9 @@ def in_best_chunks(plan: GraphPlan, enough: float = 0.0) -> GraphSchedule:
 def chunked_schedules(plan: GraphPlan, rival: float = math.inf) -> Iterator[GraphSchedule]:
     """Schedules in few chunks, in powers of two as long as they help, and in the numbers beside the best of these.
 
-    Where links mostly wait in one chunk, the first number is as many as a third of a second is enough for.  No number
-    is tried once the busiest link hardly waits, and no large one if it alone sends longer than a `rival` takes.
+    Where links mostly wait in one chunk, the first number is as many as a third of a second is enough for, and
+    fewer come next if links wait much.  No number is tried once the busiest link hardly waits, and no large one if it
+    alone sends longer than a `rival` takes.
 
     `rival`: picoseconds of another plan.
     """
@@ -302,12 +304,18 @@ def chunked_schedules(plan: GraphPlan, rival: float = math.inf) -> Iterator[Grap
     most = 1 if plan.ranked else min(hops.most_chunks, elements)
     best = simulate_graph(plan, min(hops.first_chunks, most), hops)
     load = int(np.bincount(hops.link, (best.end - best.start).sum(axis=0)).max())
-    fitting = min(MAX_HOPS // (3 * len(hops.link)), MANY_CHUNKS, most)
+    fitting, half = min(MAX_HOPS // (3 * len(hops.link)), MANY_CHUNKS, most), 0
     if fitting > best.chunks and best.makespan > WORTH_PIPELINING * load / best.chunks:
         best = simulate_graph(plan, 1 << fitting.bit_length() >> 1, hops)
+        half = best.chunks // 2 if best.makespan > MUCH_WAITING * load else 0
     yield best
     most = most if load < rival else min(most, max(MAX_HOPS // (8 * len(hops.link)), hops.few_chunks))
     enough, chunks, schedule = load * (1 + hops.worth_doubling / 2), 2 * best.chunks, best
+    while half:
+        yield (schedule := simulate_graph(plan, half, hops))
+        if schedule.makespan >= best.makespan:
+            break
+        best, half, chunks = schedule, half // 2, most + 1
     while chunks <= most and best.makespan > enough:
         yield (schedule := simulate_graph(plan, chunks, hops))
         if schedule.makespan > best.makespan * (1 - hops.worth_doubling) and chunks > hops.few_chunks:

@@ -483,10 +483,14 @@ class Slots:
         return [[picoseconds(-(-size // chunks) * element, rate) for size in sizes] for rate in self.table.rates]
 
     def preferred(self, operations: Operations) -> Operations:
-        """Operations whose links serve copies between whole boxes, which nobody waits for, a chunk later."""
-        count = len(self.link)
+        """Operations whose links serve copies between whole boxes, which nobody waits for, after sums of later chunks.
+
+        These are all later ones, or the next one where whole boxes wait for damaged ones.
+        """
+        count, waits = len(self.link), len(self.table.begins) > 1
         first = self.shift + self.table.first_between_whole if self.shift else count
-        return operations._replace(major=operations.major + (np.arange(len(operations.major)) % count >= first) * count)
+        later = np.arange(len(operations.major)) % count >= first
+        return operations._replace(major=operations.major + later * (count if waits else len(operations.major)))
 
     def label(self, slot: int) -> str:
         """What a slot is, in words."""
