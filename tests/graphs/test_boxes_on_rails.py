@@ -90,16 +90,19 @@ def test_all_nics_carry_what_a_lost_one_did(boxes: int, gpus: int, most: float, 
 
 
 @pytest.mark.parametrize(
-    ("cluster", "nic", "kind", "most"),
+    ("cluster", "lost", "kind", "size", "most"),
     [
-        ("nvl72:npus=288", "rack0.nic0_0", "all_gather", 1.01),
-        ("h100:npus=32", "box0.nic0", "reduce_scatter", 1.01),
-        ("h100:npus=128", "box0.nic0", "all_reduce", 1.015),
-        ("h100:npus=512", "pod0.box0.nic0", "all_reduce", 1.025),
+        ("nvl72:npus=288", ("rack0.nic0_0",), "all_gather", "1 GB", 1.01),
+        ("h100:npus=32", ("box0.nic0",), "reduce_scatter", "1 GB", 1.01),
+        ("h100:npus=128", ("box0.nic0",), "all_reduce", "1 GB", 1.015),
+        ("h100:npus=512", ("pod0.box0.nic0",), "all_reduce", "1 GB", 1.025),
+        ("h100:npus=64", (), "all_reduce", "1 MiB", 1.11),
     ],
 )
-def test_slots_are_near_the_bound_without_a_nic(cluster: str, nic: str, kind: str, most: float) -> None:
-    instance = instance_of(cluster_named(f"cluster:{cluster}").network.without([nic]), kind, "1 GB")
+def test_slots_of_clusters_are_near_the_bound(
+    cluster: str, lost: tuple[str, ...], kind: str, size: str, most: float
+) -> None:
+    instance = instance_of(cluster_named(f"cluster:{cluster}").network.without(lost), kind, size)
     plan = hierarchical_plan(instance)
     assert isinstance(plan, SlotPlan)
     bound = best_bound(instance).picoseconds

@@ -161,3 +161,11 @@ def test_the_first_schedule_has_several_chunks_where_links_wait_in_one() -> None
     first = next(chunked_schedules(shortest_plan(instance)))
     assert first.chunks > 1
     assert first.makespan < 1.5 * best_bound(instance).picoseconds
+
+
+def test_fewer_chunks_are_tried_where_links_wait_much() -> None:
+    instance = made(cluster(Cluster("h100", boxes=4), "all_reduce", "256 KiB"))
+    first, *others = chunked_schedules(shortest_plan(instance))
+    best = min(others, key=lambda schedule: schedule.makespan)
+    assert best.chunks <= first.chunks // 4
+    assert best.makespan < first.makespan
