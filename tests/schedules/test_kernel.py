@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from themis_opt.base import compiled
 from themis_opt.base.arrays import read_only
 from themis_opt.schedules.kernel import LOOP, Operations, start_times
 
@@ -114,6 +115,7 @@ def random_operations(draw: st.DrawFn) -> Operations:
 
 
 def interpreted_starts(work: Operations, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    monkeypatch.setattr(compiled, "_patient", True)  # whatever tuned in this process before
     monkeypatch.setattr(LOOP, "patience", 10**9)
     monkeypatch.setattr(LOOP, "compiled", None)
     return start_times(work)
