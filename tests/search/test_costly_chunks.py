@@ -36,20 +36,22 @@ def test_one_chunk_where_headers_dominate(policy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "size", "latency", "best_known"),
+    ("network", "size", "latency", "best_known", "most"),
     [
-        ("2d-sw_sw", "100 MiB", "occupy", 832.77),
-        ("3d-sw_sw_sw_hetero", "16 MiB", "occupy", 133.46),
-        ("3d-sw_sw_sw_hetero", "100 MiB", "lag", 586.09),
-        ("4d-ring_sw_sw_sw", "100 MiB", "occupy", 376.73),
+        ("2d-sw_sw", "100 MiB", "occupy", 832.77, 1.01),
+        ("3d-sw_sw_sw_hetero", "16 MiB", "occupy", 133.46, 1.01),
+        ("3d-sw_sw_sw_hetero", "100 MiB", "lag", 586.09, 1.02),
+        ("4d-ring_sw_sw_sw", "100 MiB", "occupy", 376.73, 1.08),
     ],
 )
-def test_hourglass_chooses_the_number_of_chunks_well(network: str, size: str, latency: str, best_known: float) -> None:
-    """Within 8 % of the best of long searches, in microseconds."""
+def test_hourglass_chooses_the_number_of_chunks_well(
+    network: str, size: str, latency: str, best_known: float, most: float
+) -> None:
+    """`best_known`: by long searches, in microseconds."""
     instance = costly(network, size, latency)
     schedule = simulate(instance, Hourglass("free")(instance))
     validate(schedule)
-    assert schedule.makespan <= 1.08 * best_known * 1e6
+    assert schedule.makespan <= most * best_known * 1e6
 
 
 def test_annealing_sheds_chunks_that_cost_more_than_they_are_good_for() -> None:
