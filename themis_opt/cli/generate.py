@@ -26,18 +26,11 @@ def generate(
 ) -> None:
     """Make an instance on a cluster as it is built: boxes on rails, racks, tori, dragonflies."""
     from themis_opt.base.documents import laid_out, write_atomically
-    from themis_opt.base.errors import InputError
     from themis_opt.cli.answers.answer import Reply
-    from themis_opt.graphs.clusters import Cluster, cluster, made, random_cluster
-    from themis_opt.graphs.description import graph_headline
+    from themis_opt.families.calls import cluster
 
-    if (kind is None) == (seed is None):
-        raise InputError("name a kind, or give --seed", field="KIND", value=kind)
-    if kind is None:
-        document = random_cluster(seed or 0)
-    else:
-        document = cluster(Cluster(kind, npus, boxes, shape, levels, oversubscription), collective, size)
-    instance, files = made(document), [] if output is None else [output]
+    asked = {"npus": npus, "boxes": boxes, "shape": shape, "levels": levels, "oversubscription": oversubscription}
+    document, headline = cluster(kind, seed=seed, collective=collective, size=size, **asked)
     if output is not None:
         write_atomically(output, laid_out(document) + "\n")
-    Reply(document, [graph_headline(instance)], files=files).tell(as_json=as_json)
+    Reply(document, [headline], files=[] if output is None else [output]).tell(as_json=as_json)

@@ -147,13 +147,13 @@ def workload(
         raise InputError("is required, unless --list or --layer-times-template is given", field="--network")
     from themis_opt.families.calls import make_workload
     from themis_opt.families.door import save
-    from themis_opt.pipelines.models import pipeline_of
 
     training.rate()  # warns of a figure without a unit
     given: dict[str, Any] = {"layer_times": times, **asdict(training), **choices.by_name()}
-    made = make_workload(model, network, parallelism=parallelism, chunks=chunks, latency=latency, **given)
+    given |= {"parallelism": parallelism, "chunks": chunks, "latency": latency}
+    made = make_workload(model, network, **given)
     if pipeline is not None:
-        save(pipeline_of(model, made.layers, made.setup), pipeline)
+        save(make_workload(model, network, family="pipeline", **given).problem, pipeline)
     _finish(cast("Instance", made.problem), made.layers, made.held, made.notes, output, as_json)
 
 

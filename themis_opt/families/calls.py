@@ -12,6 +12,7 @@ from themis_opt.families.family import AnySchedule
 from themis_opt.problem.instance import Instance
 
 if TYPE_CHECKING:
+    from themis_opt.graphs.clusters import ClusterDocument
     from themis_opt.pipelines.problem import Pipeline
     from themis_opt.runtime.calibration import NetworkCalibration
     from themis_opt.runtime.coordinator import Coordinator
@@ -107,6 +108,22 @@ def layers_of(model: str, sequence: int | None = None, *, weights_only: bool = F
 
     layers = find_model(model).layers(sequence)
     return only_weights(layers) if weights_only else layers
+
+
+def cluster(
+    kind: str | None, *, seed: int | None = None, collective: str = "all_reduce", size: str = "1 GB", **shape: Any
+) -> "tuple[ClusterDocument, str]":
+    """The document of a collective on a cluster of a kind and a shape, or of a seed, and a line that says what it is.
+
+    Raises InputError if there is no such cluster, or not one of `kind` and `seed`.
+    """
+    from themis_opt.graphs.clusters import Cluster, cluster, made, random_cluster
+    from themis_opt.graphs.description import graph_headline
+
+    if (kind is None) == (seed is None):
+        raise InputError("name a kind, or give --seed", field="KIND", value=kind)
+    document = random_cluster(seed or 0) if kind is None else cluster(Cluster(kind, **shape), collective, size)
+    return document, graph_headline(made(document))
 
 
 class MadeWorkload(NamedTuple):
