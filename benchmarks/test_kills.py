@@ -78,7 +78,7 @@ def forks() -> None:
 def run_batch(path: Path, steps: Any) -> None:
     """A batch with many small commits, in a thread of this process."""
 
-    def report(state: runner.State) -> None:
+    def report(state: runner.BatchState) -> None:
         steps.value = state.done - done
 
     params = runner.RunnerParams(commit_seconds=0.0)
@@ -89,7 +89,7 @@ def run_batch(path: Path, steps: Any) -> None:
 
 
 def rows_of(path: Path) -> dict[str, str]:
-    with RunStore(path.with_name("runs.sqlite"), reading=True) as store:
+    with RunStore(path.with_name("runs.sqlite")) as store:
         return dict(store.connection.execute("SELECT key, row FROM runs").fetchall())
 
 

@@ -40,7 +40,7 @@ def test_kinds_that_nobody_tried_take_as_long_as_the_others(path):
     assert RunEstimate(runs, 1).seconds_left() is None
 
 
-def test_who_waited_for_a_lock_that_was_deleted_holds_the_new_one(path):
+def test_who_waits_for_a_store_has_it_when_it_is_closed(path):
     place = path.with_name("runs.sqlite")
     first = RunStore(place)
     with ThreadPoolExecutor(1) as pool:  # a connection belongs to its thread

@@ -35,7 +35,7 @@ ROW_COLUMNS = (
 )
 """Columns of the rows, in order; any of them may be empty."""
 
-PACKAGES = ("numpy", "numba", "ortools", "pydantic", "distributed")  # packages whose versions are told
+PACKAGES = ("numpy", "numba", "ortools", "pydantic")  # packages whose versions are told
 
 
 def finished_rows(runs: Sequence[Run], store: RunStore) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """The rows of finished runs in one SQLite file, by key: what is committed survives any crash.
 
-One process writes, which a lock file beside the store holds to; any number read meanwhile, and see what is committed.
-The file is journalled ahead of writing, and belongs to one format.
+One process at a time has the file, which is journalled ahead of writing, and belongs to one format.
 """
 
 import json
@@ -26,12 +25,8 @@ CREATE TABLE runs (
 CREATE INDEX runs_by_code_version ON runs (code_version);
 """
 
-# Seconds that readers and the writer wait for each other, where the file system has no shared memory for journals
-BUSY_SECONDS = 30.0
-# Seconds for which a writer tries to get the lock
-LOCK_SECONDS = 1.0
+LOCK_SECONDS = 1.0  # for which a process waits until another one has closed the file
 
-MOST_HOLDERS = 10  # how many holders of the lock may leave in front of a writer that tries to get it
 _REPLACE = "INSERT OR REPLACE INTO runs (key, code_version, status, row) VALUES (?, ?, ?, ?)"
 
 _RULES = {
@@ -48,82 +43,25 @@ _RULES = {
 class RunStore:
     """Rows by key.
 
-    Raises InputError if the file cannot be read or written, is damaged, of another program or format, or written by
-    another process.
+    Raises InputError if the file cannot be read or written, is damaged, of another program or format, or in use.
 
-    `path`: the file; it is made if it is not there, unless it is only read.
-    `reading`: whether to read what is committed, while another process may be writing.
+    `path`: the file; it is made if it is not there.
     """
 
-    def __init__(self, path: Path, *, reading: bool = False) -> None:
-        self.path, self.reading = path, reading
-        self._lock: sqlite3.Connection | None = None
-        if not reading:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
-            self._lock = self._locked()
+    def __init__(self, path: Path) -> None:
+        self.path = path
         try:
-            self._connect()
-        except BaseException:
-            self._unlock()
-            raise
-
-    def _connect(self) -> None:
-        place = f"{self.path.absolute().as_uri()}?mode={'ro' if self.reading else 'rwc'}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
         with self._located():
-            self.connection = sqlite3.connect(place, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
+            self.connection = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)
         try:
             with self._located():
-                self._check_format() if self.reading else self._open()
+                self._open()
         except BaseException:
             self.connection.close()
             raise
-
-    @property
-    def _lock_path(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.lock")
-
-    def _locked(self) -> sqlite3.Connection:
-        """Hold the lock of the writer: an empty database in use, which every system gives free by itself.
-
-        Who made the file, or opened it before its last holder deleted it, may hold what others do not find, and tries
-        again.
-        """
-        for _ in range(MOST_HOLDERS):
-            before = self._lock_identity()
-            with self._located():
-                lock = self._hold_lock()
-            if before is not None and self._lock_identity() == before:
-                return lock
-            lock.close()
-        raise InputError(_RULES[sqlite3.SQLITE_BUSY], source=str(self.path))
-
-    def _lock_identity(self) -> tuple[int, int] | None:
-        """Device and number of the lock file; the number of an open file is given to no other."""
-        try:
-            status = self._lock_path.stat()
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
-
-    def _hold_lock(self) -> sqlite3.Connection:
-        lock = sqlite3.connect(self._lock_path, timeout=LOCK_SECONDS, isolation_level=None)
-        try:
-            lock.execute("PRAGMA journal_mode = OFF")  # nothing is written to it
-            lock.execute("BEGIN EXCLUSIVE")
-        except BaseException:
-            lock.close()
-            raise
-        return lock
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            with suppress(OSError):  # some systems keep files that are open
-                self._lock_path.unlink()
-            self._lock.close()
-            self._lock = None
 
     def __enter__(self) -> Self:
         return self
@@ -135,15 +73,10 @@ class RunStore:
 
     def close(self) -> None:
         """Give the file free."""
-        try:
-            with self._located():
-                if not self.reading:
-                    with suppress(sqlite3.Error):  # while others read, the journal stays
-                        self.connection.execute("PRAGMA busy_timeout = 0")
-                        self.connection.execute("PRAGMA journal_mode = DELETE")
-                self.connection.close()
-        finally:
-            self._unlock()
+        with self._located():
+            with suppress(sqlite3.Error):  # such as a full disk: the journal stays
+                self._pragma("journal_mode = DELETE")
+            self.connection.close()
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Commit rows, all or none; a row replaces the one with its key.
@@ -186,7 +119,10 @@ class RunStore:
         return row
 
     def _open(self) -> None:
+        self._pragma("locking_mode = EXCLUSIVE")  # from the next statement until the connection is closed
+        self.connection.execute("BEGIN EXCLUSIVE")
         tables = self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        self.connection.execute("COMMIT")
         if tables:
             self._check_format()
         self._pragma("journal_mode = WAL")
