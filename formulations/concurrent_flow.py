@@ -56,8 +56,7 @@ from formulations.linear import solve_in_time
 
 Lengths = Mapping[tuple[int, int], int]
 
-LENGTH_STEPS = 10**9
-"""Whole steps of the longest arc, so that distances are exact."""
+LENGTH_STEPS = 10**9  # whole steps of the longest arc, so that distances are exact
 
 
 class ConcurrentFlow(NamedTuple):
@@ -213,8 +212,7 @@ def _sums_of_distances(graph: CapacityGraph, lengths: IntArray) -> IntArray:
     return far
 
 
-SOURCES_AT_ONCE = 64
-"""Sources whose distances are computed at once: some megabytes."""
+SOURCES_AT_ONCE = 64  # sources whose distances are computed at once: some megabytes
 
 
 def idle_times(graph: CapacityGraph, latencies: Lengths) -> dict[tuple[int, int], int]:

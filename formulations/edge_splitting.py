@@ -28,8 +28,7 @@ import numpy as np
 
 from formulations.flow_network import AMPLE, UNLIMITED, ArcCapacities, CapacityGraph, FlowNetwork
 
-Route = tuple[int, ...]
-"""Nodes from a terminal over switches to a terminal, both included."""
+Route = tuple[int, ...]  # nodes from a terminal over switches to a terminal, both included
 
 RouteCapacities = dict[Route, int]
 
@@ -102,8 +101,7 @@ def merged(routes: Mapping[Route, int]) -> dict[tuple[int, int], int]:
 
 Pair = tuple[int, int]
 
-TERMINALS_FIRST, EVENLY = -1, 0
-"""In the place of a shift: even parts, first those between terminals, or all at once."""
+TERMINALS_FIRST, EVENLY = -1, 0  # in the place of a shift: even parts, first those between terminals, or all at once
 
 
 class _Splitter:

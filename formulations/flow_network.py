@@ -8,8 +8,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-ArcCapacities = Mapping[tuple[int, int], int]
-"""Capacity of each arc, from a node to a node."""
+ArcCapacities = Mapping[tuple[int, int], int]  # capacity of each arc, from a node to a node
 
 IntArray = npt.NDArray[np.int64]
 

@@ -18,8 +18,7 @@ BoolArray = NDArray[np.bool_]
 NO_CYCLING = "max_number_of_iterations: 10000"
 """Parameter of GLOP, which may cycle for ever on degenerate data: any weights give a bound, so it may give up."""
 
-LEAST_MILLISECONDS = 10
-"""What a solver is given at least: 0 would be no limit."""
+LEAST_MILLISECONDS = 10  # what a solver is given at least: 0 would be no limit
 
 RowKey = TypeVar("RowKey", bound=Hashable)
 

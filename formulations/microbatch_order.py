@@ -52,11 +52,8 @@ from ortools.sat.python import cp_model
 from formulations.cp_sat import SolverProgress, search
 from formulations.limits import Limits
 
-StartTable = list[list[list[int]]]
-"""Starts by step, part and microbatch."""
-
-Pass = tuple[int, int, int]
-"""Step, part and microbatch."""
+StartTable = list[list[list[int]]]  # starts by step, part and microbatch
+Pass = tuple[int, int, int]  # step, part and microbatch
 
 
 @dataclass(frozen=True)
@@ -96,8 +93,7 @@ class MicrobatchProblem:
     transfer: int | None = None
 
 
-Transfers = Mapping[tuple[int, int], tuple[int, int]]
-"""By part and microbatch when activations leave and come back."""
+Transfers = Mapping[tuple[int, int], tuple[int, int]]  # by part and microbatch when activations leave and come back
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,7 @@ from formulations.flow_network import CapacityGraph, spread
 
 ArrivalTimes = npt.NDArray[np.int64]
 
-RATIO_ROUNDING = 1e-9
-"""Share by which the bound is lowered, since numbers are rounded."""
+RATIO_ROUNDING = 1e-9  # share by which the bound is lowered, since numbers are rounded
 
 
 def entry_time(

@@ -54,11 +54,8 @@ Latencies = Mapping[tuple[int, int], int]
 TIMED_ARCS, FINEST_INTERVALS = 16_384, 128
 """Arcs of a network over time, which take ten milliseconds, and intervals: more of them hardly find other sources."""
 
-AMOUNT_UNITS = 2**40
-"""Whole units of all data in a network over time."""
-
-USED_AMOUNT = 1 - 1e-9
-"""Share of the amount that is used, since the solver may exceed (3) by a little."""
+AMOUNT_UNITS = 2**40  # whole units of all data in a network over time
+USED_AMOUNT = 1 - 1e-9  # share of the amount that is used, since the solver may exceed (3) by a little
 
 
 def quickest_arrival(

@@ -44,23 +44,18 @@ from formulations.linear import solve_in_time
 Shares = dict[int, float]
 Loads = dict[tuple[int, int], float]
 
-FLOW_UNITS = 2**30
-"""Whole units of the largest capacity in flows that look for violated rows."""
-
-VIOLATED = 1e-7
-"""Share of all data by which a row must be violated."""
+FLOW_UNITS = 2**30  # whole units of the largest capacity in flows that look for violated rows
+VIOLATED = 1e-7  # share of all data by which a row must be violated
 
 WORTH_SPREADING = 1e-4
 """Throughput that may be lost for a unit of the least share, or of the mean capacity that is used."""
 
-MAX_CUT_ROUNDS = 400
-"""Most programmes that are solved; graphs of 128 terminals take 4 to 40."""
+MAX_CUT_ROUNDS = 400  # most programmes that are solved; graphs of 128 terminals take 4 to 40
 
 MAX_DENOMINATOR = 2520
 """Largest common denominator that is looked for in a solution; those of small graphs are far below."""
 
-FINE_UNITS = 20_000
-"""Units of the largest capacity where there is none: what rounding loses is far below a per cent."""
+FINE_UNITS = 20_000  # units of the largest capacity where there is none: what rounding loses is far below a per cent
 
 
 @dataclass(frozen=True)

@@ -43,14 +43,9 @@ from formulations.linear import solve_in_time
 MOST_CLASSES = 64
 """Classes of links up to which few rounds determine the lengths; others are for the programme of shared roots."""
 
-MAX_TREE_ROUNDS = 200
-"""Most programmes that are solved; clusters take 2 to 20."""
-
-LENGTH_UNITS = 2**30
-"""Whole units of the largest length: sums over a million links stay within 64 bits."""
-
-SHORTER = 1e-9
-"""Share by which a tree must be shorter than 1 to be a new row."""
+MAX_TREE_ROUNDS = 200  # most programmes that are solved; clusters take 2 to 20
+LENGTH_UNITS = 2**30  # whole units of the largest length: sums over a million links stay within 64 bits
+SHORTER = 1e-9  # share by which a tree must be shorter than 1 to be a new row
 
 
 def has_few_classes(graph: CapacityGraph, classes: Sequence[int]) -> bool:

@@ -24,8 +24,7 @@ from themis_opt.base.sources import Source
 VERSION = "0.0.4"
 MAX_NODES = 200_000
 MAX_TRACE_BYTES = 32 * 2**20
-MAX_NODE_BYTES = 2**20
-"""Largest node that is read: attributes of two bytes take about a hundred times as much memory."""
+MAX_NODE_BYTES = 2**20  # largest node that is read: attributes of two bytes take about a hundred times as much memory
 
 MAX_VARINT_BYTES = 10
 NODE_FIELDS = range(1, 12)  # numbers of the fields of a node; others are of a schema that is not known here

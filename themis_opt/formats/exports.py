@@ -29,8 +29,7 @@ EXPORTS = Registry(
 """Exporters: frozen dataclasses whose fields are their knobs, as those of policies are."""
 
 
-LARGEST_DIFFERENCE = 0.005
-"""By how much of the planned time files may take longer or shorter before that is said first."""
+LARGEST_DIFFERENCE = 0.005  # by how much of the planned time files may take longer or shorter before that is said first
 
 
 class Replay(NamedTuple):
@@ -58,8 +57,7 @@ class Replay(NamedTuple):
         return f"by the rules of {self.reader} the files take {took}, {words}"
 
 
-Fact = str | Replay
-"""A sentence about checked files, or their time."""
+Fact = str | Replay  # a sentence about checked files, or their time
 
 
 class Exported(NamedTuple):

@@ -35,8 +35,7 @@ from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.phases import Demand, Ends
 
-MOST_EXPORTED_CHUNKS = 4
-"""Chunks of a piece: runtimes cut messages in slices themselves."""
+MOST_EXPORTED_CHUNKS = 4  # chunks of a piece: runtimes cut messages in slices themselves
 
 
 class PiecePart(NamedTuple):

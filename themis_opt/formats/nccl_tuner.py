@@ -105,11 +105,8 @@ TUNER_COLLECTIVES: Mapping[CollectiveKind, str] = {
 }
 """How the plugin calls the collectives for which NCCL has a choice."""
 
-LARGEST_CALL = 2**64 - 1
-"""Bytes of the largest call that a line can name."""
-
-CATCH_ALL = ("ring", "simple")
-"""The algorithm and protocol that every collective of NCCL has."""
+LARGEST_CALL = 2**64 - 1  # bytes of the largest call that a line can name
+CATCH_ALL = ("ring", "simple")  # the algorithm and protocol that every collective of NCCL has
 
 EXAMPLE = "all_reduce.ring.ll128.txt"
 

@@ -25,17 +25,13 @@ from themis_opt.problem.phases import Demand
 
 Reach = Literal["any algorithm", "trees", "chunks of one size"]
 
-UNFOLDED = 12_000
-"""Most flow variables of an all-to-all of which every source is one; larger programmes take seconds."""
-
-MOST_PAIRED = 10_000_000
-"""NPUs times link directions up to which flows of an all-to-all are computed: a second."""
+UNFOLDED = 12_000  # most flow variables of an all-to-all of which every source is one; larger programmes take seconds
+MOST_PAIRED = 10_000_000  # NPUs times link directions up to which flows of an all-to-all are computed: a second
 
 MOST_FOLLOWED = 256
 """NPUs up to which cuts and distances of all are sought; of more, those of one for each class of alike NPUs."""
 
-SOLVER_TOLERANCE = 1e-9
-"""Share by which bounds of linear programmes are lowered, since solvers round."""
+SOLVER_TOLERANCE = 1e-9  # share by which bounds of linear programmes are lowered, since solvers round
 
 
 @dataclass(frozen=True)
@@ -286,8 +282,7 @@ def _entry_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
         yield GraphBound("entries", Fraction(time), "any algorithm", words)
 
 
-MOST_ENTERED = 1024
-"""NPUs up to which entries into boxes are followed: a tenth of a second."""
+MOST_ENTERED = 1024  # NPUs up to which entries into boxes are followed: a tenth of a second
 
 
 def _parts(network: GraphNetwork) -> list[set[int]]:
@@ -359,8 +354,7 @@ def _listed(network: GraphNetwork, names: list[str]) -> str:
     return ", ".join(parts) if len(parts) <= MOST_NAMED else f"{', '.join(parts[: MOST_NAMED - 1])}, ..."
 
 
-MOST_NAMED = 4
-"""Boxes or NPUs of a set that are named."""
+MOST_NAMED = 4  # boxes or NPUs of a set that are named
 
 
 def _whole_boxes(network: GraphNetwork, names: list[str]) -> list[str]:

@@ -20,20 +20,11 @@ from themis_opt.graphs.steps import GraphContest
 from themis_opt.schedules.incumbent import take_turns
 from themis_opt.schedules.results import PolicyResult, comparison_in_words
 
-WORTH_SEARCHING = 0.01
-"""Gap above which the search is asked by default: pipelines of many chunks are nearer."""
-
-ENOUGH = 1.002
-"""Multiple of the bound at which no other number of chunks is tried."""
-
-NEXT_TIMES = 4
-"""Times as long as a number of chunks the next one takes, with its validation."""
-
-MOST_DIRECT = 64
-"""NPUs up to which the plan of direct sends is made soonest; of more, that of few trees."""
-
-SHARE_OF_BOUNDS = 1 / 2
-"""Share of the time for bounds: where it is over, those that are there stand for all."""
+WORTH_SEARCHING = 0.01  # gap above which the search is asked by default: pipelines of many chunks are nearer
+ENOUGH = 1.002  # multiple of the bound at which no other number of chunks is tried
+NEXT_TIMES = 4  # times as long as a number of chunks the next one takes, with its validation
+MOST_DIRECT = 64  # NPUs up to which the plan of direct sends is made soonest; of more, that of few trees
+SHARE_OF_BOUNDS = 1 / 2  # share of the time for bounds: where it is over, those that are there stand for all
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -8,11 +8,8 @@ from themis_opt.base.errors import InputError, suggestion
 from themis_opt.graphs.links import GraphLink
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 
-NIC = re.compile(r"(.+)\.nic(\d{1,6})")
-"""``n2.nic0``: the first link that leaves box ``n2``."""
-
-Factors = str | Mapping[str, float]
-"""What is left of bandwidths by names, such as ``a-b=0.5,leaf0=0.9``."""
+NIC = re.compile(r"(.+)\.nic(\d{1,6})")  # ``n2.nic0``: the first link that leaves box ``n2``
+Factors = str | Mapping[str, float]  # what is left of bandwidths by names, such as ``a-b=0.5,leaf0=0.9``
 
 
 def degraded(

@@ -20,8 +20,7 @@ from themis_opt.graphs.steps import GraphContest, GraphStep
 MOST_NODES, MOST_INTERVALS = 16, 12_000
 """Nodes of a graph that the reference takes, and intervals of a model: in a minute larger ones find nothing."""
 
-REFERENCE_CHUNKS = (1, 2, 4, 8)
-"""Chunks of each share that are tried."""
+REFERENCE_CHUNKS = (1, 2, 4, 8)  # chunks of each share that are tried
 
 
 def takes(instance: GraphInstance) -> bool:

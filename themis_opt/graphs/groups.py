@@ -20,8 +20,7 @@ from themis_opt.base.errors import suggestion
 from themis_opt.graphs.links import MAX_GRAPH_LINKS, MAX_GRAPH_NODES, GraphLink, GraphNode
 from themis_opt.problem.fields import Count, FieldError, Model
 
-MAX_GROUPS, MAX_GROUP_NPUS = 256, 10**6
-"""Most groups and links between them, and most NPUs of all groups."""
+MAX_GROUPS, MAX_GROUP_NPUS = 256, 10**6  # most groups and links between them, and most NPUs of all groups
 
 TERM = re.compile(r"([+-]?)(?:(\d+)(?:\*(?=[a-z]))?)?([a-z]\w*)?", re.IGNORECASE)
 

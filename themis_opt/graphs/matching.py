@@ -27,8 +27,7 @@ class OwnedChunk(NamedTuple):
     target: int | None
 
 
-Match = tuple[int, Route]
-"""The number of a chunk and the route that it takes."""
+Match = tuple[int, Route]  # the number of a chunk and the route that it takes
 
 Matching = Callable[[Sequence[OwnedChunk], int, bool], Sequence[Match]]
 """Matches in the order in which they leave, of chunks with so many elements; on the graph turned around if so."""

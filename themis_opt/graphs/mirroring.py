@@ -20,14 +20,9 @@ from themis_opt.graphs.schedule import GraphSchedule, Hops, in_best_chunks, simu
 from themis_opt.graphs.steps import GraphContest, GraphStep
 from themis_opt.graphs.trees import tree_plan
 
-NUMBERS_OF_TREES = (1, 2, None)
-"""Trees of each NPU, the flattest first, and as many as the throughput needs."""
-
-GATHER_SHARE = 0.75
-"""Share of the time for the gather; turning schedules around has the rest."""
-
-MOST_MIRRORED = 100_000
-"""Transfers of all chunks that are turned around: a second."""
+NUMBERS_OF_TREES = (1, 2, None)  # trees of each NPU, the flattest first, and as many as the throughput needs
+GATHER_SHARE = 0.75  # share of the time for the gather; turning schedules around has the rest
+MOST_MIRRORED = 100_000  # transfers of all chunks that are turned around: a second
 
 
 def is_for_mirrors(instance: GraphInstance) -> bool:

@@ -32,32 +32,18 @@ from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.steps import GraphContest, GraphStep
 
-MOST_MIXED_NPUS = 32
-"""NPUs up to which ways are made in a few milliseconds."""
+MOST_MIXED_NPUS = 32  # NPUs up to which ways are made in a few milliseconds
 
 SLACKS = (0.0, 0.05, 0.1, 0.2, 0.35, 0.6)
 """Limits on the length of ways: what they may be longer than the shortest, as parts of the best time so far."""
 
-FIRST_WAYS, NEXT_WAYS = 60, 20
-"""Ways of a sum at first, and in each round."""
-
-PRICE_WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""How much prices of links count in the length of a way."""
-
-SEARCH_SHARE = 0.6
-"""Share of the time for rounds; chunks have the rest."""
-
-FEWER_WAYS = 10
-"""Ways of a single demand for one of each of many."""
-
-ROUNDS_PER_SECOND = 4
-"""Rounds that count as a second, for limits that count work."""
-
-FIRST_CHUNKS, FINEST_CHUNKS = 256, 2048
-"""Chunks of every mixture, and the most that the best of them is cut in."""
-
-USED_SHARE = 1e-4
-"""Least share of a way that is used."""
+FIRST_WAYS, NEXT_WAYS = 60, 20  # ways of a sum at first, and in each round
+PRICE_WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)  # how much prices of links count in the length of a way
+SEARCH_SHARE = 0.6  # share of the time for rounds; chunks have the rest
+FEWER_WAYS = 10  # ways of a single demand for one of each of many
+ROUNDS_PER_SECOND = 4  # rounds that count as a second, for limits that count work
+FIRST_CHUNKS, FINEST_CHUNKS = 256, 2048  # chunks of every mixture, and the most that the best of them is cut in
+USED_SHARE = 1e-4  # least share of a way that is used
 
 
 def is_for_mixing(instance: GraphInstance) -> bool:

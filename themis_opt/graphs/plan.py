@@ -13,8 +13,7 @@ from themis_opt.problem.phases import Demand, Ends
 if TYPE_CHECKING:
     from themis_opt.graphs.schedule import Hops
 
-LinkArc = tuple[int, int]
-"""A direction of a link: the numbers of its tail and its head."""
+LinkArc = tuple[int, int]  # a direction of a link: the numbers of its tail and its head
 
 
 class GraphPiece(NamedTuple):
@@ -161,8 +160,7 @@ def routes_between(arcs: Iterable[tuple[int, int]], keepers: Iterable[int]) -> l
     return routes
 
 
-MOST_SWITCHES = 3
-"""Switches on a route."""
+MOST_SWITCHES = 3  # switches on a route
 
 
 def merged_plan(instance: GraphInstance, plans: Sequence[GraphPlan]) -> GraphPlan:

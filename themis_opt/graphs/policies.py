@@ -284,8 +284,7 @@ class _Nearest:
         return routes
 
 
-SLOWER = 2.0
-"""Times as long as before a link takes once a tree uses it, for the choice of later trees."""
+SLOWER = 2.0  # times as long as before a link takes once a tree uses it, for the choice of later trees
 
 
 class _Forest(Protocol):

@@ -25,8 +25,7 @@ from themis_opt.problem.phases import COLLECTIVE_RULES, CollectiveKind, Demand, 
 if TYPE_CHECKING:
     import networkx as nx
 
-MAX_AT_ONCE = 16
-"""Most collectives of a graph at once."""
+MAX_AT_ONCE = 16  # most collectives of a graph at once
 
 FINEST = 1000
 """Largest denominator of a bandwidth in bytes per second, so that thirds and sevenths are read as what they are."""

@@ -258,5 +258,4 @@ MANY_BOXES = 64
 Pieces of places that lack NICs have several parts up to these: of more boxes, boxes take turns.
 """
 
-BALANCING_ROUNDS = 200
-"""Rounds after which the NICs of boxes take equally long within a tenth of a per cent."""
+BALANCING_ROUNDS = 200  # rounds after which the NICs of boxes take equally long within a tenth of a per cent

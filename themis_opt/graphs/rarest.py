@@ -27,8 +27,7 @@ from themis_opt.graphs.steps import GraphContest, GraphStep
 MOST_NPUS, MOST_MATCHES = 64, 8192
 """Most NPUs, and messages of a matching in one direction: half a second for each horizon."""
 
-HORIZONS = 6
-"""Horizons that are tried: the last are a per cent apart."""
+HORIZONS = 6  # horizons that are tried: the last are a per cent apart
 
 
 def is_for_rarest(instance: GraphInstance) -> bool:

@@ -21,8 +21,7 @@ from themis_opt.schedules.timed import TimedOperations
 
 GRAPH_ORDER_FORMAT = "themis-opt/graph-order/1"
 
-MAX_HOPS = 3_000_000
-"""Most hops of all chunks in one simulation: about a second."""
+MAX_HOPS = 3_000_000  # most hops of all chunks in one simulation: about a second
 
 WORTH_PIPELINING, MANY_CHUNKS, MUCH_WAITING = 1.5, 32, 1.1
 """Times as long as its busiest link sends that a schedule takes where many chunks pay, how many are tried first, and

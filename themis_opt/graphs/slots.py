@@ -25,17 +25,10 @@ from themis_opt.graphs.rails import Rails
 from themis_opt.graphs.schedule import picoseconds
 from themis_opt.schedules.kernel import Operations
 
-MOST_LIFTED = 1024
-"""NPUs up to which all hops of slots are made, and validated."""
-
-MOST_LIFTED_PAIRS = 256
-"""The same for an all-to-all, whose messages are as many as pairs of NPUs."""
-
-MOST_DAMAGED = 40
-"""Boxes with a class of their own: more have too many slots."""
-
-MOST_SLOTS = 2_000_000
-"""Slots of all chunks in one simulation: about a second."""
+MOST_LIFTED = 1024  # NPUs up to which all hops of slots are made, and validated
+MOST_LIFTED_PAIRS = 256  # the same for an all-to-all, whose messages are as many as pairs of NPUs
+MOST_DAMAGED = 40  # boxes with a class of their own: more have too many slots
+MOST_SLOTS = 2_000_000  # slots of all chunks in one simulation: about a second
 
 LEAST_CHUNKS, MANY_ELEMENTS = 8, 4096
 """Chunks that are tried first, of pieces with many elements: the whole ones take a fifth longer."""

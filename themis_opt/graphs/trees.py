@@ -15,11 +15,8 @@ from themis_opt.base.errors import InputError
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide, num_elements, shares
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 
-MOST_FLOWS = 100_000
-"""Variables of the flow of an all-to-all: more take minutes."""
-
-MOST_UNITS = 96
-"""Most units per NPU of exact trees; where more are needed, this many lose a hundredth at most."""
+MOST_FLOWS = 100_000  # variables of the flow of an all-to-all: more take minutes
+MOST_UNITS = 96  # most units per NPU of exact trees; where more are needed, this many lose a hundredth at most
 
 
 def tree_plan(instance: GraphInstance, count: int | None = None) -> GraphPlan:

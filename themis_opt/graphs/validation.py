@@ -15,8 +15,7 @@ from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.schedule import GraphSchedule
 from themis_opt.graphs.slots import SlotMessages, SlotPlan, Slots
 
-GRAPH_RULES = ("amounts", "switches", "links", "order", "capacity", "data", "makespan")
-"""The rules that are checked."""
+GRAPH_RULES = ("amounts", "switches", "links", "order", "capacity", "data", "makespan")  # the rules that are checked
 
 
 def validate_graph(schedule: GraphSchedule) -> None:
@@ -221,8 +220,7 @@ def _check_slots(schedule: GraphSchedule, slots: Slots) -> None:
             raise InvalidSchedule("makespan", f"is {schedule.makespan} ps, the last byte arrives at {check.last} ps")
 
 
-MOST_CHECKED_HOPS = 6_000_000
-"""Hops that are checked in every chunk: a second and a half."""
+MOST_CHECKED_HOPS = 6_000_000  # hops that are checked in every chunk: a second and a half
 
 
 def _check_apart(links: IntArray, start: IntArray, end: IntArray) -> None:

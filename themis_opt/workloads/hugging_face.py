@@ -138,8 +138,7 @@ GENERAL_ASSUMPTIONS = (
 )
 """What no field of a decoder states."""
 
-REQUIRED = object()
-"""In the place of a usual value: the file must have the field."""
+REQUIRED = object()  # in the place of a usual value: the file must have the field
 
 
 class Stated(NamedTuple):

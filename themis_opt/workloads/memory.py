@@ -22,8 +22,7 @@ from themis_opt.workloads.microbatch_orders import most_kept, passes_by_stage
 from themis_opt.workloads.pipeline import PipelineStages, elements_of, pipeline_stages
 from themis_opt.workloads.setup import Setup
 
-MakeIteration = Callable[[str, Setup], Iteration]
-"""Makes the iteration of a parallelism."""
+MakeIteration = Callable[[str, Setup], Iteration]  # makes the iteration of a parallelism
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from xml.sax.saxutils import quoteattr
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.problem.phases import CollectiveKind
 
-EXPORT_LOG = logging.getLogger("themis_opt.formats.msccl")
-"""Says how far large exports and their checks are."""
+EXPORT_LOG = logging.getLogger("themis_opt.formats.msccl")  # says how far large exports and their checks are
 
 MAX_XML_NAME = 63
 ANY_SIZE = 1 << 40

@@ -25,8 +25,7 @@ from themis_opt.graphs.problem import GraphNetwork
 from themis_opt.problem.network import Dimension, Kind
 
 GIGA = 1e9
-NVLINK_LATENCY, PCI_LATENCY, NET_LATENCY = 3_400_000, 5_700_000, 14_000_000
-"""Picoseconds of a step from GPU to GPU."""
+NVLINK_LATENCY, PCI_LATENCY, NET_LATENCY = 3_400_000, 5_700_000, 14_000_000  # picoseconds of a step from GPU to GPU
 
 NVLINK_BANDWIDTH: dict[int, float | None] = {
     60: 18.0,
