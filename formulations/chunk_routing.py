@@ -99,11 +99,7 @@ class RoutingOutcome:
 class ChunkRouting:
     """The model.
 
-    Parameters
-    ----------
-    problem : RoutingProblem
-    lower, upper : int
-        A bound, and the makespan of some schedule.
+    `lower`, `upper`: a bound, and the makespan of some schedule.
     """
 
     def __init__(self, problem: RoutingProblem, lower: int, upper: int) -> None:

@@ -20,12 +20,7 @@ AMPLE = 2**58  # the same for arcs of which some are summed: the sum stays withi
 class CapacityGraph:
     """Nodes 0, 1, ... with whole capacities between them.
 
-    Attributes
-    ----------
-    num_nodes : int
-    terminals : tuple of int
-        Nodes that have data, or want them; the others are switches, which pass on what they receive.
-    arcs : dict
+    `terminals`: nodes that have data, or want them; the others are switches, which pass on what they receive.
     """
 
     num_nodes: int

@@ -60,26 +60,15 @@ Pass = tuple[int, int, int]  # step, part and microbatch
 class MicrobatchProblem:
     """What the steps of microbatches take.
 
-    Parameters
-    ----------
-    durations : sequence of sequence of int
-        By step and part.
-    stages : sequence of sequence of int
-        The parts of each stage.
-    hops : sequence of int
-        Time of the message behind each part but the last, 0 within a stage.
-    microbatches : int
-        How many there are.
-    queue : bool
-        Whether messages of a link may wait for each other.
-    memory : int, optional
-        What a stage can keep.
-    kept : tuple of int
-        What a microbatch takes of it before the end of the second step and after it.
-    from_first : bool
-        Whether the time of a stage counts from its first step, instead of from 0.
-    transfer : int, optional
-        Time from a stage to its host or back; None where nothing leaves.
+    `durations`: by step and part.
+    `stages`: the parts of each stage.
+    `hops`: time of the message behind each part but the last, 0 within a stage.
+    `microbatches`: how many there are.
+    `queue`: whether messages of a link may wait for each other.
+    `memory`: what a stage can keep.
+    `kept`: what a microbatch takes of it before the end of the second step and after it.
+    `from_first`: whether the time of a stage counts from its first step, instead of from 0.
+    `transfer`: time from a stage to its host or back; None where nothing leaves.
     """
 
     durations: Sequence[Sequence[int]]
@@ -109,12 +98,8 @@ class OrderOutcome:
 class MicrobatchOrder:
     """The model, for integer data.
 
-    Parameters
-    ----------
-    problem : MicrobatchProblem
-        What the steps take.
-    lower, upper : int
-        A bound, and the objective of some feasible schedule.
+    `problem`: what the steps take.
+    `lower`, `upper`: a bound, and the objective of some feasible schedule.
     """
 
     def __init__(self, problem: MicrobatchProblem, lower: int, upper: int) -> None:

@@ -62,15 +62,10 @@ FINE_UNITS = 20_000  # units of the largest capacity where there is none: what r
 class SharedRoots:
     """The optimum, in the unit of capacities, and what attains it.
 
-    Attributes
-    ----------
-    throughput : float
-    shares : dict
-        Data of each root.
-    reduce, broadcast : dict
-        Capacity of each arc for trees into roots, and out of them.
-    lengths : dict
-        Duals of (1): with other capacities, as alike in both directions, no throughput is above their weighted sum.
+    `shares`: data of each root.
+    `reduce`, `broadcast`: capacity of each arc for trees into roots, and out of them.
+    `lengths`: duals of (1): with other capacities, as alike in both directions, no throughput is above their weighted
+      sum.
     """
 
     throughput: float

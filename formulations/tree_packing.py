@@ -59,10 +59,7 @@ class OutTree:
 def pack_trees(nodes: tuple[int, ...], routes: Mapping[Route, int], units: Mapping[int, int]) -> list[OutTree]:
     """Trees over routes that span the nodes, as many from each root as it has units.
 
-    Raises
-    ------
-    ArithmeticError
-        If the capacities do not suffice.
+    Raises ArithmeticError if the capacities do not suffice.
     """
     return list(_Packing(nodes, routes, units).grow())
 

@@ -38,15 +38,9 @@ SOLVER_TOLERANCE = 1e-9  # share by which bounds of linear programmes are lowere
 class GraphBound:
     """A lower bound on the makespan.
 
-    Attributes
-    ----------
-    name : str
-    picoseconds : Fraction
-    holds : str
-        ``any algorithm``, ``trees``: reductions and broadcasts along trees of any kind, or ``chunks of one size`` that
-        are received whole before they are passed on.
-    meaning : str
-        What decides.
+    `holds`: ``any algorithm``, ``trees``: reductions and broadcasts along trees of any kind, or ``chunks of one size``
+      that are received whole before they are passed on.
+    `meaning`: what decides.
     """
 
     name: str

@@ -72,21 +72,13 @@ KINDS = (*BOXES, "tpu_v4", "dragonfly")
 class Cluster:
     """What a cluster is made of.
 
-    Attributes
-    ----------
-    kind : str
-        One of :data:`KINDS`.
-    npus : int
-        GPUs or chips. Racks of NVL72 have 72 GPUs, or 64 in use where 72 do not divide them.
-    boxes : int
-        Instead of `npus`: boxes, or racks.
-    shape : str
-        Instead of `npus`: chips of a torus along each axis, such as ``4x4x8``. A slice has wrap-around links if
-        multiples of four are along all axes.
-    levels : int
-        2 of leaves and spines, or 3 with cores.
-    oversubscription : int
-        Bandwidth of the NICs of a leaf over that of its links to spines: 1, 2 or 4.
+    `kind`: one of :data:`KINDS`.
+    `npus`: GPUs or chips. Racks of NVL72 have 72 GPUs, or 64 in use where 72 do not divide them.
+    `boxes`: instead of `npus`: boxes, or racks.
+    `shape`: instead of `npus`: chips of a torus along each axis, such as ``4x4x8``. A slice has wrap-around links if
+      multiples of four are along all axes.
+    `levels`: 2 of leaves and spines, or 3 with cores.
+    `oversubscription`: bandwidth of the NICs of a leaf over that of its links to spines: 1, 2 or 4.
     """
 
     kind: str

@@ -126,10 +126,7 @@ def compare_graph(
     Searches follow that are named; with `limits` and no names all of them do, as long as the others leave a gap.
     Policies for which there is no time are left out; the one that is planned soonest is the first.
 
-    Raises
-    ------
-    InputError
-        If there is no policy of a name, or no policy has a legal plan.
+    Raises InputError if there is no policy of a name, or no policy has a legal plan.
     """
     names = tuple(GRAPH_POLICIES) if policies is None else tuple(policies)
     _check_names(names)

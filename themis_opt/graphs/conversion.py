@@ -20,10 +20,7 @@ def to_graph(network: Network) -> GraphNetwork:
     bandwidth of an NPU, a fully connected dimension the same part to each; a switch is a node, and half of the latency
     is before it.
 
-    Raises
-    ------
-    InputError
-        If dimensions share a link, which is none of a graph then, or there are too many NPUs.
+    Raises InputError if dimensions share a link, which is none of a graph then, or there are too many NPUs.
     """
     for number, dimension in enumerate(network.dimensions):
         if dimension.shares is not None:
@@ -45,10 +42,7 @@ def to_graph(network: Network) -> GraphNetwork:
 def as_graph(instance: Instance) -> GraphInstance:
     """An instance of one collective over all dimensions on the graph of its network.
 
-    Raises
-    ------
-    InputError
-        If it has several, or an iteration, or the network has no graph.
+    Raises InputError if it has several, or an iteration, or the network has no graph.
     """
     if len(instance.collectives) != 1 or instance.collectives[0].dimensions is not None:
         raise InputError("must be one collective over all dimensions to be run on a graph", field="collectives")

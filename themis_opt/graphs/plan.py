@@ -19,13 +19,8 @@ LinkArc = tuple[int, int]  # a direction of a link: the numbers of its tail and 
 class GraphPiece(NamedTuple):
     """Part of the data.
 
-    Attributes
-    ----------
-    elements : int
-    source : int or None
-        The NPU that has it; None if every NPU contributes to a sum.
-    target : int or None
-        The NPU that wants it; None if every NPU does.
+    `source`: the NPU that has it; None if every NPU contributes to a sum.
+    `target`: the NPU that wants it; None if every NPU does.
     """
 
     elements: int
@@ -36,15 +31,9 @@ class GraphPiece(NamedTuple):
 class GraphTransfer(NamedTuple):
     """A message about a piece.
 
-    Attributes
-    ----------
-    piece : int
-    route : tuple of int
-        Nodes, from the sender to the receiver.
-    adds : bool
-        Whether the receiver adds it to what it has.
-    after : tuple of int
-        Earlier transfers that must have arrived.
+    `route`: nodes, from the sender to the receiver.
+    `adds`: whether the receiver adds it to what it has.
+    `after`: earlier transfers that must have arrived.
     """
 
     piece: int

@@ -128,10 +128,7 @@ class GraphNetwork(Model):
     def without(self, names: Iterable[str]) -> "GraphNetwork":
         """The network without some nodes and links.
 
-        Raises
-        ------
-        InputError
-            If there is none of a name, or NPUs that are left do not reach each other.
+        Raises InputError if there is none of a name, or NPUs that are left do not reach each other.
         """
         lost = set(names)
         for name in lost:
@@ -143,10 +140,7 @@ class GraphNetwork(Model):
     def slowed(self, factors: Mapping[str, float]) -> "GraphNetwork":
         """The network with some links at a part of their bandwidth.
 
-        Raises
-        ------
-        InputError
-            If there is no link of a name, or a factor is not between 0 and 1.
+        Raises InputError if there is no link of a name, or a factor is not between 0 and 1.
         """
         for name, factor in factors.items():
             self._check_name(name, "--slow", links_only=True)
@@ -378,9 +372,6 @@ def graph_doubts(network: GraphNetwork) -> Iterator[str]:
 def load_graph(path: Path) -> GraphInstance:
     """Read a graph from a document.
 
-    Raises
-    ------
-    InputError
-        If it breaks a rule; the message names file, field, value and rule.
+    Raises InputError if it breaks a rule; the message names file, field, value and rule.
     """
     return read_model(path, GraphInstance, INSTANCE_FORMAT)

@@ -35,15 +35,9 @@ LITTLE_WAITING = 5e-3
 class GraphSchedule:
     """A plan in chunks with its times.
 
-    Attributes
-    ----------
-    plan : GraphPlan
-    chunks : int
-        Chunks of each piece.
-    start, end : int64 array, shape (chunks, hops)
-        Picoseconds in which a link sends; hops are those of :func:`hops_of`.
-    makespan : int
-        Picoseconds until the last byte has arrived.
+    `chunks`: chunks of each piece.
+    `start`, `end`, shape (chunks, hops): picoseconds in which a link sends; hops are those of :func:`hops_of`.
+    `makespan`: picoseconds until the last byte has arrived.
     """
 
     plan: GraphPlan

@@ -85,10 +85,7 @@ def plan_rows(plan: GraphPlan) -> dict[str, list[dict[str, object]]]:
 def read_graph_schedule(path: Path) -> tuple[GraphSchedule, Summary]:
     """Read a schedule, time it, and check it; and what its summary says.
 
-    Raises
-    ------
-    InputError
-        If the file is no such schedule; the message names file, field, value and rule.
+    Raises InputError if the file is no such schedule; the message names file, field, value and rule.
     InvalidSchedule
         If a rule is broken.
     """

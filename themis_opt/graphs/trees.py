@@ -22,11 +22,8 @@ MOST_UNITS = 96  # most units per NPU of exact trees; where more are needed, thi
 def tree_plan(instance: GraphInstance, count: int | None = None) -> GraphPlan:
     """A plan of trees.
 
-    Parameters
-    ----------
-    instance : GraphInstance
-    count : int, optional
-        Trees from each NPU; by default as many as the optimal throughput needs.  A broadcast has them from its root.
+    `count`: trees from each NPU; by default as many as the optimal throughput needs.  A broadcast has them from its
+      root.
     """
     builder = PlanBuilder(f"trees={count}" if count else "trees", instance)
     demand = instance.demand

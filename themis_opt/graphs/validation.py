@@ -21,10 +21,7 @@ GRAPH_RULES = ("amounts", "switches", "links", "order", "capacity", "data", "mak
 def validate_graph(schedule: GraphSchedule) -> None:
     """Check a schedule: amounts, links, capacity, and that every NPU ends with what it wants.
 
-    Raises
-    ------
-    InvalidSchedule
-        With the rule that is broken, and where.
+    Raises InvalidSchedule with the rule that is broken, and where.
     """
     _check_amounts(schedule)
     if isinstance(schedule.plan, SlotPlan):

@@ -21,10 +21,7 @@ def pipeline_of(name: str, layers: tuple[Layer, ...], setup: Setup) -> Pipeline:
     with the most bytes counts for all.  What an NPU has beside parameters, gradients and Adam is for activations.
     Messages cross the slowest dimension that stages lie on, and a link of each NPU to its host takes activations.
 
-    Raises
-    ------
-    InputError
-        If the setup states no stages, or some that the network or the model cannot have.
+    Raises InputError if the setup states no stages, or some that the network or the model cannot have.
     """
     cut = pipeline_stages(layers, setup)
     stages, used = cut.layers, cut.placement.dimensions["stages"]

@@ -223,10 +223,7 @@ def _operations(
 def simulate(pipeline: Pipeline, orders: StageOrders) -> PipelineSchedule:
     """Run every action as soon as its order and its input allow.
 
-    Raises
-    ------
-    CyclicPlan
-        If actions wait for each other.
+    Raises CyclicPlan if actions wait for each other.
     """
     actions, operations = lower(pipeline, orders)
     start = dict(zip(actions, start_times(operations).tolist(), strict=False))

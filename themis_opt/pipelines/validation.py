@@ -11,10 +11,8 @@ from themis_opt.pipelines.schedule import BACKWARD_HALVES, PipelineSchedule, hal
 def validate(schedule: PipelineSchedule) -> None:
     """Check a schedule against the rules, whatever made it.
 
-    Raises
-    ------
-    InvalidSchedule
-        If an action is missing, comes before its input, shares a stage or a link, or exceeds the memory.
+    Raises InvalidSchedule if an action is missing, comes before its input, shares a stage or a link, or exceeds the
+    memory.
     """
     pipeline = schedule.pipeline
     for stage, order in enumerate(schedule.orders):

@@ -293,10 +293,7 @@ def _kind(source: Source, text: str) -> CollectiveKind:
 def _group_by_bandwidth(source: Source, kind: CollectiveKind, rows: Sequence[LogRow]) -> RankGroup:
     """The GPUs that the name of the file says, or busbw over algbw of the fastest row: n phases of (P - 1) / P.
 
-    Raises
-    ------
-    InputError
-        If neither tells them.
+    Raises InputError if neither tells them.
     """
     if match := RANKS_IN_NAME.search(source.path.name):
         return RankGroup(source.whole(int(match[1]), "ranks in the name", least=2))

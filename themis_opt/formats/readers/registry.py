@@ -71,10 +71,7 @@ files whose names end like that of the format.  A file that no reader recognizes
 def load(source: str | Path) -> Instance:
     """Read an instance from a file, or a shipped one by its name, or make the random one of ``random:SEED``.
 
-    Raises
-    ------
-    InputError
-        If there is no such instance, or it breaks a rule; the message names file, field, value and rule.
+    Raises InputError if there is no such instance, or it breaks a rule; the message names file, field, value and rule.
     """
     if catalog.is_random(source):
         return catalog.load(source)
