@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from math import prod
-from typing import Protocol
 
 import networkx as nx
 
@@ -15,7 +15,7 @@ from formulations.edge_splitting import Route
 from themis_opt.base.errors import InputError
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
-from themis_opt.graphs.rails import Rails, boxes_of, fastest_routes
+from themis_opt.graphs.rails import Forest, Rails, boxes_of, fastest_routes
 from themis_opt.graphs.schedule import simulate_graph
 from themis_opt.graphs.slots import SlotPlan, slot_plan
 
@@ -175,7 +175,9 @@ def direct_plan(instance: GraphInstance) -> GraphPlan:
     if (count := instance.network.num_npus) > MOST_TREES and instance.demand.personal:
         rule = f"must be at most {MOST_TREES} for messages between all pairs"
         raise InputError(rule, field="network.nodes", value=f"{count} NPUs")
-    return _plan_of_trees("direct", instance, [_Star(instance.network)])
+    shifts = range(1, count)
+    star = _by_place(instance.network, lambda place: ((place, (place + shift) % count) for shift in shifts))
+    return _plan_of_trees("direct", instance, [star])
 
 
 def shortest_plan(instance: GraphInstance) -> GraphPlan:
@@ -216,7 +218,7 @@ def bine_plan(instance: GraphInstance) -> GraphPlan:
             holders += [head for _, head in steps]
             yield from steps
 
-    return _plan_of_trees("bine", instance, [_Doubling(instance.network, pairs)])
+    return _plan_of_trees("bine", instance, [_by_place(instance.network, pairs)])
 
 
 def pat_plan(instance: GraphInstance) -> GraphPlan:
@@ -233,7 +235,7 @@ def pat_plan(instance: GraphInstance) -> GraphPlan:
             offsets += [head for _, head in steps]
             yield from (((place + tail) % count, (place + head) % count) for tail, head in steps)
 
-    return _plan_of_trees("pat", instance, [_Doubling(instance.network, pairs)])
+    return _plan_of_trees("pat", instance, [_by_place(instance.network, pairs)])
 
 
 def double_tree_plan(instance: GraphInstance) -> GraphPlan:
@@ -244,21 +246,16 @@ def double_tree_plan(instance: GraphInstance) -> GraphPlan:
     """
     if not instance.demand.sums_for_all:
         raise InputError("double binary trees are for all_reduce", field="kind", value=instance.kind.value)
-    network, builder = instance.network, PlanBuilder("double_tree", instance)
-    boxes = boxes_of(network)
+    boxes = boxes_of(instance.network)
     forests = [
-        _box_trees(network, boxes, shift, mirrored)
+        _Fastest(instance.network, partial(_box_tree, order, shift))
         for shift in range(min(map(len, boxes)))
-        for mirrored in (False, True)
+        for order in (boxes, boxes[::-1])
     ]
-    total = demands(instance)[None, None]
-    for (into, out), part in zip(forests, divide(total, [1] * len(forests)), strict=True):
-        piece = builder.add_piece(part, None, None)
-        builder.spread(piece, out, builder.collect(piece, into))
-    return builder.build()
+    return _plan_of_trees("double_tree", instance, forests, boxes[0][:1])
 
 
-class _Nearest:
+class _Nearest(Forest):
     """Trees of the fastest ways from a root, which end and begin at NPUs; links are slower by each tree over them."""
 
     def __init__(self, network: GraphNetwork) -> None:
@@ -287,69 +284,39 @@ class _Nearest:
 SLOWER = 2.0  # times as long as before a link takes once a tree uses it, for the choice of later trees
 
 
-class _Forest(Protocol):
-    """A tree for each root."""
+class _Fastest(Forest):
+    """Trees over the fastest routes: pairs of parent and child by their root."""
 
-    def out(self, root: int) -> Routes:
-        """Routes from a root, in the order that the tree grows."""
-        ...
+    def __init__(self, network: GraphNetwork, pairs: Callable[[int], Iterable[tuple[int, int]]]) -> None:
+        self._routes, self._pairs = fastest_routes(network), pairs
 
-    def into(self, root: int) -> Routes:
-        """Routes to a root, turned around."""
-        ...
+    def pairs(self, root: int) -> Iterable[tuple[int, int]]:
+        """As they were given."""
+        return self._pairs(root)
 
-
-class _Star:
-    """Trees of one step."""
-
-    def __init__(self, network: GraphNetwork) -> None:
-        self._routes, self._npus = fastest_routes(network), network.capacities.terminals
-
-    def out(self, root: int) -> Routes:
-        """Routes from a root."""
-        count = len(self._npus)
-        place = self._npus.index(root)
-        return [self._routes[root][self._npus[(place + shift) % count]] for shift in range(1, count)]
-
-    def into(self, root: int) -> Routes:
-        """Routes to a root, turned around."""
-        return [self._routes[route[-1]][root][::-1] for route in self.out(root)]
+    def route(self, tail: int, head: int) -> Route:
+        """The fastest one."""
+        return self._routes[tail][head]
 
 
-class _Doubling:
-    """Trees in which all that have a piece send at once: pairs of sender and receiver by the place of the root."""
-
-    def __init__(self, network: GraphNetwork, pairs: Callable[[int], Iterator[tuple[int, int]]]) -> None:
-        self._routes, self._npus, self._pairs = fastest_routes(network), network.capacities.terminals, pairs
-
-    def out(self, root: int) -> Routes:
-        """Routes from a root."""
-        return [self._routes[tail][head] for tail, head in self._ends(root)]
-
-    def into(self, root: int) -> Routes:
-        """Routes to a root, turned around."""
-        return [self._routes[head][tail][::-1] for tail, head in self._ends(root)]
-
-    def _ends(self, root: int) -> Iterator[tuple[int, int]]:
-        npus = self._npus
-        return ((npus[tail], npus[head]) for tail, head in self._pairs(npus.index(root)))
+def _by_place(network: GraphNetwork, pairs: Callable[[int], Iterable[tuple[int, int]]]) -> _Fastest:
+    """Trees by the places of NPUs in their order."""
+    npus = network.capacities.terminals
+    return _Fastest(network, lambda root: ((npus[tail], npus[head]) for tail, head in pairs(npus.index(root))))
 
 
-class _Scattered:
+class _Scattered(Forest):
     """Trees that reach one NPU of another box first, over its mate beside the root, and all others from there."""
 
     def __init__(self, rails: Rails, via: int) -> None:
         self._rails, self._via = rails, via
 
-    def out(self, root: int) -> Routes:
-        """Routes from a root."""
-        return [self._rails.route(tail, head) for tail, head in self._pairs(root)]
+    def route(self, tail: int, head: int) -> Route:
+        """That of the rails."""
+        return self._rails.route(tail, head)
 
-    def into(self, root: int) -> Routes:
-        """Routes to a root, turned around."""
-        return [self._rails.route(head, tail)[::-1] for tail, head in self._pairs(root)]
-
-    def _pairs(self, root: int) -> list[tuple[int, int]]:
+    def pairs(self, root: int) -> list[tuple[int, int]]:
+        """To the mate beside the root, over it to the other box, and on from there."""
         home = [npu for npu in self._rails.boxes[self._rails.place[root][0]].tolist() if npu >= 0]
         mate = home[self._rails.place[self._via][1] % len(home)]
         first = [(tail, head) for tail, head in ((root, mate), (mate, self._via)) if head not in (tail, root)]
@@ -359,29 +326,28 @@ class _Scattered:
         return first + [pair for pair in self._rails.pairs(self._via) if pair[1] not in reached]
 
 
-class _Ring:
-    """Chains along a ring: into a root through all others, and out of it."""
+class _Ring(_Fastest):
+    """Chains along a ring: out of a root, and through all others into it."""
 
     def __init__(self, network: GraphNetwork, order: Sequence[int]) -> None:
-        self._routes, self._order = fastest_routes(network), order
-
-    def out(self, root: int) -> Routes:
-        """Routes from each NPU to the next one, from a root on."""
-        place = self._order.index(root)
-        turned = [*self._order[place:], *self._order[:place]]
-        return [self._routes[tail][head] for tail, head in itertools.pairwise(turned)]
+        super().__init__(network, partial(_along, order))
+        self._back = _Fastest(network, partial(_along, order[::-1]))
 
     def into(self, root: int) -> Routes:
-        """Routes from each NPU to the next one, up to a root, turned around and the last one first."""
-        place = self._order.index(root) + 1
-        turned = [*self._order[place:], *self._order[:place]][::-1]
-        return [self._routes[tail][head][::-1] for head, tail in itertools.pairwise(turned)]
+        """Routes against the ring, turned around."""
+        return self._back.into(root)
+
+
+def _along(order: Sequence[int], root: int) -> Iterable[tuple[int, int]]:
+    """From each NPU to the next one, from a root on."""
+    place = order.index(root)
+    return itertools.pairwise([*order[place:], *order[:place]])
 
 
 def _plan_of_trees(
     name: str,
     instance: GraphInstance,
-    forests: Sequence[_Forest],
+    forests: Sequence[Forest],
     sums: Sequence[int] = (),
     weights: Sequence[float] = (),
 ) -> GraphPlan:
@@ -411,18 +377,12 @@ def _plan_of_trees(
     return builder.build()
 
 
-def _box_trees(
-    network: GraphNetwork, boxes: Sequence[Sequence[int]], shift: int, mirrored: bool
-) -> tuple[Routes, Routes]:
-    """One tree into and out of its root, both as routes out of it."""
-    routes = fastest_routes(network)
-    order = boxes[::-1] if mirrored else boxes
-    heads = [box[shift % len(box)] for box in order]
-    steps = [(heads[parent], heads[child]) for parent, child in _binary(0, len(heads) - 1)]
-    for box, head in zip(order, heads, strict=True):
-        chain = [head, *(npu for npu in box if npu != head)]
-        steps += list(itertools.pairwise(chain))
-    return [routes[child][parent][::-1] for parent, child in steps], [routes[parent][child] for parent, child in steps]
+def _box_tree(boxes: Sequence[Sequence[int]], shift: int, _: int) -> Iterator[tuple[int, int]]:
+    """A binary tree between boxes, and a chain in each, whichever the root."""
+    heads = [box[shift % len(box)] for box in boxes]
+    yield from ((heads[parent], heads[child]) for parent, child in _binary(0, len(heads) - 1))
+    for box, head in zip(boxes, heads, strict=True):
+        yield from itertools.pairwise([head, *(npu for npu in box if npu != head)])
 
 
 def _binary(first: int, last: int) -> Iterator[tuple[int, int]]:

@@ -55,8 +55,28 @@ def fastest_routes(network: GraphNetwork) -> FastestRoutes:
     return FastestRoutes(network)
 
 
+class Forest:
+    """A tree for each root, whose messages go over routes from NPU to NPU."""
+
+    def pairs(self, root: int) -> Iterable[tuple[int, int]]:
+        """Parent and child of each branch of the tree of a root, as it grows."""
+        raise NotImplementedError
+
+    def route(self, tail: int, head: int) -> Route:
+        """The route from one NPU to another."""
+        raise NotImplementedError
+
+    def out(self, root: int) -> list[Route]:
+        """Routes from a root, in the order that the tree grows."""
+        return [self.route(tail, head) for tail, head in self.pairs(root)]
+
+    def into(self, root: int) -> list[Route]:
+        """Routes to a root, turned around."""
+        return [self.route(head, tail)[::-1] for tail, head in self.pairs(root)]
+
+
 @dataclass(frozen=True, eq=False)
-class Rails:
+class Rails(Forest):
     """The boxes of a network, and routes between NPUs at the same place.
 
     `variant`: of a piece with several parts, the number of the part, each of which has other NPUs that stand in.
@@ -184,14 +204,6 @@ class Rails:
         if self.variant >= self.variants[place[1]]:
             return 0.0
         return float(self.shares[place] if balanced else 1) / float(self.variants[place[1]])
-
-    def out(self, root: int) -> list[Route]:
-        """Routes from a root."""
-        return [self.route(tail, head) for tail, head in self.pairs(root)]
-
-    def into(self, root: int) -> list[Route]:
-        """Routes to a root, turned around."""
-        return [self.route(head, tail)[::-1] for tail, head in self.pairs(root)]
 
     def pairs(self, root: int) -> list[tuple[int, int]]:
         """A tree as it grows: over rails, to the others of the box, over other rails, and within other boxes."""
