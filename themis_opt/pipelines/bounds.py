@@ -63,17 +63,13 @@ import numpy as np
 from themis_opt.base.arrays import IntArray
 from themis_opt.pipelines.problem import ActionKind, Pipeline
 
-PartStep = tuple[ActionKind, int]
-"""A kind of action, and a part."""
-
-RULE_ROUNDS = 3
-"""How often all rules are applied: the first round does not know yet what memory makes wait."""
+PartStep = tuple[ActionKind, int]  # a kind of action, and a part
+RULE_ROUNDS = 3  # how often all rules are applied: the first round does not know yet what memory makes wait
 
 MOST_STAGES = 16
 """Stages for which bounds of a period are computed, those with the most work; of equal ones the first wait longest."""
 
-NEVER_BEFORE = -(1 << 60)
-"""Head of a pass that may come before the begin."""
+NEVER_BEFORE = -(1 << 60)  # head of a pass that may come before the begin
 
 
 def bound(pipeline: Pipeline) -> int:

@@ -80,8 +80,7 @@ class PipelineComparison:
         return min(self.results, key=lambda result: result.schedule.value)
 
 
-USUAL = ("1f1b", "interleaved", "gpipe")
-"""Policies that the best schedule is held against."""
+USUAL = ("1f1b", "interleaved", "gpipe")  # policies that the best schedule is held against
 
 
 def verdict(compared: PipelineComparison) -> list[str]:

@@ -30,11 +30,8 @@ from themis_opt.workloads.pipeline import ends_of_blocks, layer_times
 from themis_opt.workloads.setup import Setup, read_setup
 from themis_opt.workloads.timing import Timing
 
-MOST_CUTS = 1000
-"""Cuts that are looked at, those whose busiest stage works least."""
-
-SHARE_OF_A_CUT = 0.3
-"""What the reference on one cut may spend of the time that is left, so that several cuts have some."""
+MOST_CUTS = 1000  # cuts that are looked at, those whose busiest stage works least
+SHARE_OF_A_CUT = 0.3  # what the reference on one cut may spend of the time that is left, so that several cuts have some
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from themis_opt.schedules.envelope import Envelope, Summary, check_envelope, hea
 
 PIPELINE_SCHEDULE_FORMAT: Literal["themis-opt/pipeline-schedule/1"] = "themis-opt/pipeline-schedule/1"
 
-ACTION = re.compile(r"(\d{1,6})([FBIWOL])(\d{1,6})")
-"""Part, kind and microbatch, as PyTorch writes them: ``2F0``."""
+ACTION = re.compile(r"(\d{1,6})([FBIWOL])(\d{1,6})")  # part, kind and microbatch, as PyTorch writes them: ``2F0``
 
 
 StartTime = Annotated[int, Field(strict=True, ge=0, le=MAX_CLOCK)]

@@ -13,20 +13,11 @@ from themis_opt.pipelines.policies import one_forward_one_backward
 from themis_opt.pipelines.problem import Action, Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
 
-HOT_PASSES, COLD_PASSES = 0.4, 0.04
-"""Temperatures at first and at last, in passes of average length."""
-
-FIRST_MOVES, LONGER = 50_000, 3
-"""Moves of the first annealing, and how much longer each one is than the one before."""
-
-IDLE_ROUNDS = 3
-"""Annealings in a row that gain nothing, with which the search ends."""
-
-PASSES_PER_SECOND = 60e6
-"""Passes that a core times, for limits that count work."""
-
-PASSES_AT_ONCE = 3e6
-"""Passes that are timed without a look at the clock: a tenth of a second."""
+HOT_PASSES, COLD_PASSES = 0.4, 0.04  # temperatures at first and at last, in passes of average length
+FIRST_MOVES, LONGER = 50_000, 3  # moves of the first annealing, and how much longer each one is than the one before
+IDLE_ROUNDS = 3  # annealings in a row that gain nothing, with which the search ends
+PASSES_PER_SECOND = 60e6  # passes that a core times, for limits that count work
+PASSES_AT_ONCE = 3e6  # passes that are timed without a look at the clock: a tenth of a second
 
 
 def anneal(

@@ -16,26 +16,16 @@ from themis_opt.pipelines.order_arrays import order_space, orders_of, pass_table
 from themis_opt.pipelines.priority_loop import PRIORITY_LOOP, Priorities, StageState
 from themis_opt.pipelines.problem import Pipeline, StageOrders
 
-QUARTERS = (2, 3, 4, 5, 6, 7, 8, 12)
-"""Microbatches on a stage that are tried, in quarters of its number of stages."""
+QUARTERS = (2, 3, 4, 5, 6, 7, 8, 12)  # microbatches on a stage that are tried, in quarters of its number of stages
 
 LEADS = (0.5, 1.0, 2.0, 3.0, 5.0)
 """Passes that an action waits for each microbatch before it, where the longest way to go is first."""
 
-WAITS = (0.1, 0.25, 0.5)
-"""Parts of a pass that a stage waits for a better one, beside a message."""
-
-FAR = 1e15
-"""A number above all others, for passes that come last."""
-
-HOT_SHARE = 0.01
-"""Temperature at first, as a share of the value."""
-
-IDLE_TRIES = 600
-"""Numbers tried in a row that gain nothing, with which the search ends."""
-
-TIMED_PER_SECOND = 3e6
-"""Passes that a core puts in order, for limits that count work."""
+WAITS = (0.1, 0.25, 0.5)  # parts of a pass that a stage waits for a better one, beside a message
+FAR = 1e15  # a number above all others, for passes that come last
+HOT_SHARE = 0.01  # temperature at first, as a share of the value
+IDLE_TRIES = 600  # numbers tried in a row that gain nothing, with which the search ends
+TIMED_PER_SECOND = 3e6  # passes that a core puts in order, for limits that count work
 
 
 class PriorityOrders:

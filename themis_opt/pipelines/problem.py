@@ -15,8 +15,7 @@ from themis_opt.problem.fields import MAX_BYTES, Count, FieldError, Model
 PIPELINE_FORMAT: Literal["themis-opt/pipeline/1"] = "themis-opt/pipeline/1"
 
 MAX_STAGES, MAX_PARTS_OF_A_STAGE, MAX_MICROBATCHES = 256, 16, 4096
-MAX_ACTIONS = 200_000
-"""Actions of all stages: policies plan so many in a few seconds."""
+MAX_ACTIONS = 200_000  # actions of all stages: policies plan so many in a few seconds
 
 
 class ActionKind(StrEnum):
@@ -46,8 +45,7 @@ class Action(NamedTuple):
     microbatch: int
 
 
-StageOrders = tuple[tuple[Action, ...], ...]
-"""Per stage its actions in the order in which they run: a plan."""
+StageOrders = tuple[tuple[Action, ...], ...]  # per stage its actions in the order in which they run: a plan
 
 Durations = Annotated[tuple[Annotated[Picoseconds, Field(gt=0)], ...], Field(min_length=1)]
 

@@ -31,12 +31,10 @@ VARIANTS, OFFLOADS = "variants", "offloads"
 MEMORIES = (1.25, 1.5, 2.0, 3.0, 0.0)
 """Memory of orders that are then made to fit by transfers, as multiples of what there is; 0 for all activations."""
 
-ACTIONS_PER_SECOND = 50_000
-"""Actions of rules that a core plans and simulates, for limits that count work."""
+ACTIONS_PER_SECOND = 50_000  # actions of rules that a core plans and simulates, for limits that count work
 
 
-MOST_PASSES = 300
-"""Passes of all stages for which CP-SAT is asked: with more, annealing gains more in the same seconds."""
+MOST_PASSES = 300  # passes of all stages for which CP-SAT is asked: with more, annealing gains more in the same seconds
 
 
 class PipelineContest(Contest[PipelineSchedule]):

@@ -14,8 +14,7 @@ from themis_opt.pipelines.files import text_of
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule
 
-TORCH = "torch-pipeline"
-"""Its name among the formats of exports."""
+TORCH = "torch-pipeline"  # its name among the formats of exports
 
 Rows = Sequence[Sequence[Action]]
 
