@@ -8,7 +8,7 @@ from themis_opt.base.documents import read_json, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.notebook import progress_line
 from themis_opt.base.registries import imported
-from themis_opt.families.family import AnyComparison, AnySchedule, Family, Problem
+from themis_opt.families.family import AnySchedule, Family, Problem
 from themis_opt.problem import catalog
 
 TABLE_FORMAT = "themis-opt/order-table/1"
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from themis_opt.graphs.problem import GraphInstance
     from themis_opt.pipelines.problem import Pipeline
     from themis_opt.problem.instance import Instance
+    from themis_opt.schedules.results import PolicyComparison
     from themis_opt.schedules.timed import Explanation
 
 FAMILIES: Mapping[str, str] = {
@@ -172,7 +173,7 @@ def problem_for(source: AnyProblem, lost: Lost = None, slow: Slow = None) -> Pro
 @progress_line()
 def solve(
     problem: AnyProblem, policies: Sequence[Any] | None = None, *, lost: Lost = None, slow: Slow = None, **options: Any
-) -> AnyComparison:
+) -> "PolicyComparison[Any]":
     """Compare the usual policies, or those that are named, with the reference.
 
     Parameters
@@ -205,7 +206,7 @@ def solve(
 @progress_line()
 def compare(
     problem: AnyProblem, policies: Sequence[Any] | None = None, *, lost: Lost = None, slow: Slow = None, **options: Any
-) -> AnyComparison:
+) -> "PolicyComparison[Any]":
     """Run policies, specifications or functions from a problem to a plan, by default all; options as of :func:`solve`.
 
     Examples

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from themis_opt.formats.exports import Exported
     from themis_opt.schedules.envelope import Summary
+    from themis_opt.schedules.results import PolicyComparison
     from themis_opt.schedules.timed import Explanation
 
 
@@ -47,69 +48,6 @@ class AnySchedule(Protocol):
     @property
     def makespan(self) -> int:
         """Picoseconds until everything is done."""
-
-
-class AnyResult(Protocol):
-    """The schedule of a policy beside the bound of its problem."""
-
-    @property
-    def policy(self) -> str:
-        """The specification of the policy."""
-
-    @property
-    def schedule(self) -> Any:
-        """The schedule, simulated and validated."""
-
-    @property
-    def makespan(self) -> int:
-        """The value of the objective in picoseconds; of a period its length."""
-
-    @property
-    def bound(self) -> float:
-        """The best proven lower bound in picoseconds."""
-
-    @property
-    def gap(self) -> float:
-        """Makespan over the bound, minus 1."""
-
-    @property
-    def status(self) -> str:
-        """``optimal``, ``near-optimal`` or ``feasible``, by the gap."""
-
-    def row(self) -> Mapping[str, Any]:
-        """Plain values; times in nanoseconds."""
-
-
-class AnyComparison(Protocol):
-    """The results of policies on one problem."""
-
-    @property
-    def problem(self) -> Any:
-        """What is scheduled."""
-
-    @property
-    def results(self) -> Sequence[AnyResult]:
-        """One result for each policy that has a legal plan."""
-
-    @property
-    def refused(self) -> Mapping[str, Any]:
-        """Why other policies have no result, by name."""
-
-    @property
-    def left_out(self) -> Sequence[str]:
-        """Policies for which there was no time."""
-
-    @property
-    def best(self) -> AnyResult:
-        """The result with the least makespan."""
-
-    @property
-    def bounds(self) -> Mapping[str, float]:
-        """Lower bounds in picoseconds, by name."""
-
-    @property
-    def verdict(self) -> Sequence[str]:
-        """The outcome in sentences."""
 
 
 def as_it_is(problem: Any, policies: Sequence[str], *, needed: bool) -> Any:
@@ -157,8 +95,8 @@ class Family:
     """
 
     name: str
-    solve: Callable[..., AnyComparison]  # the usual policies with the reference
-    compare: Callable[..., AnyComparison]  # policies by name, or functions from a problem to a plan
+    solve: Callable[..., "PolicyComparison[Any]"]  # the usual policies with the reference
+    compare: Callable[..., "PolicyComparison[Any]"]  # policies by name, or functions from a problem to a plan
     bounds: Callable[..., Mapping[str, float]]  # lower bounds in picoseconds, by name
     has_policy: Callable[[str], bool]  # whether there is the policy of a specification
     make_policy: Callable[..., Any]  # a function from a problem to a plan, of a specification and knobs
@@ -219,7 +157,7 @@ def plot(schedule: Any, ax: "Axes | None" = None, **options: Any) -> "Axes":
 
 
 def sweep(
-    compare: Callable[..., AnyComparison],
+    compare: Callable[..., "PolicyComparison[Any]"],
     vary: Callable[[Any, str, Any], Any],
     usual: Sequence[str],
     problem: Any,

@@ -6,10 +6,10 @@ from typing import Any
 
 from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
-from themis_opt.families.family import AnyComparison
 from themis_opt.formats.exports import Exported
 from themis_opt.formats.tables import to_csv
 from themis_opt.formats.trace import MAX_TRACED_STAGES
+from themis_opt.schedules.results import PolicyComparison
 from themis_opt.schedules.timed import TimedOperations
 
 
@@ -42,7 +42,7 @@ def operations_trace(timed: TimedOperations, name: str) -> dict[str, Any]:
     return {"traceEvents": [*tracks, *slices], "displayTimeUnit": "ns", "otherData": {"problem": name}}
 
 
-def write_operations(folder: Path, compared: AnyComparison) -> list[Path]:
+def write_operations(folder: Path, compared: PolicyComparison[Any]) -> list[Path]:
     """Write comparison.json and comparison.csv, and of the best schedule trace.json.
 
     Schedules of more than :data:`~themis_opt.formats.trace.MAX_TRACED_STAGES` operations have no trace, since viewers

@@ -18,7 +18,7 @@ from themis_opt.graphs.registry import GRAPH_POLICIES, GRAPH_SEARCHES, is_search
 from themis_opt.graphs.schedule import GraphSchedule, chunked_schedules
 from themis_opt.graphs.steps import GraphContest
 from themis_opt.schedules.incumbent import take_turns
-from themis_opt.schedules.results import PolicyResult, comparison_in_words
+from themis_opt.schedules.results import PolicyComparison, PolicyResult
 
 WORTH_SEARCHING = 0.01  # gap above which the search is asked by default: pipelines of many chunks are nearer
 ENOUGH = 1.002  # multiple of the bound at which no other number of chunks is tried
@@ -50,37 +50,19 @@ class GraphResult(PolicyResult):
         }
 
 
-@dataclass(frozen=True, eq=False)
-class GraphComparison:
-    """The results of one instance, the fastest first, and why other policies are not among them.
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphComparison(PolicyComparison[GraphResult]):
+    """The results of one instance, the fastest first, and bounds on any algorithm.
 
-    `proofs`: the bounds by name.
-    `interrupted`: whether Ctrl-C ended it before all were tried.
+    `proofs`: all bounds by name.
     `beside`: the sentence that compares another network, if there is one.
     `choices`: what NCCL can be told on a network that lost something, with what each keeps.
-    `left_out`: policies for which there was no time.
     """
 
-    instance: GraphInstance
-    results: tuple[GraphResult, ...]
-    refused: Mapping[str, str]
+    problem: GraphInstance
     proofs: Mapping[str, GraphBound]
-    interrupted: bool = False
     beside: str = ""
     choices: tuple[Mapping[str, object], ...] = ()
-    left_out: tuple[str, ...] = ()
-
-    __repr__ = comparison_in_words
-
-    @property
-    def problem(self) -> GraphInstance:
-        """The instance."""
-        return self.instance
-
-    @property
-    def bounds(self) -> dict[str, float]:
-        """Bounds on any algorithm in picoseconds, by name."""
-        return {name: float(one.picoseconds) for name, one in self.proofs.items() if one.holds == "any algorithm"}
 
     @property
     def makespans(self) -> dict[str, int]:
@@ -88,17 +70,12 @@ class GraphComparison:
         return {result.policy: result.schedule.makespan for result in self.results}
 
     @property
-    def best(self) -> GraphResult:
-        """The fastest."""
-        return self.results[0]
-
-    @property
     def verdict(self) -> tuple[str, ...]:
         """What to know before the table."""
         best, bound = self.best, self.best.proof
         trees = max(self.proofs.values(), key=lambda one: one.picoseconds)
         first = (
-            f"{best.policy} takes {format_short_time(best.schedule.makespan)} for {self.instance.kinds}, "
+            f"{best.policy} takes {format_short_time(best.schedule.makespan)} for {self.problem.kinds}, "
             f"{format_percent(best.gap)} above what any algorithm needs ({bound.meaning})."
         )
         lines = [self.beside, first] if self.beside else [first]
@@ -136,7 +113,8 @@ def compare_graph(
     limits = limits or Limits(seconds=Limits.seconds if searches else MAX_SECONDS)
     contest = GraphContest(instance, limits, gap=WORTH_SEARCHING if policies is None else 0.0)
     proofs = _prove(contest)
-    proof = max((one for one in proofs.values() if one.holds == "any algorithm"), key=lambda one: one.picoseconds)
+    bounds = {name: float(one.picoseconds) for name, one in proofs.items() if one.holds == "any algorithm"}
+    proof = proofs[max(bounds, key=bounds.__getitem__)]
     contest.raise_bound(float(proof.picoseconds))
     plans = [name for name in names if not is_search(name)]
     if policies is None:
@@ -151,10 +129,7 @@ def compare_graph(
     results = (
         GraphResult(name, one, float(proof.picoseconds), proof, contest.class_bounds.get(one)) for name, one in ranked
     )
-    left_out = tuple(contest.left_out)
-    return GraphComparison(
-        instance, tuple(results), contest.refused, proofs, contest.allowance.interrupted, left_out=left_out
-    )
+    return GraphComparison(instance, tuple(results), bounds, proofs, **contest.ends)
 
 
 def _prove(contest: GraphContest) -> dict[str, GraphBound]:

@@ -1,6 +1,6 @@
 """Orders of a pipeline side by side, and the reference with its proven gap."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from themis_opt.pipelines.schedule import PipelineSchedule
 from themis_opt.pipelines.steps import PipelineContest, best_policy, planned, searched
 from themis_opt.policies.registry import REFERENCE
 from themis_opt.schedules.incumbent import Progress, tell_notebook
-from themis_opt.schedules.results import PolicyResult, comparison_in_words
+from themis_opt.schedules.results import PolicyComparison, PolicyResult
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,37 +47,16 @@ class PipelineResult(PolicyResult):
         }
 
 
-@dataclass(frozen=True)
-class PipelineComparison:
-    """Results of policies, and why others are not among them.
-
-    `refused`: the rules that others break.
-    `interrupted`: whether Ctrl-C ended the search.
-    `left_out`: policies for which there was no time.
-    """
+@dataclass(frozen=True, repr=False)
+class PipelineComparison(PolicyComparison[PipelineResult]):
+    """Results of policies on one pipeline, and the best bound."""
 
     problem: Pipeline
-    results: tuple[PipelineResult, ...]
-    refused: Mapping[str, str]
-    interrupted: bool = False
-    left_out: tuple[str, ...] = ()
-
-    __repr__ = comparison_in_words
-
-    @property
-    def bounds(self) -> dict[str, float]:
-        """The best bound in picoseconds, by name."""
-        return {"pipeline": float(self.best.bound)}
 
     @property
     def verdict(self) -> tuple[str, ...]:
         """What the comparison comes to, in sentences."""
         return tuple(verdict(self))
-
-    @property
-    def best(self) -> PipelineResult:
-        """The fastest schedule, the first of equals."""
-        return min(self.results, key=lambda result: result.schedule.value)
 
 
 USUAL = ("1f1b", "interleaved", "gpipe")  # policies that the best schedule is held against
@@ -141,9 +120,7 @@ def compare(
     contest.expect_schedules("there is none")
     least = int(contest.bound)
     results = (PipelineResult(name, contest.schedules[name], least) for name in names if name in contest.schedules)
-    return PipelineComparison(
-        pipeline, tuple(results), contest.refused, contest.allowance.interrupted, tuple(contest.left_out)
-    )
+    return PipelineComparison(pipeline, tuple(results), {"pipeline": float(least)}, **contest.ends)
 
 
 def curve(pipeline: Pipeline, memories: Iterable[int]) -> list[tuple[int, PipelineResult]]:

@@ -58,7 +58,7 @@ def solution_page(comparison: Comparison, verdict: Sequence[str] = ()) -> Report
         Section("Policies", tables=(_results(comparison),), is_open=True),
         Section("Bounds", ("No schedule is faster than the largest of them.",), (_bounds(comparison),), is_open=True),
     )
-    return Report(comparison.instance.name or "Schedule", tuple(verdict), sections)
+    return Report(comparison.problem.name or "Schedule", tuple(verdict), sections)
 
 
 def _shown(comparison: Comparison) -> list[Result]:
@@ -157,7 +157,7 @@ def _values(column: ResultColumn, results: Sequence[Result]) -> list[CellValue]:
 
 
 def _bounds(comparison: Comparison) -> Table:
-    known = bounds_of(comparison.instance)
+    known = bounds_of(comparison.problem)
     ranked = sorted(comparison.bounds.items(), key=lambda pair: -pair[1])
     scopes = [known[name].scope if name in known else "within the model" for name, _ in ranked]
     times = [format_short_time(bound) for _, bound in ranked]

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
-from typing import Generic
+from typing import Any, Generic
 
 from formulations.interruption import TimeUp
 from formulations.limits import Limits
@@ -119,6 +119,12 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
         except KeyboardInterrupt:
             self.allowance.interrupt()
         return best
+
+    @property
+    def ends(self) -> dict[str, Any]:
+        """What a comparison says of policies without a schedule, and whether Ctrl-C ended it."""
+        left_out = tuple(self.left_out)
+        return {"refused": self.refused, "left_out": left_out, "interrupted": self.allowance.interrupted}
 
     def expect_schedules(self, otherwise: str) -> None:
         """Raise KeyboardInterrupt after Ctrl-C, and else InputError, where nothing has a legal schedule."""

@@ -1,10 +1,14 @@
 """The schedule of a policy beside the bound of its problem: what is the same for all families."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from formulations.limits import PROVEN_GAP
 from themis_opt.base.units import format_percent, format_short_time
+
+if TYPE_CHECKING:
+    import pandas
 
 NEAR_OPTIMAL = 0.01  # gap up to which a schedule is called so: less than a change of the runtime is worth
 
@@ -16,17 +20,6 @@ def status_of(gap: float) -> str:
     return "near-optimal" if gap <= NEAR_OPTIMAL else "feasible"
 
 
-def result_in_words(policy: str, makespan: int, gap: float) -> str:
-    """A result in a line."""
-    return f"<{policy}: {format_short_time(makespan)}, {format_percent(gap)} above the bound>"
-
-
-def comparison_in_words(compared: Any) -> str:
-    """The results of policies on a problem in a line."""
-    best, problem = compared.best, compared.problem.name or "a problem without a name"
-    return f"<{type(compared).__name__} of {len(compared.results)} policies on {problem}: {str(best)[1:]}"
-
-
 @dataclass(frozen=True, eq=False)
 class PolicyResult:
     """A validated schedule and the best bound that is known, in picoseconds."""
@@ -36,7 +29,7 @@ class PolicyResult:
     bound: float
 
     def __repr__(self) -> str:
-        return result_in_words(self.policy, self.makespan, self.gap)
+        return f"<{self.policy}: {format_short_time(self.makespan)}, {format_percent(self.gap)} above the bound>"
 
     @property
     def makespan(self) -> int:
@@ -53,3 +46,48 @@ class PolicyResult:
     def status(self) -> str:
         """``optimal``, ``near-optimal`` or ``feasible``, by the gap."""
         return status_of(self.gap)
+
+    def row(self) -> Mapping[str, Any]:
+        """Plain values; times in nanoseconds."""
+        raise NotImplementedError
+
+
+R = TypeVar("R", bound=PolicyResult)
+
+
+@dataclass(frozen=True, repr=False)
+class PolicyComparison(Generic[R]):
+    """Results of policies on one problem.
+
+    `bounds`: lower bounds in picoseconds, by name.
+    `refused`: why other policies have no result, by name.
+    `left_out`: policies for which there was no time.
+    `interrupted`: whether Ctrl-C ended it before all were tried.
+    """
+
+    problem: Any
+    results: tuple[R, ...]
+    bounds: Mapping[str, float]
+    refused: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    left_out: tuple[str, ...] = field(default=(), kw_only=True)
+    interrupted: bool = field(default=False, kw_only=True)
+
+    def __repr__(self) -> str:
+        problem = self.problem.name or "a problem without a name"
+        return f"<{type(self).__name__} of {len(self.results)} policies on {problem}: {str(self.best)[1:]}"
+
+    @property
+    def best(self) -> R:
+        """The first result with the least makespan."""
+        return min(self.results, key=lambda result: result.makespan)
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What it comes to, in sentences."""
+        raise NotImplementedError
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row per policy, with the columns of its result."""
+        import pandas
+
+        return pandas.DataFrame([result.row() for result in self.results])

@@ -26,7 +26,7 @@ from themis_opt.policies.registry import (
 )
 from themis_opt.problem.cost import check_memory, count_stages
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.results import PolicyResult, comparison_in_words
+from themis_opt.schedules.results import PolicyComparison, PolicyResult
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
@@ -35,7 +35,6 @@ from themis_opt.study.columns import Value, result_row, result_table
 from themis_opt.study.rival_trees import has_rival_trees
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.axes import Axes
 
     from themis_opt.search.exact import Exact
@@ -92,13 +91,11 @@ class Result(PolicyResult):
         return result_row(self)
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(PolicyComparison[Result]):
     """Results of several policies on one instance, in the order asked for.
 
-    `bounds` holds every bound in picoseconds by name, and `equal_sizes` says whether they are for equal chunks only;
-    `interrupted` says whether Ctrl-C ended the search; `left_out` names the policies for which there was no time, and
-    `refused` the broken rules of those whose plans are illegal.
+    `equal_sizes`: whether the bounds are for equal chunks only.
 
     Examples
     --------
@@ -108,23 +105,8 @@ class Comparison:
     'themis+scf'
     """
 
-    instance: Instance
-    results: tuple[Result, ...]
-    bounds: dict[str, float]
+    problem: Instance
     equal_sizes: bool
-    interrupted: bool = False
-    left_out: tuple[str, ...] = ()
-    refused: Mapping[str, ThemisError] = field(default_factory=dict)
-
-    @property
-    def problem(self) -> Instance:
-        """The instance."""
-        return self.instance
-
-    @property
-    def best(self) -> Result:
-        """The first result with the least makespan."""
-        return min(self.results, key=lambda result: result.makespan)
 
     @property
     def verdict(self) -> tuple[str, ...]:
@@ -139,19 +121,11 @@ class Comparison:
 
         return plot_times({result.policy: result.makespan for result in self.results}, max(self.bounds.values()), ax)
 
-    __repr__ = comparison_in_words
-
     def _repr_html_(self) -> str:
         return page(
             self.verdict,
             *result_table([result.row() for result in self.results], [result.schedule for result in self.results]),
         )
-
-    def to_frame(self) -> "pandas.DataFrame":
-        """One row per policy, with the columns of :meth:`Result.row`."""
-        import pandas
-
-        return pandas.DataFrame([result.row() for result in self.results])
 
 
 OPTIMAL_ORDER = "optimal order"
@@ -385,7 +359,7 @@ class _Run:
             tuple(results),
             proven,
             self.equal_sizes,
-            self.interrupted,
-            tuple(self.left_out),
             refused=self.refused,
+            left_out=tuple(self.left_out),
+            interrupted=self.interrupted,
         )

@@ -121,7 +121,7 @@ def nccl_choices(before: GraphComparison, after: GraphComparison) -> list[dict[s
 
     Rings and trees go on over what is left, do without the NIC of the same number in every box, or without the box.
     """
-    healthy, changed = before.instance, after.instance
+    healthy, changed = before.problem, after.problem
     lost = {link.label for link in healthy.network.links} - {link.label for link in changed.network.links}
     ways: dict[str, tuple[GraphComparison, list[str], str]] = {
         "NCCL_ALGO=Ring": (after, [], "ring"),
@@ -141,7 +141,7 @@ def nccl_choices(before: GraphComparison, after: GraphComparison) -> list[dict[s
     rows = []
     for setting, (compared, without, policy) in ways.items():
         with suppress(InputError):  # NPUs do not reach each other, or nothing is left
-            left = degraded(compared.instance, without)
+            left = degraded(compared.problem, without)
             taken = _fastest(compared, left, policy)
             told = {"setting": setting, "npus": left.network.num_npus, "makespan_ns": nanoseconds(taken)}
             rows.append(told | {"kept": usual / taken})
@@ -150,7 +150,7 @@ def nccl_choices(before: GraphComparison, after: GraphComparison) -> list[dict[s
 
 def _fastest(compared: GraphComparison, instance: GraphInstance, policy: str) -> int:
     """The makespan of a policy in picoseconds: that of a comparison, or one in few chunks, as of a plan that loses."""
-    if instance == compared.instance and policy in compared.makespans:
+    if instance == compared.problem and policy in compared.makespans:
         return compared.makespans[policy]
     schedule = min(schedules_of(instance, policy, rival=0), key=lambda schedule: schedule.makespan)
     validate_graph(schedule)
@@ -162,7 +162,7 @@ def kept_in_words(healthy: GraphComparison, changed: GraphComparison, name: str)
     before, after = healthy.best.schedule.makespan, changed.best.schedule.makespan
     rings = [compared.makespans.get("ring") for compared in (healthy, changed)]
     words = (
-        f"{name}: {changed.instance.kinds} keeps {format_percent(before / after)} of its speed "
+        f"{name}: {changed.problem.kinds} keeps {format_percent(before / after)} of its speed "
         f"with {changed.best.policy}, {format_short_time(after)} instead of {format_short_time(before)}"
     )
     if rings[0] and rings[1]:

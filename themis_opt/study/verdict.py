@@ -30,7 +30,7 @@ def on_comparison(compared: Comparison) -> tuple[str, ...]:
     possible = today / best.bound - 1
     if best.schedule.has_period:
         return _on_exposed(compared), _on_gap(compared)
-    trees = trees_beside(compared.instance)
+    trees = trees_beside(compared.problem)
     beaten = trees is not None and trees.makespan * WORTH_TREES <= best.makespan
     proof = _on_trees(compared, trees.makespan) if trees is not None and beaten else _on_gap(compared)
     if possible <= 0.01:  # not worth a change of the runtime
@@ -163,13 +163,13 @@ def _on_exposed(compared: Comparison) -> str:
     """What communication costs a step, today and at best."""
     best = compared.best
     period = best.schedule.period
-    least = max(best.bound - compared.instance.compute - period.bubble, 0.0)
+    least = max(best.bound - compared.problem.compute - period.bubble, 0.0)
     first = compared.results[0]
     today = "" if first is best else f", {_exposed(first)}"
     return (
         f"Communication costs {format_percent(period.exposed / best.makespan)} of a step of "
         f"{format_short_time(best.makespan)}{_bubble(best.schedule)}: {_exposed(best)}{today}, at least "
-        f"{format_short_time(least)}{with_gathers(compared.instance) or ' with any plan'}."
+        f"{format_short_time(least)}{with_gathers(compared.problem) or ' with any plan'}."
     )
 
 

@@ -16,8 +16,9 @@ from themis_opt.base.units import cells
 if TYPE_CHECKING:
     from themis_opt.base.units import Form
     from themis_opt.cli.printing import ShownColumns
-    from themis_opt.families.family import AnyComparison, Problem
+    from themis_opt.families.family import Problem
     from themis_opt.reports.pictures import Picture
+    from themis_opt.schedules.results import PolicyComparison
 
 HEADINGS: "ShownColumns" = {
     "makespan_ns": ("makespan", "time"),
@@ -72,7 +73,9 @@ def has_pictures() -> bool:
     return error is None
 
 
-def write_page(folder: Path, compared: "AnyComparison", answer: "Reply", draw: "Callable[[], Picture]") -> list[Path]:
+def write_page(
+    folder: Path, compared: "PolicyComparison[Any]", answer: "Reply", draw: "Callable[[], Picture]"
+) -> list[Path]:
     """Write schedule.svg, and schedule.html with the answer around it, where the packages for pictures are there."""
     svg, html = paths = [folder / "schedule.svg", folder / "schedule.html"]
     for path in paths:
@@ -157,7 +160,7 @@ def ask(question: str, problem: "Problem", *subjects: Any, by: tuple[str, str] |
     return answer(*subjects, **{name: value for name, value in options.items() if takes_all or name in known})
 
 
-def left_out(compared: "AnyComparison") -> list[str]:
+def left_out(compared: "PolicyComparison[Any]") -> list[str]:
     """Notes on the policies that a comparison has no result of."""
     reasons = defaultdict[str, list[str]](list, {"longer than --time-limit": list(compared.left_out)})
     for name, reason in compared.refused.items():

@@ -217,7 +217,7 @@ def compare_losses(
 
 def tell(compared: "GraphComparison", search: options.SearchOptions) -> Reply:
     """The verdict and the table of a comparison."""
-    instance, rows = compared.instance, [result.row() for result in compared.results]
+    instance, rows = compared.problem, [result.row() for result in compared.results]
     counts: ShownColumns = {"pieces": ("pieces", "count"), "chunks": ("chunks of each", "count")}
     shown = columns("policy", "makespan_ns", "gap", "algorithm_bandwidth", *counts, "status", **counts)
     proof = f"bound of any algorithm: {compared.best.proof.name}"

@@ -266,7 +266,7 @@ def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
 
     known = beside_best_known(compared.best.schedule, search.sizes)
     rows, schedules = [result.row() for result in compared.results], [one.schedule for one in compared.results]
-    title = f"{assumptions(compared.instance, search.sizes)}: {_bounds_in_words(compared)}"
+    title = f"{assumptions(compared.problem, search.sizes)}: {_bounds_in_words(compared)}"
     tables = [_result_table(title, rows, schedules)]
     notes = [*free_cuts_in_words([compared.best.schedule]), *left_out(compared)]
     return Reply(rows, (*compared.verdict, *([known] if known else ())), tables, notes)
@@ -282,9 +282,7 @@ def write(folder: Path, compared: "Comparison", answer: Reply, search: options.S
         from themis_opt.reports.pictures import write_gantt
         from themis_opt.reports.solution import write_page
 
-        files += write_gantt(
-            folder, best.schedule, f"{compared.instance.name or 'instance'}, {best.policy}", best.bound
-        )
+        files += write_gantt(folder, best.schedule, f"{compared.problem.name or 'instance'}, {best.policy}", best.bound)
         files.append(write_page(folder, compared, answer.sentences))
     return files
 
@@ -296,7 +294,7 @@ def _bounds_in_words(compared: "Comparison") -> str:
     def words(name: str, scope: str) -> str:
         return f"{format_short_time(compared.bounds[name])} ({name}) {scope}"
 
-    wider = {name: kind for name, kind in bounds_of(compared.instance).items() if kind.any_algorithm}
+    wider = {name: kind for name, kind in bounds_of(compared.problem).items() if kind.any_algorithm}
     inside = {name: bound for name, bound in compared.bounds.items() if name not in wider}
     texts = [words(max(inside, key=lambda name: inside[name]), "within the model")]
     texts += [words(name, wider[name].scope) for name in wider if name in compared.bounds]
