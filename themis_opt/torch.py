@@ -241,10 +241,7 @@ def ddp_hook(
 
 
 def apply_fsdp(
-    model: nn.Module,
-    plan: str | Path | Mapping[str, Any],
-    modules: Sequence[nn.Module] | None = None,
-    **options: Any,
+    model: nn.Module, plan: str | Path | Mapping[str, Any], modules: Sequence[nn.Module] | None = None, **options: Any
 ) -> nn.Module:
     """Shard the parameters of a model in the groups of a plan, and gather them as early as it says.
 

@@ -11,13 +11,7 @@ from jsonschema import Draft202012Validator
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
 from themis_opt.designing.design import design
-from themis_opt.designing.problem import (
-    DesignProblem,
-    Price,
-    load_problem,
-    read_constraint,
-    shipped_problems,
-)
+from themis_opt.designing.problem import DesignProblem, Price, load_problem, read_constraint, shipped_problems
 from themis_opt.problem.catalog import is_graph, shipped
 from themis_opt.problem.documents import model_schema
 from themis_opt.problem.network import Kind

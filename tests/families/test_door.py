@@ -12,10 +12,7 @@ from themis_opt.families.door import FAMILIES
 from themis_opt.graphs.trees import tree_plan
 from themis_opt.problem.catalog import INSTANCES
 
-SMALLEST = {
-    "product": "fig5.all_reduce.256MB",
-    "graph": "dgx1.all_gather.1GB",
-}
+SMALLEST = {"product": "fig5.all_reduce.256MB", "graph": "dgx1.all_gather.1GB"}
 USUAL = {"product": "themis+scf", "graph": "trees", "pipeline": "1f1b"}
 
 

@@ -91,8 +91,7 @@ def test_gpus_keep_their_names(write):
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
-    [("0 1 3", "3 GPUs, without GPU2"), ("0 1 2 3 4 5", "6 GPUs, no power of two"), ("0 1 2 3", "")],
+    ("names", "said"), [("0 1 3", "3 GPUs, without GPU2"), ("0 1 2 3 4 5", "6 GPUs, no power of two"), ("0 1 2 3", "")]
 )
 def test_gpus_that_seem_to_be_off_are_named(names, said):
     gpus = [f"GPU{number}" for number in names.split()]

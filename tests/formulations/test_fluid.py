@@ -57,10 +57,7 @@ def test_any_weights_give_a_bound(weights: list[float]) -> None:
     assert lagrangian([TWO_ORDERS], shares) <= 17 / 7 * (1 + 1e-12)
 
 
-@given(
-    st.lists(st.integers(1, 10**15), min_size=12, max_size=12),
-    st.floats(0, 1),
-)
+@given(st.lists(st.integers(1, 10**15), min_size=12, max_size=12), st.floats(0, 1))
 def test_a_mix_of_two_orders_is_never_below_the_bound(durations: list[int], share: float) -> None:
     """Weak duality from the other side: any feasible flow, numbers as large as picoseconds get."""
     job = JobClass((0, 1, 2), (JobPhase(dict(zip(arcs((0, 1, 2)), durations, strict=True)), {0: 0, 1: 0, 2: 0}),))

@@ -65,10 +65,7 @@ def test_trees_span_and_fit_capacities(seed: int) -> None:
     assert all(count <= capacities.arcs[arc] for arc, count in used.items())
 
 
-@pytest.mark.parametrize(
-    ("symmetric", "figures"),
-    [(True, (713, 7179, 335, 6192)), (False, (696, 7722, 300, 5971))],
-)
+@pytest.mark.parametrize(("symmetric", "figures"), [(True, (713, 7179, 335, 6192)), (False, (696, 7722, 300, 5971))])
 def test_routes_and_trees_are_as_few_and_as_flat_as_ever(symmetric: bool, figures: tuple[int, ...]) -> None:
     """Routes without switches and their capacities, trees and the depths of their nodes, of thirty graphs in all."""
     sums = np.zeros(4, dtype=np.int64)

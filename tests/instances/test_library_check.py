@@ -263,9 +263,7 @@ def test_the_solver_of_the_page_needs_the_checker_alone(tmp_path: Path) -> None:
     assert read_order_table(tmp_path / "order.json").makespan == makespan
 
 
-def test_the_checker_says_how_far_a_solution_is_from_the_best_known(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_checker_says_how_far_a_solution_is_from_the_best_known(capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads((LIBRARY / "index.json").read_text(encoding="utf-8"))["instances"]
     row = next(row for row in rows if (row["name"], row["sizes"]) == ("equal-01", "equal"))
     files = [str(LIBRARY / row[field]) for field in ("file", "solution")]

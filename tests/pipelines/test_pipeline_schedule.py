@@ -44,11 +44,7 @@ def test_weights_wait_for_no_message(schedule):
 
 @pytest.mark.parametrize(
     ("action", "by", "rule"),
-    [
-        (Action(FORWARD, 0, 1), -1, "stage"),
-        (Action(FORWARD, 1, 0), -1, "input"),
-        (Action(INPUTS, 0, 0), -1, "input"),
-    ],
+    [(Action(FORWARD, 0, 1), -1, "stage"), (Action(FORWARD, 1, 0), -1, "input"), (Action(INPUTS, 0, 0), -1, "input")],
 )
 def test_times_that_break_a_rule_are_refused(schedule, action, by, rule):
     validate(schedule)

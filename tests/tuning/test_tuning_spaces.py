@@ -121,10 +121,7 @@ class TestChunkSpace:
         assert free < equal
 
     @pytest.mark.parametrize(
-        ("options", "said"),
-        [
-            ({"profiles": ("equal", "equal")}, "--chunk-sizes = 'equal, equal'"),
-        ],
+        ("options", "said"), [({"profiles": ("equal", "equal")}, "--chunk-sizes = 'equal, equal'")]
     )
     def test_bad_options_are_refused(self, instance, options, said):
         with pytest.raises(InputError) as caught:

@@ -19,8 +19,7 @@ from themis_opt.base.clock import SEARCH_CLOCK
 # With colours numba swaps the standard streams while it compiles in the background: what is printed is lost.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
-COMPILED_LOG = logging.getLogger(__name__)
-"""Told where a function is compiled that a machine has not compiled before."""
+COMPILED_LOG = logging.getLogger(__name__)  # told where a function is compiled that a machine has not compiled before
 
 _patient = True
 

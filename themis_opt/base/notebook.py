@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 from themis_opt.base.units import format_percent, format_short_time
 
-LINE_WIDTH = 100
-"""Characters of the line, so that each text covers the one before."""
+LINE_WIDTH = 100  # characters of the line, so that each text covers the one before
 
 
 def show(line: str) -> None:

@@ -133,8 +133,7 @@ class InstanceChanges(Changes):
         return super().given() | ({} if self.ag_order is None else {"ag_order": self.ag_order})
 
 
-EACH = "each"
-"""The value of ``--lost`` for one part of every role in turn."""
+EACH = "each"  # the value of ``--lost`` for one part of every role in turn
 
 LIMITS = ("time_limit", "workers", "seed", "gap", "deterministic", "memory")
 """Options that limit the searches of every family."""

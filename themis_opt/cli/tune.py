@@ -31,8 +31,7 @@ def tune(
     ] = None,
     trials: Annotated[int, Option(help="Settings to try.", min=1)] = 100,
     time_limit: Annotated[
-        float | None,
-        Option(help="Seconds for all trials, from the first on; the last is cut off.", min=0.1),
+        float | None, Option(help="Seconds for all trials, from the first on; the last is cut off.", min=0.1)
     ] = None,
     memory: Annotated[
         float, Option(help="GiB; settings whose schedules need more are not tried.", min=0.001, max=1e6)

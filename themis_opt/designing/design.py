@@ -416,11 +416,7 @@ class Design:
 
 
 def design(
-    problem: DesignProblem | str | Path,
-    reading: Reading = "free",
-    *,
-    policy: str | None = None,
-    evaluations: int = 200,
+    problem: DesignProblem | str | Path, reading: Reading = "free", *, policy: str | None = None, evaluations: int = 200
 ) -> Design:
     """Find the bandwidths of a network, of equally good ones the cheapest.
 
@@ -470,11 +466,7 @@ def _provisioning(factor: float) -> tuple[str, float]:
 
 
 def _refined(
-    problem: DesignProblem,
-    parts: Sequence[WorkloadPart],
-    starts: Sequence[FloatArray],
-    policy: str,
-    evaluations: int,
+    problem: DesignProblem, parts: Sequence[WorkloadPart], starts: Sequence[FloatArray], policy: str, evaluations: int
 ) -> FloatArray:
     """Pattern search: steps towards extreme allocations, or by whole links, as long as the simulated time falls."""
     data = programme_of(problem)

@@ -29,8 +29,7 @@ FAMILIES: Mapping[str, str] = {
 }
 """Import paths of the families, by the `family` of their problems; a new family is one entry."""
 
-CLUSTER_PREFIX = "cluster:"
-"""How names of clusters begin, such as ``cluster:h100:npus=1024``."""
+CLUSTER_PREFIX = "cluster:"  # how names of clusters begin, such as ``cluster:h100:npus=1024``
 
 SCHEMAS: Mapping[str, str] = {
     "instance": "themis_opt.problem.schema:shipped_schema",
@@ -145,8 +144,7 @@ def read_solution(path: Path, problem: Problem | None = None) -> tuple[AnySchedu
     return family_named(next(names, "product")).read_solution(path, problem)
 
 
-AnyProblem = Problem | str | Path
-"""A problem, its file, or the name of a shipped one."""
+AnyProblem = Problem | str | Path  # a problem, its file, or the name of a shipped one
 
 Lost = str | Iterable[str] | None
 Slow = str | Mapping[str, float] | None

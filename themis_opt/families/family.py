@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from themis_opt.schedules.timed import Explanation
 
 
-SEARCH_KNOBS = ("seconds", "workers", "seed", "gap")
-"""Limits that every search minds."""
+SEARCH_KNOBS = ("seconds", "workers", "seed", "gap")  # limits that every search minds
 
 
 class Problem(Protocol):

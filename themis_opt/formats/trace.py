@@ -237,11 +237,7 @@ def _launch_arrows(timeline: Timeline) -> tuple[dict[_TracedTask, list[TraceEven
         tid = COMPUTE + schedule.instance.tasks[task.number].stage
         at_tasks[task].append(of_task | {"pid": NPU, "tid": tid, "ts": microseconds(start)})
         place = stage - first
-        where = {
-            "pid": NETWORK,
-            "tid": int(timeline.stage_lanes[place]) + 1,
-            "ts": microseconds(timeline.start[place]),
-        }
+        where = {"pid": NETWORK, "tid": int(timeline.stage_lanes[place]) + 1, "ts": microseconds(timeline.start[place])}
         at_stages[place].append(of_stage | where)
     return at_tasks, at_stages
 

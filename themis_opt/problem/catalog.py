@@ -19,8 +19,7 @@ INSTANCES = next(p for p in (_PACKAGE / "instances", _PACKAGE.parent / "instance
 GRAPHS, CLUSTERS = INSTANCES / "graphs", INSTANCES / "clusters"
 """Those whose networks are graphs, and machines as they are built, of which some are."""
 
-LIBRARY = INSTANCES / "library"
-"""The library for benchmarks, whose instances stand in no list, as there are many."""
+LIBRARY = INSTANCES / "library"  # the library for benchmarks, whose instances stand in no list, as there are many
 
 DESIGN_SUFFIX, PIPELINE_SUFFIX = ".design.json", ".pipeline.json"
 """Endings of the shipped files that are no instances but networks to be designed, or pipelines."""

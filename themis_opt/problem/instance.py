@@ -24,9 +24,7 @@ from themis_opt.problem.network import Dimension, Fabric, Network, links_of
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.problem.ports import Ports, ports_of
 
-OF_ITERATIONS = ("chunks", "memory")
-"""Fields that collectives alone do not have."""
-
+OF_ITERATIONS = ("chunks", "memory")  # fields that collectives alone do not have
 MAX_COLLECTIVES = 2**17  # most collectives: several errors of each would take much memory
 
 

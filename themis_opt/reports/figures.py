@@ -79,5 +79,4 @@ def _algbw(schedules: pd.DataFrame) -> Figure | None:
     return Figure("policies-algbw", "Algorithm bandwidth by size", chart, "Medians over the runs of a size.")
 
 
-FIGURES = (_boxes, _ecdf, _duel, _algbw)
-"""Functions of results, which give None where a figure would show nothing."""
+FIGURES = (_boxes, _ecdf, _duel, _algbw)  # functions of results, which give None where a figure would show nothing

@@ -63,11 +63,7 @@ class MadeReport:
 
 
 def make_report(
-    folder: str | Path,
-    *,
-    rows: Path | None = None,
-    output: Path | None = None,
-    html: bool = True,
+    folder: str | Path, *, rows: Path | None = None, output: Path | None = None, html: bool = True
 ) -> MadeReport:
     """Write the report of an experiment: README.md, pictures as SVG, and report.html.
 

@@ -48,8 +48,7 @@ MOST_LINK_LINES, SHADES = 40, 50  # rows of links, of more the busiest, and shad
 MOST_LOSSES = 40
 
 
-Picture = tuple[str, Chart | StackedChart]
-"""A title and what stands below it."""
+Picture = tuple[str, Chart | StackedChart]  # a title and what stands below it
 
 
 def draw_pipeline(path: Path, schedule: PipelineSchedule, title: str) -> None:

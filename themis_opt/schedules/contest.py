@@ -16,8 +16,7 @@ from themis_opt.schedules.incumbent import AnyIncumbent, Progress, S, tell_noteb
 FIRST_CHECK = 3.0
 """Seconds of processor past the limit for the check of the first schedule, without which there is no answer."""
 
-CONTEST_SHARE = 3 / 4
-"""Share of the time in which the first policy makes schedules."""
+CONTEST_SHARE = 3 / 4  # share of the time in which the first policy makes schedules
 
 
 class Contest(AnyIncumbent[S | None], Generic[S]):

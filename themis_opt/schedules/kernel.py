@@ -20,8 +20,7 @@ LOOP = Compilable(event_loop.start_times_of_runs, patience=100_000)
 """The event loop; interpreting 100,000 operations takes about 0.4 s, compiling them from the cache on disk 0.2 s."""
 
 
-FEW_RESOURCES = 100
-"""Resources with which an operation takes an interpreter as long as without any."""
+FEW_RESOURCES = 100  # resources with which an operation takes an interpreter as long as without any
 
 RUN_SECONDS, OPERATIONS_PER_SECOND = 1e-3, 400_000
 """What a core takes to plan and simulate beside operations, and how many of these a second, for limits on work."""

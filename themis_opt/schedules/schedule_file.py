@@ -262,11 +262,7 @@ def _measures(schedule: Schedule, bounds_ns: Mapping[str, float]) -> dict[str, f
         return common
     period, best = schedule.period, max(bounds_ns.values(), default=0.0)
     exposed_gap = period.exposed_gap(best * PICOSECONDS_PER_NANOSECOND) if best > 0 else None
-    return common | {
-        "exposed_ns": nanoseconds(period.exposed),
-        "overlap": period.overlap,
-        "exposed_gap": exposed_gap,
-    }
+    return common | {"exposed_ns": nanoseconds(period.exposed), "overlap": period.overlap, "exposed_gap": exposed_gap}
 
 
 def read_schedule(path: str | Path, instance: Instance | None = None) -> Schedule:

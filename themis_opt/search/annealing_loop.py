@@ -434,5 +434,4 @@ def copy_chunk(problem: AnnealingProblem, origin: ChunkLayout, target: ChunkLayo
         target.path[stage], target.key[stage] = origin.path[stage], origin.key[stage]
 
 
-ANNEAL = Compilable(anneal, event_loop, annealing_state, nogil=True)
-"""Always compiled; other threads run meanwhile."""
+ANNEAL = Compilable(anneal, event_loop, annealing_state, nogil=True)  # always compiled; other threads run meanwhile

@@ -20,8 +20,7 @@ from themis_opt.search.start import launched_schedule, starting_schedule
 from themis_opt.solving.lowering import chunk_overhead
 
 STARTED_PER_SECOND = 70_000  # stages that the fast policies plan and simulate in a second on a slow core
-LEAST_START = 0.5
-"""Seconds that the fast policies take at least; with less a given schedule stands for theirs."""
+LEAST_START = 0.5  # seconds that the fast policies take at least; with less a given schedule stands for theirs
 
 OVERTIME = 0.25
 """Seconds of processor after the end of its time in which a step may end what it does, before it is cut off."""

@@ -8,11 +8,7 @@ from themis_opt.search.refuter import RefuteCounts
 from themis_opt.search.sequences import Sequences
 
 # The search for the schedule of collectives
-STEPS: tuple[Step, ...] = (
-    Anneal(),
-    RefuteCounts(),
-    Orders(),
-)
+STEPS: tuple[Step, ...] = (Anneal(), RefuteCounts(), Orders())
 # Colder than for collectives: an iteration is mostly compute, and only a little of it is at stake
 PERIOD_ANNEAL = Anneal(hot=1e-7)
 # The search for schedules of training iterations

@@ -18,10 +18,7 @@ def write_comparison(folder: Path, comparison: Comparison, settings: Mapping[str
     `settings`: what the comparison was allowed to spend, by name.  Where no policy chose sizes, those are equal.
     """
     rows, best = [result.row() for result in comparison.results], comparison.best
-    files = {
-        folder / "comparison.json": json.dumps(rows, indent=2) + "\n",
-        folder / "comparison.csv": to_csv(rows),
-    }
+    files = {folder / "comparison.json": json.dumps(rows, indent=2) + "\n", folder / "comparison.csv": to_csv(rows)}
     for path, content in files.items():
         write_atomically(path, content)
     sizes = "equal" if comparison.equal_sizes else "free"

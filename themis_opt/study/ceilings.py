@@ -31,8 +31,7 @@ from themis_opt.problem.wiring import Kind
 ALL_PAIRS = (Kind.SWITCH, Kind.FULLY_CONNECTED)
 """Kinds of dimensions in which any two NPUs exchange without a detour, as rings and trees of libraries assume."""
 
-HIERARCHICAL = "hierarchical"
-"""The way that libraries of two levels run, and NCCL does not."""
+HIERARCHICAL = "hierarchical"  # the way that libraries of two levels run, and NCCL does not
 
 BUSIEST_OF_TREES = {2: 1.0, 3: 1.5}
 """Multiples of the bytes that the busiest of so many boxes sends along double trees; 2 among more boxes."""

@@ -128,8 +128,7 @@ class Comparison(PolicyComparison[Result]):
         )
 
 
-OPTIMAL_ORDER = "optimal order"
-"""The status of the best schedule along lines and grids."""
+OPTIMAL_ORDER = "optimal order"  # the status of the best schedule along lines and grids
 
 
 def checked_sizes(text: str) -> Sizes:
@@ -141,11 +140,7 @@ def checked_sizes(text: str) -> Sizes:
 
 
 def solve(
-    instance: Instance,
-    *,
-    progress: ComparisonProgress | None = None,
-    sizes: Sizes = "free",
-    **limits: Any,
+    instance: Instance, *, progress: ComparisonProgress | None = None, sizes: Sizes = "free", **limits: Any
 ) -> Comparison:
     """Compare the usual policies with the reference; chunk sizes are free unless said otherwise.
 

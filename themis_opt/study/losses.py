@@ -23,8 +23,7 @@ from themis_opt.graphs.validation import validate_graph
 
 LOSSES_FORMAT = "themis-opt/losses/1"
 INDEX_FILE = "index.json"
-HEALTHY = "nothing"
-"""What is lost in the row of the whole network."""
+HEALTHY = "nothing"  # what is lost in the row of the whole network
 
 Entry = dict[str, Any]
 

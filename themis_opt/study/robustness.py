@@ -55,8 +55,7 @@ JUDGES = ("fluid", "chain", "communication", "critical_path")
 
 QUANTILE = 0.95
 
-WAYS = ("all waited for", "never sent", "late is lost")
-"""What becomes of bytes that may be lost."""
+WAYS = ("all waited for", "never sent", "late is lost")  # what becomes of bytes that may be lost
 
 MOST_DELAY = 1000
 """No delay is longer than so many times that of the distribution, so that the clock holds every sample."""

@@ -47,8 +47,7 @@ def on_comparison(compared: Comparison) -> tuple[str, ...]:
 
 ALONG_DIMENSIONS = "within reduce-scatter and all-gather along dimensions"
 
-WORTH_TREES = 1.01
-"""How many times as fast trees must be for what runs along dimensions to count as beaten."""
+WORTH_TREES = 1.01  # how many times as fast trees must be for what runs along dimensions to count as beaten
 
 
 def _on_trees(compared: Comparison, trees: int) -> str:

@@ -79,8 +79,7 @@ def draw(tuned: Tuned, folder: Path) -> Iterator[Path]:
         yield folder / f"{name}.svg"
 
 
-LEAST_TRIALS = 10
-"""Trials below which importances are chance."""
+LEAST_TRIALS = 10  # trials below which importances are chance
 
 
 def history_chart(tuned: Tuned) -> Chart:

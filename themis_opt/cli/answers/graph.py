@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from themis_opt.graphs.schedule import GraphSchedule
     from themis_opt.reports.pictures import Picture
 
-QUIET_SECONDS = 5.0
-"""Seconds between lines of progress where they are no terminal."""
+QUIET_SECONDS = 5.0  # seconds between lines of progress where they are no terminal
 
 
 def show(
@@ -100,13 +99,7 @@ def _every_loss(instance: "GraphInstance", output: Path | None) -> Reply:
     return Reply(rows, sentences, [table], files=[output] if output else ())
 
 
-def plan_losses(
-    healthy: "GraphInstance",
-    policies: str | None,
-    folder: Path,
-    *,
-    slow: str | None = None,
-) -> Reply:
+def plan_losses(healthy: "GraphInstance", policies: str | None, folder: Path, *, slow: str | None = None) -> Reply:
     """Plans for the loss of a part of every role, which are in a folder with an index and a picture."""
     from themis_opt.cli.progress import live
     from themis_opt.study.losses import HEALTHY, INDEX_FILE, losses_in_words, roles_of

@@ -222,11 +222,7 @@ def _result_table(title: str, rows: Sequence[Mapping[str, Any]], schedules: "Seq
 
 
 def compare(
-    instance: "Instance",
-    policies: str | None,
-    search: options.SearchOptions,
-    folder: Path | None,
-    usual: bool,
+    instance: "Instance", policies: str | None, search: options.SearchOptions, folder: Path | None, usual: bool
 ) -> "Comparison":
     """All policies, or the usual ones with the reference, within the limits of the command."""
     from themis_opt.policies.registry import REFERENCE, every_policy, usual_policies

@@ -181,9 +181,7 @@ def executed(
 
 
 def as_exchanged(
-    instance: Instance,
-    chosen: Sequence[Algorithm],
-    exchanging: Sequence[Algorithm],
+    instance: Instance, chosen: Sequence[Algorithm], exchanging: Sequence[Algorithm]
 ) -> tuple[Instance, tuple[str, ...]]:
     """The problem with all-to-alls as the simulator runs them, and notes where it has no place for that.
 

@@ -24,12 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from themis_opt.base.sources import Source
-from themis_opt.base.units import (
-    PICOSECONDS_PER_SECOND,
-    format_percent,
-    format_short_size,
-    format_short_time,
-)
+from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent, format_short_size, format_short_time
 from themis_opt.formats.readers.draft import Draft
 from themis_opt.formats.readers.kineto import GRADIENTS, CollectiveEvent, GpuTrace, Span, read_trace
 from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_by_size, dimensions_of

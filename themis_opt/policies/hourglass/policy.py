@@ -8,13 +8,7 @@ from typing import Literal
 import numpy as np
 
 from themis_opt.policies.baseline import Baseline
-from themis_opt.policies.hourglass.candidates import (
-    Candidates,
-    aims_of,
-    empty_candidates,
-    plan_of,
-    run,
-)
+from themis_opt.policies.hourglass.candidates import Candidates, aims_of, empty_candidates, plan_of, run
 from themis_opt.policies.hourglass.paths import empty_pool
 from themis_opt.policies.hourglass.tables import Portion, Tables, equal_portions, tables_of
 from themis_opt.policies.themis import Themis

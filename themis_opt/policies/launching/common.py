@@ -10,16 +10,7 @@ from pydantic import Field
 
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.plan import (
-    Chunks,
-    Launch,
-    LaunchedPart,
-    Order,
-    Plan,
-    TaskOf,
-    default_launches,
-    fixed_path,
-)
+from themis_opt.schedules.plan import Chunks, Launch, LaunchedPart, Order, Plan, TaskOf, default_launches, fixed_path
 
 Bucket = tuple[int, ...]
 

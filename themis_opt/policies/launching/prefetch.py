@@ -40,8 +40,7 @@ def as_early_as_fits(
     return tuple(moved)
 
 
-UNDER_WAY = 2.0
-"""Times alone that gradients take to be scattered, beside other collectives."""
+UNDER_WAY = 2.0  # times alone that gradients take to be scattered, beside other collectives
 
 
 @lru_cache(maxsize=16)
