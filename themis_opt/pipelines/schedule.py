@@ -12,7 +12,7 @@ import numpy as np
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.base.units import format_short_time
 from themis_opt.pipelines.problem import TRANSFERS, Action, ActionKind, Pipeline, StageOrders
-from themis_opt.schedules.kernel import Operations, start_times
+from themis_opt.schedules.kernel import Operations, start_times, waiting_operations
 from themis_opt.schedules.timed import TimedOperations
 
 Times = dict[Action, int]
@@ -171,7 +171,9 @@ def lower(pipeline: Pipeline, orders: StageOrders) -> tuple[list[Action], Operat
         if load is not None and action.kind in (ActionKind.BACKWARD, ActionKind.INPUTS):
             edges.append((load, number))
     edges += _waits_for_host(orders)
-    return actions, _operations(resource, duration, turns, edges, len(resource_names(pipeline)))
+    enforced = np.ones(len(resource_names(pipeline)), dtype=np.bool_)
+    held, durations = np.array(resource, dtype=np.int64), np.array(duration, dtype=np.int64)
+    return actions, waiting_operations(edges, held, durations, 0 * held, np.array(turns, dtype=np.float64), enforced)
 
 
 def _waits_for_host(orders: StageOrders) -> Iterator[tuple[int, int]]:
@@ -196,28 +198,6 @@ def resource_names(pipeline: Pipeline) -> list[str]:
     hosts = [name for s in range(pipeline.stages) for name in (f"stage {s} > host", f"host > stage {s}")]
     hosts = [] if pipeline.offload is None else hosts
     return [*(f"stage {number}" for number in range(pipeline.stages)), *links, *hosts]
-
-
-def _operations(
-    resource: list[int], duration: list[int], turns: list[int], edges: list[tuple[int, int]], num_resources: int
-) -> Operations:
-    """Operations in enforced turns, of which the second of each pair waits for the first."""
-    size = len(resource)
-    zeros = np.zeros(size, dtype=np.int64)
-    tails, heads = np.array(sorted(edges), dtype=np.int64).reshape(-1, 2).T
-    return Operations(
-        resource=np.array(resource, dtype=np.int64),
-        duration=np.array(duration, dtype=np.int64),
-        lag=zeros,
-        release=zeros,
-        successor_start=np.searchsorted(tails, np.arange(size + 1)),
-        successor=np.ascontiguousarray(heads),
-        num_predecessors=np.bincount(heads, minlength=size),
-        major=np.array(turns, dtype=np.float64),
-        minor=zeros,
-        time_sign=zeros,
-        enforced=np.ones(num_resources, dtype=np.bool_),
-    )
 
 
 def simulate(pipeline: Pipeline, orders: StageOrders) -> PipelineSchedule:

@@ -4,17 +4,18 @@ The kernel knows neither chunks nor collectives.  An interpreter runs the event 
 compiled code runs it on arrays, which pays for long simulations.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from formulations.interruption import count_work
-from themis_opt.base.arrays import IntArray, read_only
+from themis_opt.base.arrays import BoolArray, FloatArray, IntArray, read_only
 from themis_opt.base.compiled import Compilable
 from themis_opt.schedules import event_loop
 from themis_opt.schedules.event_loop import Operations, Workspace, operations_of_run, serve_all
 
-__all__ = ["LOOP", "Operations", "Workspace", "start_times", "start_times_of_runs", "workspace"]
+__all__ = ["LOOP", "Operations", "Workspace", "start_times", "start_times_of_runs", "waiting_operations", "workspace"]
 
 LOOP = Compilable(event_loop.start_times_of_runs, patience=100_000)
 """The event loop; interpreting 100,000 operations takes about 0.4 s, compiling them from the cache on disk 0.2 s."""
@@ -24,6 +25,22 @@ FEW_RESOURCES = 100  # resources with which an operation takes an interpreter as
 
 RUN_SECONDS, OPERATIONS_PER_SECOND = 1e-3, 400_000
 """What a core takes to plan and simulate beside operations, and how many of these a second, for limits on work."""
+
+
+def waiting_operations(
+    waits: Sequence[tuple[int, int]],
+    resource: IntArray,
+    duration: IntArray,
+    lag: IntArray,
+    major: FloatArray,
+    enforced: BoolArray,
+) -> Operations:
+    """Operations of which the second of each pair waits for the first; of equal `major` the earliest is served first."""
+    count, zeros = len(resource), np.zeros_like(resource)
+    tails, heads = np.array(sorted(waits), dtype=np.int64).reshape(-1, 2).T
+    first, waiting = np.searchsorted(tails, np.arange(count + 1)), np.bincount(heads, minlength=count)
+    after = np.ascontiguousarray(heads)
+    return Operations(resource, duration, lag, zeros, first, after, waiting, major, zeros, zeros + 1, enforced)
 
 
 def start_times(operations: Operations) -> IntArray:

@@ -16,7 +16,7 @@ from themis_opt.formats.exports import Replay
 from themis_opt.formats.msccl.transfers import MscclProgram
 from themis_opt.problem.phases import Data, Phase
 from themis_opt.problem.wiring import steps
-from themis_opt.schedules.kernel import Operations, start_times
+from themis_opt.schedules.kernel import start_times, waiting_operations
 from themis_opt.schedules.schedule import Schedule
 
 BlockKey = tuple[int, int]  # a GPU and a threadblock
@@ -153,25 +153,7 @@ class _StepClock:
             self.waits += [(ended[s.after], ended[key, n]) for n, s in enumerate(members) if s.after is not None]
         for connection, news in given.items():
             self.waits += zip(news, taken[connection], strict=False)
-        return self._last_end()
-
-    def _last_end(self) -> int:
-        resource, duration, lag = np.array(self.operations, dtype=np.int64).T
-        tails, heads = np.array(sorted(self.waits), dtype=np.int64).reshape(-1, 2).T
-        count, zeros = len(resource), np.zeros(len(resource), dtype=np.int64)
-        start = start_times(
-            Operations(
-                resource=np.ascontiguousarray(resource),
-                duration=np.ascontiguousarray(duration),
-                lag=np.ascontiguousarray(lag),
-                release=zeros,
-                successor_start=np.searchsorted(tails, np.arange(count + 1)),
-                successor=np.ascontiguousarray(heads),
-                num_predecessors=np.bincount(heads, minlength=count),
-                major=np.zeros(count),
-                minor=zeros,
-                time_sign=np.ones(count, dtype=np.int64),
-                enforced=np.zeros(len(self.resources), dtype=np.bool_),
-            )
-        )
+        resource, duration, lag = np.ascontiguousarray(np.array(self.operations, dtype=np.int64).T)
+        free = np.zeros(len(self.resources), dtype=np.bool_)
+        start = start_times(waiting_operations(self.waits, resource, duration, lag, np.zeros(len(resource)), free))
         return int((start + duration + lag).max())
