@@ -222,6 +222,18 @@ class Source:
             if name not in given:
                 raise self.error("required field is missing", f"{prefix}{name}")
 
+    def mapping(self, value: Any, field: str) -> dict[str, Any]:
+        """An object of JSON or YAML. Raises InputError if the value is none."""
+        if not isinstance(value, dict):
+            raise self.error("must be an object", field)
+        return value
+
+    def objects(self, values: Any, field: str) -> list[dict[str, Any]]:
+        """A list of such objects. Raises InputError if the value is none."""
+        if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+            raise self.error("must be a list of objects", field)
+        return values
+
     def number(self, value: object, field: str, *, least: float = 0.0, most: float = 1e18) -> float:
         """A number from `least` to `most`. Raises InputError if it is none."""
         if isinstance(value, bool) or not isinstance(value, int | float):

@@ -96,18 +96,15 @@ def _from_recorder(source: Source) -> Iterator[MeasuredTime]:
     document = source.json_object()
     groups = document["pg_config"] if isinstance(document["pg_config"], dict) else {}
     ranks = {name: _ranks(source, group) for name, group in groups.items()}
-    entries = document["entries"]
-    if not isinstance(entries, list):
-        raise source.error("must be a list", "entries")
-    for number, entry in enumerate(entries):
+    for number, entry in enumerate(source.objects(document["entries"], "entries")):
         measurement = _entry(source, entry, ranks, f"entries[{number}]")
         if measurement is not None:
             yield MeasuredTime("PyTorch", measurement)
 
 
-def _entry(source: Source, entry: Any, groups: Mapping[str, tuple[int, ...]], field: str) -> Measurement | None:
-    if not isinstance(entry, dict):
-        raise source.error("must be an object", field)
+def _entry(
+    source: Source, entry: dict[str, Any], groups: Mapping[str, tuple[int, ...]], field: str
+) -> Measurement | None:
     name = str(entry.get("profiling_name")).partition(":")[2]
     kind = kineto.NCCL_KINDS.get(name)
     ranks = groups.get(str(entry.get("pg_id")), ())
@@ -156,10 +153,7 @@ def _from_run(source: Source) -> Iterator[MeasuredTime]:
 
 
 def _rows_of_run(source: Source) -> Iterator[tuple[str, float]]:
-    rows = source.json_object()["rows"]
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise source.error("must be a list of objects", "rows")
-    for number, row in enumerate(rows):
+    for number, row in enumerate(source.objects(source.json_object()["rows"], "rows")):
         seconds = source.number(row.get("measured_s"), f"rows[{number}].measured_s", least=1e-12, most=1e9)
         yield f"{row.get('policy')}, as it ran,", seconds * PICOSECONDS_PER_SECOND
 

@@ -35,7 +35,7 @@ def waiting_operations(
     major: FloatArray,
     enforced: BoolArray,
 ) -> Operations:
-    """Operations of which the second of each pair waits for the first; of equal `major` the earliest is served first."""
+    """Operations of which the second of each pair waits for the first; of equal `major` the first to be ready goes."""
     count, zeros = len(resource), np.zeros_like(resource)
     tails, heads = np.array(sorted(waits), dtype=np.int64).reshape(-1, 2).T
     first, waiting = np.searchsorted(tails, np.arange(count + 1)), np.bincount(heads, minlength=count)

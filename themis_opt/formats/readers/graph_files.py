@@ -73,8 +73,7 @@ def _read_node_link(sources: Sequence[Source]) -> Part:
     document = source.json_object()
     field = "links" if "links" in document else "edges"
     for name in ("nodes", field):
-        if not isinstance(document.get(name), list) or not all(isinstance(entry, dict) for entry in document[name]):
-            raise source.error("must be a list of objects", name)
+        source.objects(document.get(name), name)
     directed = document.get("directed") is True
     nodes = [(str(node.get("id", node.get("name"))), node) for node in document["nodes"]]
     edges = [(str(edge.get("source")), str(edge.get("target")), directed, edge) for edge in document[field]]

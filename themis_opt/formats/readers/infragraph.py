@@ -77,10 +77,7 @@ class _Reading:
 
     def objects(self, document: Document, field: str) -> list[Document]:
         """A list of objects."""
-        values = document.get(field) or []
-        if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-            raise self.source.error("must be a list of objects", field)
-        return values
+        return self.source.objects(document.get(field) or [], field)
 
     def count(self, document: Document, field: str) -> int:
         """How many of something there are."""
@@ -148,17 +145,13 @@ class _Reading:
 
     def device_ends(self, prefix: str, device: str, edge: Document, end: str, field: str) -> Iterator[str]:
         """Nodes that an end of an edge within a device names."""
-        point = edge.get(end)
-        if not isinstance(point, dict):
-            raise self.source.error("must be an object", f"{field}.{end}", point)
+        point = self.source.mapping(edge.get(end), f"{field}.{end}")
         path = ".".join(str(point[key]) for key in ("device", "component") if point.get(key))
         yield from self.components(prefix, device, path, f"{field}.{end}")
 
     def instance_ends(self, edge: Document, end: str, field: str) -> Iterator[str]:
         """Nodes that an end of an edge between instances names."""
-        point = edge.get(end)
-        if not isinstance(point, dict):
-            raise self.source.error("must be an object", f"{field}.{end}", point)
+        point = self.source.mapping(edge.get(end), f"{field}.{end}")
         word = str(point.get("instance"))
         name = word.partition("[")[0]
         instance: Document = self.source.choice(name, self.instances, f"{field}.{end}.instance")

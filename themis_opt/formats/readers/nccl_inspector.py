@@ -79,7 +79,8 @@ def _measured(source: Source, last: int, others: Counter[str]) -> Iterator[Measu
         if isinstance(row, dict) and "coll_perf" not in row and any(name.endswith("_perf") for name in row):
             others["sends and other records are no collectives"] += 1
             continue
-        header, perf = (_object(source, row, name, field) for name in ("header", "coll_perf"))
+        members = row if isinstance(row, dict) else {}
+        header, perf = (source.mapping(members.get(name), f"{field}: {name}") for name in ("header", "coll_perf"))
         source.check_keys(perf, (*INSPECTOR_FIELDS, *perf), INSPECTOR_FIELDS, f"{field}: coll_perf")
         npus = source.whole(header.get("n_ranks"), f"{field}: header.n_ranks", least=1, most=10**9)
         nodes = source.whole(header.get("nnodes"), f"{field}: header.nnodes", least=1, most=10**9)
@@ -102,13 +103,6 @@ def _blocks(source: Source, bandwidth: Any, rate: float, npus: int, kind: Collec
             return blocks
     rule = "must be bytes over time, or as many times as there are ranks"
     raise source.error(rule, f"{field}: coll_perf.coll_algobw_gbs", bandwidth)
-
-
-def _object(source: Source, row: Any, name: str, field: str) -> dict[str, Any]:
-    value = row.get(name) if isinstance(row, dict) else None
-    if not isinstance(value, dict):
-        raise source.error("must be an object", f"{field}: {name}")
-    return value
 
 
 READER = Reader("collectives measured by the NCCL Inspector", (), _recognizes, _read)

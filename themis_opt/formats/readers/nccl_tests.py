@@ -220,20 +220,15 @@ def _from_json(rows: _Rows) -> Iterator[Measurement]:
     document = source.json_object()
     words = document.get("args")
     kind = _kind(source, " ".join(word for word in words if isinstance(word, str)) if isinstance(words, list) else "")
-    devices = document["config"].get("devices") if isinstance(document.get("config"), dict) else None
-    if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
-        raise source.error("must be a list of devices", "config.devices")
+    config = document.get("config")
+    devices = source.objects(config.get("devices") if isinstance(config, dict) else None, "config.devices")
     listed = [(device.get("rank"), device.get("group", 0), device.get("hostname")) for device in devices]
-    results = document.get("results")
-    if not isinstance(results, list):
-        raise source.error("must be a list", "results")
-    read = [_result(source, row, f"results[{number}]") for number, row in enumerate(results)]
+    results = enumerate(source.objects(document.get("results"), "results"))
+    read = [_result(source, row, f"results[{number}]") for number, row in results]
     yield from rows.measurements(read, kind, _group(source, listed) if len(listed) > 1 else None)
 
 
-def _result(source: Source, row: Any, field: str) -> LogRow:
-    if not isinstance(row, Mapping):
-        raise source.error("must be an object", field)
+def _result(source: Source, row: Mapping[str, Any], field: str) -> LogRow:
     cells = []
     for place in PLACES:
         cell = row.get(place.replace(" ", "_"))
@@ -256,9 +251,7 @@ def _from_rccl(rows: _Rows) -> Iterator[Measurement]:
         objects = [(number, dict(zip(columns, line.split(","), strict=False))) for number, line in lines]
     for number, row in objects:
         field = f"line {number}"
-        if not isinstance(row, dict):
-            raise source.error("must be an object", field)
-        if any(row.get(name) is None for name in RCCL_FIELDS):
+        if any(source.mapping(row, field).get(name) is None for name in RCCL_FIELDS):
             rows.torn += 1
             continue
         values = {str(name).lower(): value for name, value in row.items()}
