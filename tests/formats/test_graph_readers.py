@@ -9,6 +9,7 @@ from reader_samples import GRAPHML, INFRAGRAPH, MATRIX, NODE_LINK, TOPOLOGY
 from themis_opt.base.errors import InputError
 from themis_opt.formats.readers.parts import Request
 from themis_opt.formats.readers.registry import import_files, load
+from themis_opt.graphs.bounds import graph_bounds
 from themis_opt.graphs.problem import load_graph
 from themis_opt.problem.catalog import shipped_graphs
 
@@ -44,21 +45,28 @@ def test_adapters_can_fail_by_their_name(write):
     assert sum(network.without(["host.1.card.1.nic.0"]).arcs.values()) < whole
 
 
-def test_bandwidths_that_a_file_leaves_out_must_be_stated(write):
-    with pytest.raises(InputError, match="links = 'inside': has links without a bandwidth: state it by --bandwidths"):
-        import_files(write(hosts__yaml=INFRAGRAPH))
+UNEQUAL = MATRIX.replace("NV12", "NV8").replace("GPU0\t X \tNV8", "GPU0\t X \tNV4").replace("GPU1\tNV8", "GPU1\tNV4")
+SOME_BY_PCI = MATRIX.replace("NV12\tPXB\t0", "PHB\tPXB\t0").replace("GPU2\tNV12\tNV12", "GPU2\tPHB\tPHB")
+TO_PCI = {f"gpu{number}-phb0": (32, 32, 2.85) for number in range(3)}
+LINKS = {
+    "edges between the same nodes add up": ("one_way__graphml", GRAPHML, {"a-sw": (50, 50, 1), "b-sw": (60, 60, 0)}),
+    "directed edges": ("net__json", json.dumps(NODE_LINK), {"a-b": (10, 5, 2), "b-c": (10, 0), "c-a": (10, 0)}),
+    "unequal links": (
+        "topo__txt", UNEQUAL,
+        {"gpu0-gpu1": (100, 100, 3.4), "gpu0-gpu2": (200, 200, 3.4), "gpu1-gpu2": (200, 200, 3.4)},
+    ),
+    "GPUs without NVLinks": ("topo__txt", SOME_BY_PCI, {"gpu0-gpu1": (300, 300, 3.4)} | TO_PCI),
+}  # fmt: skip
 
 
-def test_graphml_adds_up_edges_between_the_same_nodes(write):
-    imported = import_files(write(net__graphml=GRAPHML))
-    assert links(imported) == {"a-sw": (50, 50, 1), "b-sw": (60, 60, 0)}
-    assert imported.instance.network.npus == ("a", "b")
-
-
-def test_directed_edges_are_one_direction(write):
-    imported = import_files(write(net__json=json.dumps(NODE_LINK)))
-    assert imported.instance.network.name == "one_way"
-    assert links(imported) == {"a-b": (10, 5, 2), "b-c": (10, 0), "c-a": (10, 0)}
+@pytest.mark.parametrize("case", LINKS)
+def test_files_become_links(write, case):
+    name, text, expected = LINKS[case]
+    imported = import_files(write(**{name: text}))
+    assert links(imported) == expected
+    if "__json" in name or "__graphml" in name:
+        assert imported.instance.network.name == "one_way"
+        assert imported.instance.network.npus == ("a", "b", "c")[: 3 if name == "net__json" else 2]
 
 
 def test_graphs_of_networkx_are_read_back(tmp_path):
@@ -87,14 +95,7 @@ def test_files_of_several_nodes_are_boxes(write):
     imported = import_files(write(first__xml=TOPOLOGY, second__xml=smaller))
     assert imported.instance.network.npus == ("box0.gpu0", "box0.gpu1", "box1.gpu0", "box1.gpu1")
     assert min(rate for _, rate, *_ in links(imported).values()) == 12.5
-
-
-def test_the_latency_between_nodes_is_that_of_the_model(write):
-    from themis_opt.graphs.bounds import graph_bounds
-
-    smaller = TOPOLOGY.replace('speed="200000"', 'speed="100000"')
-    instance = import_files(write(first__xml=TOPOLOGY, second__xml=smaller)).instance
-    assert graph_bounds(instance)["latency"].picoseconds == 14_000_000
+    assert graph_bounds(imported.instance)["latency"].picoseconds == 14_000_000  # that of NCCL's model between nodes
 
 
 @pytest.mark.parametrize(("multigraph", "rate"), [(False, 25e9), (True, 50e9)])
@@ -106,25 +107,6 @@ def test_edges_that_stand_both_ways_count_once_unless_it_is_a_multigraph(write, 
     (link,) = imported.instance.network.links
     assert link.bandwidth == rate
     assert ("joins the same two nodes: 1." in imported.notes[0]) is not multigraph
-
-
-def test_a_matrix_with_different_links_is_a_graph(write):
-    matrix = MATRIX.replace("NV12", "NV8").replace("GPU0\t X \tNV8", "GPU0\t X \tNV4").replace("GPU1\tNV8", "GPU1\tNV4")
-    assert links(import_files(write(topo__txt=matrix))) == {
-        "gpu0-gpu1": (100, 100, 3.4),
-        "gpu0-gpu2": (200, 200, 3.4),
-        "gpu1-gpu2": (200, 200, 3.4),
-    }
-
-
-def test_pci_switches_join_gpus_without_nvlinks(write):
-    matrix = MATRIX.replace("NV12\tPXB\t0", "PHB\tPXB\t0").replace("GPU2\tNV12\tNV12", "GPU2\tPHB\tPHB")
-    assert links(import_files(write(topo__txt=matrix))) == {
-        "gpu0-gpu1": (300, 300, 3.4),
-        "gpu0-phb0": (32, 32, 2.85),
-        "gpu1-phb0": (32, 32, 2.85),
-        "gpu2-phb0": (32, 32, 2.85),
-    }
 
 
 BROKEN = [
@@ -144,8 +126,10 @@ def test_graphs_that_break_a_rule_are_refused(write, name, text, rule):
         import_files(write(**{name: text}), request=INSIDE)
 
 
-def test_a_graph_is_a_whole_problem_only_when_imported(write):
-    (path,) = write(net__graphml=GRAPHML)
+def test_graphs_are_imported_with_what_files_leave_out(write):
+    (path,), whole = write(net__graphml=GRAPHML), write(hosts__yaml=INFRAGRAPH)
+    with pytest.raises(InputError, match="links = 'inside': has links without a bandwidth: state it by --bandwidths"):
+        import_files(whole)
     with pytest.raises(InputError, match="is a graph: 'themis-opt import' makes a document of it"):
         load(path)
     with pytest.raises(InputError, match="--chunks = 4: is not for graphs"):

@@ -17,29 +17,6 @@ def rows(imported):
     ]
 
 
-def test_a_topology_is_a_node_and_the_network_between_two(write):
-    imported = import_files(write(topology__xml=TOPOLOGY))
-    assert rows(imported) == [("node", "switch", 2, 240, 3400), ("net", "switch", 2, 12.5, 14_000)]
-    assert "2 nodes, since its name says no number such as 16nodes" in imported.notes[0]
-
-
-def test_the_name_of_the_file_says_the_number_of_nodes(write):
-    imported = import_files(write(topology__16nodes__xml=TOPOLOGY))
-    assert [row[2] for row in rows(imported)] == [2, 16]
-
-
-def test_links_between_gpus_without_a_switch_connect_all(write):
-    links = TOPOLOGY.replace('"0x068000"', '"0x030200"')
-    for target in ("0000:10:00.0", "0000:0f:00.0"):
-        links = links.replace('target="0000:c7:00.0"', f'target="{target}"', 1)
-    assert rows(import_files(write(topology__xml=links)))[0][:3] == ("node", "fully_connected", 2)
-
-
-def test_a_node_without_nvlinks_is_as_fast_as_its_pci_links(write):
-    lines = [line for line in TOPOLOGY.splitlines() if "nvlink" not in line]
-    assert rows(import_files(write(topology__1nodes__xml="\n".join(lines)))) == [("node", "switch", 2, 24, 5700)]
-
-
 def pci(inside, speed="16.0 GT/s PCIe", width=16):
     pci.count += 1
     return f'<pci busid="0:{pci.count}" link_speed="{speed}" link_width="{width}">{inside}</pci>'
@@ -62,6 +39,41 @@ def system(*cpus, hosts=1):
         f'<cpu host_hash="{number % hosts}" numaid="{number}" arch="x86_64" vendor="AuthenticAMD">{inside}</cpu>'
         for number, inside in enumerate(cpus)
     ) + "</system>"  # fmt: skip
+
+
+def summed(*counts):
+    """A GPU with links to several switches."""
+    return "".join(f'<nvlink target="{k}" count="{count}" tclass="0x068000"/>' for k, count in enumerate(counts))
+
+
+WITHOUT_SWITCH = TOPOLOGY.replace('"0x068000"', '"0x030200"')
+for target in ("0000:10:00.0", "0000:0f:00.0"):
+    WITHOUT_SWITCH = WITHOUT_SWITCH.replace('target="0000:c7:00.0"', f'target="{target}"', 1)
+WITHOUT_NVLINKS = "\n".join(line for line in TOPOLOGY.splitlines() if "nvlink" not in line)
+SUMS_OF_LINKS = system(gpu(0, 0, summed(5, 5, 4, 4)), gpu(1, 0, summed(4, 4, 5, 5)), gpu(2, 18))
+WITHOUT_ADAPTERS = GRAPH.replace('<net dev="0"/>', "")
+NODES = {
+    "node and net": ("t__xml", TOPOLOGY, [("node", "switch", 2, 240, 3400), ("net", "switch", 2, 12.5, 14_000)]),
+    "16 nodes": ("t__16nodes__xml", TOPOLOGY, [("node", "switch", 2, 240, 3400), ("net", "switch", 16, 12.5, 14_000)]),
+    "links without a switch": ("t__1nodes__xml", WITHOUT_SWITCH, [("node", "fully_connected", 2, 240, 3400)]),
+    "no links but PCI": ("t__1nodes__xml", WITHOUT_NVLINKS, [("node", "switch", 2, 24, 5700)]),
+    "sums, rounded later": ("t__1nodes__xml", SUMS_OF_LINKS, [("node", "switch", 3, pytest.approx(370.8), 3400)]),
+    "channels": ("g__4nodes__xml", GRAPH, [("node", "ring", 2, 40, 3400), ("net", "switch", 4, 12.5, 14_000)]),
+    "no adapters": ("g__xml", WITHOUT_ADAPTERS, [("node", "ring", 2, 40, 3400)]),
+    "matrix": ("t__txt", MATRIX, [("node", "switch", 3, 300, 3400)]),
+    "matrix of PCI": ("t__txt", MATRIX.replace("NV12", "PIX"), [("node", "switch", 3, 32, 5700)]),
+}
+
+
+@pytest.mark.parametrize("case", NODES)
+def test_files_become_dimensions(write, case):
+    name, text, dimensions = NODES[case]
+    assert rows(import_files(write(**{name: text}))) == dimensions
+
+
+def test_a_name_that_says_no_number_of_nodes_is_told(write):
+    notes = import_files(write(topology__xml=TOPOLOGY)).notes
+    assert "2 nodes, since its name says no number such as 16nodes" in notes[0]
 
 
 def all_gather_bound(files):
@@ -145,12 +157,6 @@ def test_cpus_have_the_rates_of_nccl_between_them(write, cpu, rate):
     assert min(link.bandwidth for link in network.links) == rate * 1e9
 
 
-def test_sums_of_links_are_compared_before_they_are_rounded(write):
-    links = [f'<nvlink target="{k}" count="{count}" tclass="0x068000"/>' for k, count in enumerate((5, 5, 4, 4))]
-    text = system(gpu(0, 0, "".join(links)), gpu(1, 0, "".join(reversed(links))), gpu(2, 18))
-    assert rows(import_files(write(box__1nodes__xml=text))) == [("node", "switch", 3, pytest.approx(370.8), 3400)]
-
-
 def test_hopper_and_blackwell_have_faster_links(write):
     first_rows = [rows(import_files(write(t__xml=TOPOLOGY.replace('sm="80"', f'sm="{sm}"'))))[0][3] for sm in (90, 100)]
     assert first_rows == pytest.approx([247.2, 481.2])
@@ -161,25 +167,6 @@ def test_links_of_rccl_are_read(write, gcn, gigabytes):
     links = TOPOLOGY.replace("nvlink", "xgmi").replace('sm="80"', f'sm="304" gcn="{gcn}"')
     counts = [int(count) for count in re.findall(r'xgmi [^>]*count="(\d+)"', links)]
     assert rows(import_files(write(t__xml=links)))[0][3] == gigabytes * counts[0]
-
-
-def test_a_graph_without_adapters_is_one_node(write):
-    text = GRAPH.replace('<net dev="0"/>', "")
-    assert rows(import_files(write(graph__xml=text))) == [("node", "ring", 2, 40, 3400)]
-    with pytest.raises(InputError, match="must list network adapters in channels"):
-        import_files(write(graph__4nodes__xml=text))
-
-
-def test_a_graph_has_channels_times_their_speed(write):
-    assert rows(import_files(write(graph__4nodes__xml=GRAPH))) == [
-        ("node", "ring", 2, 40, 3400),
-        ("net", "switch", 4, 12.5, 14_000),
-    ]
-
-
-def test_a_matrix_of_equal_links_is_a_node(write):
-    assert rows(import_files(write(topo__txt=MATRIX))) == [("node", "switch", 3, 300, 3400)]
-    assert rows(import_files(write(topo__txt=MATRIX.replace("NV12", "PIX"))))[0][3:] == (32, 5700)
 
 
 BROKEN = [
@@ -197,6 +184,7 @@ BROKEN = [
     ("x__xml", GRAPH.replace('pattern="4"', 'pattern="1"'), "graph = 'balanced tree': must hold a ring, pattern 4"),
     ("x__txt", MATRIX.replace("NV12", "NV4", 1), "GPU0 and GPU1 = 'NV4, NV12': must be the same both ways"),
     ("x__txt", MATRIX.replace("NV12", "NVX", 1), "line 2 = 'NVX': must be NV and a number"),
+    ("x__4nodes__xml", WITHOUT_ADAPTERS, "must list network adapters in channels"),
     ("x__txt", MATRIX.replace("GPU2\tNV12", "GPU7\tNV12"), "GPUs = 2: must be a matrix of two GPUs or more"),
 ]
 

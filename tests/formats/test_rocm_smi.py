@@ -8,6 +8,7 @@ from reader_samples import JSON_OF_AMD, TOPOLOGY_OF_AMD
 from themis_opt.base.errors import InputError
 from themis_opt.formats.readers.registry import import_files
 
+FASTER = TOPOLOGY_OF_AMD.replace("50000-50000", "60000-60000", 1)
 TITLES = {"type": "Link Type between two GPUs", "hops": "Hops between two GPUs"}
 
 
@@ -35,37 +36,27 @@ def test_pairs_that_are_alike_are_fully_connected(write, size):
     assert dimension.bandwidth == 48e9 * (size - 1)
 
 
-def test_pairs_over_several_hops_have_no_cable(write):
-    text = tables(4, type={}, hops={(0, 2): "2", (1, 3): "2"})
-    assert set(cables(import_files(write(t__txt=text)))) == {"gpu0-gpu1", "gpu1-gpu2", "gpu2-gpu3", "gpu0-gpu3"}
+@pytest.mark.parametrize(
+    ("name", "text", "gigabytes"),
+    [
+        ("t__txt", tables(4, type={}, hops={(0, 2): "2", (1, 3): "2"}),
+         {"gpu0-gpu1": 48, "gpu1-gpu2": 48, "gpu2-gpu3": 48, "gpu0-gpu3": 48}),
+        ("t__txt", tables(3, type={(0, 1): "PCIE"}), {"gpu0-gpu2": 48, "gpu1-gpu2": 48}),
+        ("t__txt", tables(3, type={(0, 2): "PCIE", (1, 2): "PCIE"}),
+         {"gpu0-gpu1": 48, "gpu0-sys0": 32, "gpu1-sys0": 32, "gpu2-sys0": 32}),
+        ("t__json", json.dumps(JSON_OF_AMD), {"gpu0-gpu1": 50, "gpu0-gpu2": 100, "gpu1-gpu2": 50}),
+    ],
+    ids=["several hops", "a lost cable", "PCI", "JSON"],
+)  # fmt: skip
+def test_pairs_with_cables_are_joined_directly(write, name, text, gigabytes):
+    assert cables(import_files(write(**{name: text}))) == gigabytes
 
 
-def test_a_pair_that_lost_its_cable_sends_through_others(write):
-    assert cables(import_files(write(t__txt=tables(3, type={(0, 1): "PCIE"})))) == {"gpu0-gpu2": 48, "gpu1-gpu2": 48}
-
-
-def test_gpus_without_xgmi_meet_at_a_pci_switch(write):
-    text = tables(3, type={(0, 2): "PCIE", (1, 2): "PCIE"})
-    assert cables(import_files(write(t__txt=text))) == {
-        "gpu0-gpu1": 48, "gpu0-sys0": 32, "gpu1-sys0": 32, "gpu2-sys0": 32,
-    }  # fmt: skip
-
-
-def test_bandwidths_say_the_links_of_a_pair(write):
-    imported = import_files(write(t__txt=TOPOLOGY_OF_AMD))
+def test_bandwidths_say_the_links_of_a_pair_and_the_slowest_are_those_of_all(write):
+    imported, faster = (import_files(write(t__txt=text)) for text in (TOPOLOGY_OF_AMD, FASTER))
     assert sorted(cables(imported).values()) == [50, 50, 100]
+    assert "50 GB/s per XGMI link" in faster.notes[0]
     assert "50 GB/s per XGMI link and direction and 32 GB/s of PCI are read and assumed" in imported.notes[0]
-
-
-def test_the_slowest_links_are_those_of_all(write):
-    imported = import_files(write(t__txt=TOPOLOGY_OF_AMD.replace("50000-50000", "60000-60000", 1)))
-    assert "50 GB/s per XGMI link" in imported.notes[0]
-
-
-def test_json_says_the_same(write):
-    assert cables(import_files(write(t__json=json.dumps(JSON_OF_AMD)))) == {
-        "gpu0-gpu1": 50, "gpu0-gpu2": 100, "gpu1-gpu2": 50,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
