@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from planning import schedule_of
 
 from themis_opt.batches import measured_run
 from themis_opt.batches.expansion import expand
@@ -11,7 +12,6 @@ from themis_opt.batches.experiment_run import ROW_COLUMNS
 from themis_opt.batches.measured_run import RECORDED, activity, code_version, execute, run_one, task_of
 from themis_opt.policies.registry import make_policy, specify, usual_policies
 from themis_opt.problem.catalog import load
-from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.columns import RESULT_COLUMNS, schedule_row
 
@@ -54,7 +54,7 @@ def extra(row):
 def test_a_row_holds_what_the_simulated_schedule_says(name, policy):
     instance = load(name).overridden(chunks=4)
     row = run_one(instance, policy, {})
-    schedule = simulate(instance, make_policy(specify(policy, instance))(instance))
+    schedule = schedule_of(instance, specify(policy, instance))
     columns = schedule_row(schedule) | {"makespan_ns": schedule.makespan / 1000, "stages": schedule.plan.num_stages}
     assert (row | extra(row)).items() >= columns.items()
     assert set(row) - {"seconds", "simulate_seconds", "extra"} <= set(RECORDED) <= set(ROW_COLUMNS)
@@ -80,7 +80,7 @@ def test_a_bound_run_tells_all_bounds(name):
 def test_an_exact_run_is_no_worse_than_heuristics_and_tells_bound_and_trajectory(name):
     instance, limits = load(name).overridden(chunks=2), {"seconds": 0.5, "workers": 1, "seed": 0}
     row = run_one(instance, "exact", limits, ("trajectory",))
-    others = [simulate(instance, make_policy(policy)(instance)).makespan for policy in usual_policies(instance)]
+    others = [schedule_of(instance, policy).makespan for policy in usual_policies(instance)]
     trajectory = extra(row)["trajectory"]
     assert row["makespan_ns"] <= min(others) / 1000
     assert (
@@ -95,7 +95,7 @@ def test_an_exact_run_is_no_worse_than_heuristics_and_tells_bound_and_trajectory
 def test_activity_sums_to_what_dimensions_are_held(name):
     """In a steady period, each stage of the plan is served once."""
     instance = load(name).overridden(chunks=4)
-    schedule = simulate(instance, make_policy(specify("themis+scf", instance))(instance))
+    schedule = schedule_of(instance, specify("themis+scf", instance))
     recorded, stages = activity(schedule), schedule.plan.stage_dimensions
     for k, shares in enumerate(recorded["dimensions"]):
         window = recorded["window_ns"]

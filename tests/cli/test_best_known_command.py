@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 from certified import certificate_of
+from planning import schedule_of
 
 from themis_opt.formats.order_table import order_json
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, read_instance, shipped
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
-from themis_opt.schedules.simulator import simulate
 from themis_opt.study.best_known import Library
 
 FILE = "instances/hetero.json"
@@ -23,10 +22,10 @@ def folder(tmp_path: Path) -> Path:
     shutil.copy(LIBRARY / "check.py", tmp_path)
     shutil.copy(shipped()["3d-sw_sw_sw_hetero.all_reduce.100MiB"], tmp_path / FILE)
     instance = read_instance(tmp_path / FILE)
-    library, today = Library(tmp_path), simulate(instance, make_policy("baseline")(instance))
+    library, today = Library(tmp_path), schedule_of(instance, "baseline")
     library.write([])
     library.store(FILE, today, certificate_of(instance), "free", "open", "the fixed order", 0.0)
-    better = simulate(instance, make_policy("themis+scf")(instance))
+    better = schedule_of(instance, "themis+scf")
     (tmp_path / "schedule.json").write_text(json.dumps(schedule_document(better)), encoding="utf-8")
     return tmp_path
 

@@ -3,12 +3,11 @@
 import json
 
 import pytest
+from planning import schedule_of
 
 from themis_opt.base.units import format_short_time
 from themis_opt.cli.workload import PARALLELISM_NAMES
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import load
-from themis_opt.schedules.simulator import simulate
 from themis_opt.study.verdict import on_step
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import PARALLELISMS
@@ -149,7 +148,7 @@ def test_what_a_step_costs_today_and_at_best_is_told(succeed, tmp_path):
     network = ("--network", "3d-sw_sw_sw_hetero.all_reduce.100MiB")
     text = succeed("workload", "resnet-50", *network, "-o", path).splitlines()[0]
     instance = load(path)
-    schedule = simulate(instance, make_policy("ddp/baseline")(instance))
+    schedule = schedule_of(instance, "ddp/baseline")
     share = 100 * schedule.period.exposed / schedule.makespan
     time = format_short_time(schedule.makespan)
     assert text.startswith(

@@ -1,18 +1,18 @@
 """Lists of AICB as problems: small files in its format, with times from closed forms."""
 
 import pytest
+from planning import schedule_of
 from reader_samples import AICB
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.readers.registry import import_files
-from themis_opt.policies.registry import make_policy, usual_policies
-from themis_opt.schedules.simulator import simulate
+from themis_opt.policies.registry import usual_policies
 
 LEVELS = "topology: [ Switch, Switch ]\nnpus_count: [ 8, 4 ]\nbandwidth: [ 100.0, 50.0 ]\nlatency: [ 0.0, 0.0 ]\n"
 
 
 def of_source(instance):
-    return simulate(instance, make_policy(usual_policies(instance)[0])(instance))
+    return schedule_of(instance, usual_policies(instance)[0])
 
 
 def exchanged(instance):

@@ -3,13 +3,12 @@
 import math
 
 import pytest
+from planning import schedule_of
 from reader_samples import RING_16, SYSTEM, THREE_LEVELS
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.readers.parts import Request
 from themis_opt.formats.readers.registry import import_files, load
-from themis_opt.policies.registry import make_policy
-from themis_opt.schedules.simulator import simulate
 
 
 def rows(network):
@@ -57,7 +56,7 @@ def test_golden_cycles_of_rings_follow_from_what_was_read(write, npus, kind, siz
     files = write(net__yml=RING_16.replace("16", npus), sys__json=SYSTEM)
     instance = import_files(files, request=Request(kind, size)).instance
     assert cycles(instance, kind) == golden
-    makespan = simulate(instance, make_policy("baseline")(instance)).makespan / 1000
+    makespan = schedule_of(instance, "baseline").makespan / 1000
     assert golden <= makespan <= golden * (1 + deviation)
 
 

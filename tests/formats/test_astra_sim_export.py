@@ -5,18 +5,17 @@ from dataclasses import replace
 
 import pytest
 import yaml
+from planning import schedule_of
 
 import themis_opt
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.astra_sim.interpreter import LinkNetwork, replay
 from themis_opt.formats.chakra import Node, NodeType, read_trace, write_trace
 from themis_opt.formats.exports import export, make_exporter
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.simulator import simulate
 
 LEVELS = ("stage", "step")
 DIMENSIONS = (
@@ -32,7 +31,7 @@ def instance(*collectives, dimensions=DIMENSIONS, latency="occupy"):
 
 
 def schedule(made, policy="themis+scf"):
-    return simulate(made, make_policy(policy)(made))
+    return schedule_of(made, policy)
 
 
 def replayed(made, folder, level):

@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
+from planning import schedule_of
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.calibration import Measurement, calibrate
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.simulator import simulate
 
 SIZES = tuple(2**k for k in range(10, 31))
 US = 10**6
@@ -28,7 +27,7 @@ def simulated(link, kind=AR, *, noise=0.0, seed=0, sizes=SIZES):
     for size in sizes:
         collective = Collective(kind=kind, size=size, chunks=1)
         instance = Instance(network=Network(dimensions=(link,)), collectives=(collective,))
-        makespan = simulate(instance, make_policy("baseline")(instance)).makespan
+        makespan = schedule_of(instance, "baseline").makespan
         measurements.append(Measurement(kind, size, link.size, makespan * (1 + noise * generator.standard_normal())))
     return measurements
 

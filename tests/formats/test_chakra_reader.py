@@ -1,13 +1,12 @@
 """Execution traces of Chakra."""
 
 import pytest
+from planning import schedule_of
 from reader_samples import RING_16, SYSTEM, chakra_trace
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.chakra import Node, NodeType, read_trace, write_trace
 from themis_opt.formats.readers.registry import import_files
-from themis_opt.policies.registry import make_policy
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 
 NET = RING_16.replace("16", "4")
@@ -63,7 +62,7 @@ def test_compute_and_collectives_become_an_iteration(write, trace):
     assert [(task.name, task.duration) for task in instance.tasks] == [(f"comp{k}", 5_000_000) for k in (0, 1, 3, 5)]
     ends = {t.name: (t.ready_after, t.needed_before, t.after) for t in instance.iteration.tensors}
     assert ends == {"comm2": ("comp0", "comp5", ()), "comm4": ("comp3", "comp5", ())}
-    schedule = simulate(instance, make_policy("wait_free/baseline")(instance))
+    schedule = schedule_of(instance, "wait_free/baseline")
     validate(schedule)
 
 

@@ -3,20 +3,20 @@
 from dataclasses import replace
 
 import pytest
+from planning import schedule_of
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_short_time
 from themis_opt.formats.exports import export, make_exporter
 from themis_opt.formats.job_shop import JOB_SHOP_FILE, JobShop, MachineChoice, job_shop, read_job_shop, read_starts
 from themis_opt.formats.readers.registry import load
-from themis_opt.policies.registry import make_policy
 from themis_opt.schedules.schedule_file import read_schedule
 from themis_opt.schedules.simulator import simulate
 
 
 def schedule(latency="occupy", policy="themis+scf"):
     instance = load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(chunks=8, latency=latency)
-    return simulate(instance, make_policy(policy)(instance))
+    return schedule_of(instance, policy)
 
 
 def test_what_is_written_is_read_again(tmp_path):
@@ -140,4 +140,4 @@ def test_a_job_shop_is_no_instance(tmp_path):
 def test_an_iteration_is_refused(tmp_path):
     instance = load("v100-256.resnet-50")
     with pytest.raises(InputError, match="a job shop has no compute beside it"):
-        export(simulate(instance, make_policy("fused/baseline")(instance)), "fjsp", tmp_path)
+        export(schedule_of(instance, "fused/baseline"), "fjsp", tmp_path)

@@ -1,15 +1,14 @@
 """Advice for NCCL from measured times."""
 
 import pytest
+from planning import schedule_of
 from reader_samples import nccl_table
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats.exports import export, make_exporter
 from themis_opt.formats.nccl_tuner import TUNER_DIALECTS
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.schedules.simulator import simulate
 
 TUNER_FILE = TUNER_DIALECTS["nccl"].file
 
@@ -39,7 +38,7 @@ def schedule():
     dimensions = tuple(Dimension(kind="switch", size=size, bandwidth="200 GB/s", latency="1 us") for size in (4, 2))
     collective = {"kind": "all_reduce", "size": "1 MiB", "chunks": 4}
     instance = Instance(network=Network(dimensions=dimensions), collectives=(collective,))
-    return simulate(instance, make_policy("baseline")(instance))
+    return schedule_of(instance, "baseline")
 
 
 def test_each_size_gets_what_was_measured_fastest(tmp_path, logs, schedule):
@@ -117,7 +116,7 @@ def test_the_model_stands_beside_the_measured_time(logs, schedule):
 def test_times_that_no_algorithm_reaches_are_said_to_need_another_description(logs, schedule):
     narrow = tuple(d.faster(0.01) for d in schedule.instance.network.dimensions)
     instance = schedule.instance.replace(network=schedule.instance.network.varied(dimensions=narrow))
-    slow = simulate(instance, make_policy("baseline")(instance))
+    slow = schedule_of(instance, "baseline")
     (sentence,) = (n for n in make_exporter(f"nccl-tuner:logs={logs}:channels=8").notes(slow) if "description" in n)
     assert sentence.startswith("the description of the network is too slow by at least ")
     assert sentence.endswith("x: check dim1.bandwidth")

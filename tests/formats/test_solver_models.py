@@ -5,6 +5,7 @@ import re
 import pytest
 from ortools.linear_solver.python import model_builder
 from ortools.sat.python import cp_model
+from planning import schedule_of
 
 from formulations.chunk_order import ChunkOrder
 from formulations.limits import Limits
@@ -13,8 +14,6 @@ from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import export, make_exporter
 from themis_opt.formats.readers.registry import load
 from themis_opt.formats.solver_models import LINEAR_RESOLUTION
-from themis_opt.policies.registry import make_policy
-from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.lowering import in_ticks, job_plans
 
 BUDGET = Limits(seconds=60, workers=1, gap=0.0)
@@ -22,7 +21,7 @@ BUDGET = Limits(seconds=60, workers=1, gap=0.0)
 
 def schedule(chunks=3, policy="themis+scf"):
     instance = load("fig5.all_reduce.256MB").overridden(chunks=chunks)
-    return simulate(instance, make_policy(policy)(instance))
+    return schedule_of(instance, policy)
 
 
 def silent(makespan, bound):
@@ -96,7 +95,7 @@ def test_the_check_finds_the_schedule_in_its_model(tmp_path):
 
 def test_a_training_iteration_has_no_model(tmp_path):
     instance = load("v100-256.resnet-50").replace(chunks=1)
-    scheduled = simulate(instance, make_policy("fused/baseline+fifo")(instance))
+    scheduled = schedule_of(instance, "fused/baseline+fifo")
     with pytest.raises(InputError, match="schedules without compute"):
         export(scheduled, "model", tmp_path)
 

@@ -2,14 +2,13 @@ import csv
 import io
 
 from iteration_schedules import with_compute
+from planning import schedule_of
 
 from themis_opt.formats.tables import task_rows, to_csv
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 
 
 def scheduled(kind: str) -> Schedule:
@@ -18,7 +17,7 @@ def scheduled(kind: str) -> Schedule:
     )
     collective = Collective(kind=kind, size="256 MB", chunks=4, name='the "big", one')
     instance = Instance(network=Network(dimensions=dimensions), collectives=(collective,))
-    return simulate(instance, make_policy("baseline+fifo")(instance))
+    return schedule_of(instance, "baseline+fifo")
 
 
 def test_there_is_one_row_per_stage():

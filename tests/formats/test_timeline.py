@@ -1,14 +1,13 @@
 import numpy as np
 import pytest
 from iteration_schedules import scheduled, with_and_without_compute, with_compute
+from planning import schedule_of
 
 from themis_opt.formats.timeline import last_iterations, last_periods
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 
 
 @pytest.fixture
@@ -19,7 +18,7 @@ def schedule() -> Schedule:
     )
     collective = Collective(kind="all_reduce", size="1 MB", chunks=6, dimensions=("dim1", "dim2"))
     instance = Instance(network=Network(dimensions=dimensions), collectives=(collective,))
-    return simulate(instance, make_policy("baseline+fifo")(instance))
+    return schedule_of(instance, "baseline+fifo")
 
 
 @pytest.mark.parametrize("window", [last_iterations, last_periods])

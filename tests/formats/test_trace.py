@@ -5,16 +5,15 @@ from itertools import pairwise
 import iteration_schedules
 import pytest
 from iteration_schedules import with_and_without_compute, with_compute
+from planning import schedule_of
 
 from themis_opt.base.errors import InputError
 from themis_opt.formats import trace
 from themis_opt.formats.trace import IN_FLIGHT, NETWORK, NPU, chrome_trace
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 
 
 def scheduled(*collectives: Collective, latency: str = "0 ns") -> Schedule:
@@ -22,7 +21,7 @@ def scheduled(*collectives: Collective, latency: str = "0 ns") -> Schedule:
         Dimension(kind="switch", size=4, bandwidth=bandwidth, latency=latency) for bandwidth in ("2 GB/s", "1 GB/s")
     )
     instance = Instance(network=Network(dimensions=dimensions), collectives=collectives)
-    return simulate(instance, make_policy("themis+scf")(instance))
+    return schedule_of(instance, "themis+scf")
 
 
 @pytest.fixture

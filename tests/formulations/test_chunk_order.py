@@ -7,6 +7,7 @@ from brute_force import along, brute_force, recomputed_makespan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
+from planning import schedule_of
 from strategies import tiny_instances
 
 import themis_opt
@@ -15,10 +16,8 @@ from formulations.job_plans import JobPlans, JobTimes
 from formulations.lattice import JobClass, JobPhase, arcs
 from formulations.limits import PROVEN_GAP, Limits
 from formulations.order_count import order_count_bound
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import equal_sizes
-from themis_opt.schedules.simulator import simulate
 from themis_opt.search.exact import Exact
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.lowering import RESOLUTION, chunk_order_data, job_plans
@@ -101,7 +100,7 @@ def test_hinted_optimum_equals_brute_force_with_little_work(jobs: list[JobClass]
 
 @given(tiny_instances())
 def test_optimum_hinted_by_themis_equals_brute_force_with_little_work(instance: Instance) -> None:
-    schedule = simulate(instance, make_policy("themis+scf")(instance))
+    schedule = schedule_of(instance, "themis+scf")
     tick = max(1, schedule.makespan // RESOLUTION)
     data = chunk_order_data(instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
     model = ChunkOrder(data.jobs, horizon=-(-schedule.makespan // tick))
@@ -167,7 +166,7 @@ def test_the_makespan_stays_within_its_bounds() -> None:
 @pytest.mark.parametrize("ag_order", ["free", "reverse"])
 def test_hint_of_a_simulated_schedule_is_accepted(hetero: Instance, ag_order: str) -> None:
     instance = hetero.overridden(chunks=5, ag_order=ag_order)
-    schedule = simulate(instance, make_policy("themis+scf")(instance))
+    schedule = schedule_of(instance, "themis+scf")
     tick = schedule.makespan // 2**22
     data = chunk_order_data(instance, tuple(c.sizes for c in schedule.plan.chunks), tick)
     model = ChunkOrder(data.jobs, horizon=-(-schedule.makespan // tick))

@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 from library import check, generate
 from library_schedules import FAMILIES, judged, random_schedule
+from planning import schedule_of
 
 from themis_opt.base.units import parse_time
 from themis_opt.formats.order_table import ORDER_FORMAT, order_table, read_order_table
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, load
 from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.certificates import certificate
 
@@ -33,7 +32,7 @@ DOCUMENTS = generate.generate()
 def sample() -> tuple[dict[str, Any], dict[str, Any]]:
     """An all-reduce on two dimensions in three equal chunks, as a document, and an order table."""
     instance = load("fig5.all_reduce.256MB").overridden(chunks=3)
-    table = order_table(simulate(instance, make_policy("themis")(instance)))
+    table = order_table(schedule_of(instance, "themis"))
     return instance.model_dump(mode="json", exclude_defaults=True), table
 
 
@@ -123,7 +122,7 @@ def test_checker_and_package_agree_on_every_kind_of_dimension(seed: int) -> None
         with pytest.raises(check.Refused):
             check.read_problem(document)
         return
-    schedule = simulate(instance, make_policy(f"random:seed={seed}")(instance))
+    schedule = schedule_of(instance, f"random:seed={seed}")
     parts = json.loads(json.dumps(certificate(instance, equal=False)))
     verdict = judged(document, order_table(schedule), certificate=parts)
     assert verdict.makespan == schedule.makespan
@@ -142,7 +141,7 @@ def test_checker_and_package_agree_on_every_size_of_dimensions(kind: str, algori
             instance = Instance.model_validate({"format": "themis-opt/instance/1"} | document)
         except ModelError:
             continue
-        schedule = simulate(instance, make_policy("baseline")(instance))
+        schedule = schedule_of(instance, "baseline")
         assert judged(document, order_table(schedule)).makespan == schedule.makespan
 
 
@@ -160,7 +159,7 @@ def test_periods_agree_where_links_or_the_need_of_one_of_several_tensors_decide(
         "chunks": 1,
     }
     instance = Instance.model_validate(document)
-    schedule = simulate(instance, make_policy(f"{launching}/baseline")(instance))
+    schedule = schedule_of(instance, f"{launching}/baseline")
     table = order_table(schedule)
     taken = judged(document, table).makespan
     assert taken is not None
@@ -297,7 +296,7 @@ def test_start_ups_count_in_windows_that_all_chunks_must_enter() -> None:
         "latency": "occupy",
     }
     instance = Instance.model_validate({"format": "themis-opt/instance/1"} | document)
-    schedule, parts = simulate(instance, make_policy("baseline")(instance)), certificate(instance, equal=False)
+    schedule, parts = schedule_of(instance, "baseline"), certificate(instance, equal=False)
     windows = [{"resource": "dim1", "head": 100_000_000, "tail": 0, "weight": 1}]  # its stages may be the first ones
     parts["bounds"] = [{"kind": "chain"}, {"kind": "counts", "windows": windows, "few": [5]}]
     assert judged(document, order_table(schedule), certificate=parts).bounds[1].picoseconds == 100_000_000
@@ -324,7 +323,7 @@ def test_tensors_that_differ_are_not_fused(other: dict[str, Any]) -> None:
         "chunks": 1,
     }
     instance = Instance.model_validate(document)
-    table = order_table(simulate(instance, make_policy("ddp:cap=1GB/baseline")(instance)))
+    table = order_table(schedule_of(instance, "ddp:cap=1GB/baseline"))
     assert judged(document, table).makespan
     tensors[1] |= other
     with pytest.raises(check.Refused, match="fuses tensors"):

@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 import pytest
 from paper_networks import PAPER_NETWORKS
+from planning import schedule_of
 from samples import every
 
 import themis_opt
 from themis_opt.base.documents import write_atomically
-from themis_opt.policies.registry import HEURISTICS, LAUNCHING, make_policy
+from themis_opt.policies.registry import HEURISTICS, LAUNCHING
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 
@@ -133,7 +133,7 @@ def makespan(case: Case, policy: str) -> int:
     """Picoseconds, of a valid schedule."""
     instance = instance_of(case)
     launched = case.network in ITERATIONS and policy != REFERENCE
-    schedule = simulate(instance, make_policy(f"{LAUNCHING_OF_ITERATIONS}/{policy}" if launched else policy)(instance))
+    schedule = schedule_of(instance, f"{LAUNCHING_OF_ITERATIONS}/{policy}" if launched else policy)
     validate(schedule)
     return schedule.makespan
 

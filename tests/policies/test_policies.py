@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planning import schedule_of
 from strategies import instances
 
 from themis_opt.base.errors import InputError
@@ -17,7 +18,6 @@ from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.plan import equal_sizes, fixed_path
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.exact import Exact
 
@@ -40,12 +40,12 @@ def test_plans_hold_equal_chunks(mixed: Instance, specification: str) -> None:
 @pytest.mark.parametrize("specification", [*RULES, QUICK_SEARCH, QUICK_EXACT])
 def test_plans_lead_to_valid_schedules(every_kind: Instance, specification: str, ag_order: str) -> None:
     instance = every_kind.overridden(chunks=3, ag_order=ag_order)
-    validate(simulate(instance, make_policy(specification)(instance)))
+    validate(schedule_of(instance, specification))
 
 
 @given(instances(), st.sampled_from([*COMBINATIONS, "hierarchical", "nccl"]))
 def test_plans_of_random_instances_lead_to_valid_schedules(instance: Instance, specification: str) -> None:
-    validate(simulate(instance, make_policy(specification)(instance)))
+    validate(schedule_of(instance, specification))
 
 
 @pytest.mark.parametrize("specification", COMBINATIONS)

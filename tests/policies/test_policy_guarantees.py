@@ -4,10 +4,10 @@ from functools import cache
 
 import pytest
 from paper_networks import PAPER_NETWORKS
+from planning import schedule_of
 
 import themis_opt
 from themis_opt.policies.hourglass.policy import Hourglass
-from themis_opt.policies.registry import make_policy
 from themis_opt.policies.themis import Themis
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.random_networks import random_instance
@@ -30,7 +30,7 @@ def to_themis(instance: Instance, sizes: str = "equal") -> float:
 def test_no_usual_policy_is_better_where_latency_decides(seed: int, dispatch: str) -> None:
     instance = random_instance(seed)
     schedule = simulate(instance, Hourglass()(instance))
-    assert schedule.makespan <= simulate(instance, make_policy(dispatch)(instance)).makespan
+    assert schedule.makespan <= schedule_of(instance, dispatch).makespan
 
 
 @cache

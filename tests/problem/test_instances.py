@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from planning import schedule_of
 
 from themis_opt.base.units import format_size
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Kind
 from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
@@ -102,12 +102,12 @@ def test_paper_sources_state_the_aggregate_of_table_2(name: str) -> None:
 )
 def test_toy_answers(name: str, policy: str, milliseconds: float) -> None:
     instance = read(name)
-    assert simulate(instance, make_policy(policy)(instance)).makespan == round(milliseconds * 1e9)
+    assert schedule_of(instance, policy).makespan == round(milliseconds * 1e9)
 
 
 def test_toy_answer_when_latency_occupies() -> None:
     instance = read("toy/one_ring.all_reduce.4MB.json").overridden(latency="occupy")
-    assert simulate(instance, make_policy("baseline+fifo")(instance)).makespan == 6_120_000_000
+    assert schedule_of(instance, "baseline+fifo").makespan == 6_120_000_000
 
 
 def test_toy_all_to_all_ends_sooner_through_dim2_first() -> None:

@@ -1,14 +1,14 @@
 """Links beside the network, such as one to the memory of the host: swaps that compete with nothing but each other."""
 
 import pytest
+from planning import schedule_of
 
 from themis_opt.base.errors import InputError
-from themis_opt.policies.registry import LAUNCHING, make_policy
+from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.exchanges import Tensor
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 
@@ -33,7 +33,7 @@ def instance(swapped: str, gradients: str, link: Dimension = HOST) -> Instance:
 @pytest.mark.parametrize(("swapped", "gradients"), [("1 MB", "1 MB"), ("8 MB", "1 MB"), ("1 MB", "16 MB")])
 def test_iteration_is_never_below_compute_link_and_network(launching: str, swapped: str, gradients: str) -> None:
     linked = instance(swapped, gradients)
-    schedule = simulate(linked, make_policy(f"{launching}/hourglass")(linked))
+    schedule = schedule_of(linked, f"{launching}/hourglass")
     validate(schedule)
     out, _, gradient = linked.exchanges
     link, network = 2 * out.size / 2e9 * 1e12, 2 * 0.75 * gradient.size / 1e9 * 1e12

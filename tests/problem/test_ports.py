@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 from hypothesis import given
+from planning import schedule_of
 from strategies import schedules
 
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import Data, Phase
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 
 GIGABYTE = 10**9
 
@@ -28,7 +27,7 @@ def on_switch(*kinds: str, size: int = 20, chunks: int = 64) -> Instance:
 @pytest.mark.parametrize(("kind", "microseconds"), [("all_gather", 316.67), ("reduce_scatter", 333.33)])
 def test_one_way_a_switch_that_sums_gains_nothing(kind: str, microseconds: float, chunks: int) -> None:
     problem = on_switch(kind, chunks=chunks)
-    schedule = simulate(problem, make_policy("baseline")(problem))
+    schedule = schedule_of(problem, "baseline")
     assert schedule.makespan / 1e6 == pytest.approx(microseconds, abs=0.01)
 
 
@@ -36,7 +35,7 @@ def test_scatters_of_chunks_overlap_with_gathers_of_others() -> None:
     """m (1 + 1/P) each way, and one stage more."""
     problem = on_switch("all_reduce")
     assert problem.resource_names == ("chip out", "chip in")
-    schedule = simulate(problem, make_policy("baseline")(problem))
+    schedule = schedule_of(problem, "baseline")
     assert schedule.makespan / 1e6 == pytest.approx(350 * 65 / 64)
 
 

@@ -5,12 +5,11 @@ from html import unescape
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from planning import schedule_of
 
 import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.policies.baseline import Baseline
-from themis_opt.policies.registry import make_policy
-from themis_opt.schedules.simulator import simulate
 from themis_opt.study.comparison import compare
 from themis_opt.tuning import tune
 
@@ -27,9 +26,9 @@ def outwards(instance):
 def results():
     """A schedule, one with compute, its period, a comparison with a function, and a tuning."""
     instance, step = themis_opt.load(NAME), themis_opt.load(STEP)
-    trained = simulate(step, make_policy("ddp/baseline")(step))
+    trained = schedule_of(step, "ddp/baseline")
     return {
-        "schedule": simulate(instance, make_policy("themis+scf")(instance)),
+        "schedule": schedule_of(instance, "themis+scf"),
         "trained": trained,
         "period": trained.period,
         "comparison": compare(instance, ["baseline", outwards]),

@@ -4,10 +4,9 @@ from statistics import fmean, geometric_mean
 
 import pytest
 from paper_networks import PAPER_NETWORKS
+from planning import schedule_of
 
 import themis_opt
-from themis_opt.policies.registry import make_policy
-from themis_opt.schedules.simulator import simulate
 
 SIZES_MIB = range(100, 1001, 50)
 POLICIES = ("baseline+fifo", "themis+fifo", "themis+scf")
@@ -22,7 +21,7 @@ def grid() -> dict[str, list[tuple[int, float]]]:
         for size in SIZES_MIB:
             sized = instance.overridden(size=f"{size} MiB", chunks=64)
             for specification, results in rows.items():
-                schedule = simulate(sized, make_policy(specification)(sized))
+                schedule = schedule_of(sized, specification)
                 results.append((schedule.makespan, schedule.utilisation))
     return rows
 
@@ -75,5 +74,5 @@ TOLERANCE = {"baseline+fifo": 0.005, "themis+fifo": 0.015}
 def test_times_agree_with_astra_sim(network: str, policy: str, size_mib: int, microseconds: float) -> None:
     instance = themis_opt.load(f"{network}.all_reduce.100MiB")
     sized = instance.overridden(size=f"{size_mib} MiB", chunks=64, latency="occupy")
-    schedule = simulate(sized, make_policy(policy)(sized))
+    schedule = schedule_of(sized, policy)
     assert schedule.makespan / 10**6 == pytest.approx(microseconds, rel=TOLERANCE[policy])

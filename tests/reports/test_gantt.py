@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from iteration_schedules import WITH_COMPUTE, collectives, with_compute
 from iteration_schedules import scheduled as iteration
+from planning import schedule_of
 from samples import every
 from sharded_iterations import sharded
 
 from themis_opt.base.errors import InputError
 from themis_opt.graphs.conversion import as_graph
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective, Tensor
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import ComputeTask, Iteration
@@ -24,7 +24,6 @@ from themis_opt.reports.network import draw_network
 from themis_opt.reports.pictures import draw_gantt, gantt
 from themis_opt.reports.rendering.charts import WIDTH, specification
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 
 
 def scheduled(*collectives: Collective, **rules: str) -> Schedule:
@@ -32,7 +31,7 @@ def scheduled(*collectives: Collective, **rules: str) -> Schedule:
         Dimension(kind="switch", size=4, bandwidth=bandwidth, latency="1700 ns") for bandwidth in ("2 GB/s", "1 GB/s")
     )
     instance = Instance(network=Network(dimensions=dimensions), collectives=collectives, **rules)
-    return simulate(instance, make_policy("themis+scf")(instance))
+    return schedule_of(instance, "themis+scf")
 
 
 def all_reduce(name: str = "gradients", chunks: int = 4) -> Collective:
@@ -73,7 +72,7 @@ def test_every_stage_is_a_bar_at_its_time_in_the_row_of_its_dimension():
 
 def test_bars_of_short_stages_are_a_pixel_wide_and_memory_begins_with_the_bars():
     layers = sharded(1, 1, 1, task=1000.0, memory="10 kB")
-    schedule = simulate(layers, make_policy("fsdp2/baseline")(layers))
+    schedule = schedule_of(layers, "fsdp2/baseline")
     length = max(mark["time"] for mark in rows(schedule, "rule"))
     widths = [bar["end"] - bar["start"] for bar in bars(schedule) if bar["start"] < bar["end"] < length]
     assert min(widths) == pytest.approx(length / WIDTH)
@@ -92,7 +91,7 @@ def test_stages_of_a_pipeline_that_lag_behind_are_cut_off():
     tensor = Tensor(name="g", size="1 MB", ready_after="t1", needed_before="t1")
     network = Network(dimensions=(Dimension(kind="ring", size=2, bandwidth="1 GB/s"),))
     instance = Instance(network=network, iteration=Iteration(tasks=tasks, tensors=(tensor,)), chunks=1)
-    schedule = simulate(instance, make_policy("fused/themis+scf")(instance))
+    schedule = schedule_of(instance, "fused/themis+scf")
     assert max(bar["end"] for bar in bars(schedule)) <= max(mark["time"] for mark in rows(schedule, "rule"))
 
 

@@ -1,12 +1,12 @@
 """Small schedules to run."""
 
-from themis_opt.policies.registry import make_policy
+from planning import schedule_of
+
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.runtime.program import Program, RunOptions, compile_program
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 
 KINDS = {"r": "ring", "f": "fully_connected", "s": "switch"}
 
@@ -25,7 +25,7 @@ def instance(words, kind="all_reduce", size=20_014, chunks=5, bandwidth="1 GB/s"
 
 def schedule(words, kind="all_reduce", policy="themis+scf", **settings) -> Schedule:
     problem = instance(words, kind, **settings)
-    return simulate(problem, make_policy(policy)(problem))
+    return schedule_of(problem, policy)
 
 
 def program(words, kind="all_reduce", policy="themis+scf", options=None, **settings) -> Program:

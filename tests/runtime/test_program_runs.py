@@ -7,10 +7,10 @@ from itertools import cycle
 import numpy as np
 import pytest
 from in_threads import first_fault, run_in_threads
+from planning import schedule_of
 from programs import instance, network, program, schedule
 
 from themis_opt.base.errors import CyclicPlan, InputError
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective, Tensor
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import ComputeTask, Iteration
@@ -19,7 +19,6 @@ from themis_opt.runtime.elements import DTYPES, REDUCTIONS
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.movement import sources
 from themis_opt.runtime.program import Program, RunOptions, compile_program, prediction
-from themis_opt.schedules.simulator import simulate
 
 KINDS = [kind for kind in CollectiveKind if kind is not CollectiveKind.SEND]
 
@@ -67,7 +66,7 @@ def test_several_collectives_on_parts_of_the_network_run_beside_each_other():
         for kind, span in (("all_reduce", ("dim1", "dim3")), ("all_to_all", ("dim2",)), ("broadcast", None))
     )
     problem = Instance(network=network("s2 r3 f2"), collectives=several)
-    planned = simulate(problem, make_policy("themis+scf")(problem))
+    planned = schedule_of(problem, "themis+scf")
     assert first_fault(compile_program(planned, RunOptions(paced=False))) is None
 
 
@@ -78,7 +77,7 @@ def test_iterations_run_with_their_compute():
     )
     problem = Instance(network=network("s2 r2"), iteration=Iteration(tasks=tasks, tensors=tensors), chunks=3)
     for policy in ("ddp/themis+scf", "dear/themis+scf", "priority/baseline+fifo"):
-        planned = simulate(problem, make_policy(policy)(problem))
+        planned = schedule_of(problem, policy)
         compiled = compile_program(planned, RunOptions(paced=False, iterations=3))
         assert compiled.iterations == 3
         assert first_fault(compiled) is None
@@ -137,7 +136,7 @@ def test_what_ranks_cannot_do_is_refused(field, value):
     problem = instance("s4 r2")
     dimensions = (problem.network.dimensions[0].replace(**{field: value}), problem.network.dimensions[1])
     problem = problem.replace(network=problem.network.replace(dimensions=dimensions))
-    planned = simulate(problem, make_policy("baseline+fifo")(problem))
+    planned = schedule_of(problem, "baseline+fifo")
     with pytest.raises(InputError, match=rf"network.dimensions\[0\].{field}"):
         compile_program(planned)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from background import LISTENING, PATIENCE, wait_until
+from planning import schedule_of
 from programs import program, schedule
 from samples import every
 
@@ -62,11 +63,9 @@ def test_paced_ranks_take_the_predicted_time_at_least():
     planned = schedule("s2 r2", policy="themis+scf", size=2**20, chunks=4)
     slower = planned.instance.network.dimensions[0].replace(bandwidth="10 MB/s")
     network = planned.instance.network.replace(dimensions=(slower, planned.instance.network.dimensions[1]))
-    from themis_opt.policies.registry import make_policy
-    from themis_opt.schedules.simulator import simulate
 
     problem = planned.instance.replace(network=network)
-    schedules = {name: simulate(problem, make_policy(name)(problem)) for name in ("baseline+fifo", "hourglass")}
+    schedules = {name: schedule_of(problem, name) for name in ("baseline+fifo", "hourglass")}
     with ranks(4) as coordinator:
         done = execute(schedules, coordinator, repeat=2)
     for executed in done.executed:

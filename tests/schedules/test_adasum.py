@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from planning import schedule_of
 
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import steps
 from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Collective
@@ -13,7 +13,6 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules import adasum
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.schedules.verification import move, verify
 from themis_opt.solving.bounds import bounds
@@ -29,7 +28,7 @@ def all_reduce(size: str, *dimensions: Dimension) -> Instance:
 
 
 def makespan(instance: Instance) -> int:
-    schedule = simulate(instance, make_policy("hourglass")(instance))
+    schedule = schedule_of(instance, "hourglass")
     validate(schedule)
     assert schedule.makespan >= max(bounds(instance).values()) * (1 - 1e-9)
     return schedule.makespan
@@ -85,7 +84,7 @@ def test_schedules_compute_the_tree_of_pairs(kind: str, policy: str) -> None:
     inside = Dimension(kind="ring", size=3, bandwidth="150 GB/s", latency="2 us")
     network = Network(dimensions=(inside, dimension("adasum", 8), dimension("adasum", 2)))
     instance = Instance(network=network, collectives=(Collective(kind=kind, size="96 MB", chunks=12),))
-    verify(simulate(instance, make_policy(policy)(instance)))
+    verify(schedule_of(instance, policy))
 
 
 def test_hierarchical_mode_sums_shards_and_combines_them() -> None:
@@ -101,7 +100,7 @@ def test_sums_in_the_place_of_pairs_are_found(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(adasum, "level", lambda first, second, distance, others: first + second)
     instance = all_reduce("1 MB", dimension("adasum", 4))
     with pytest.raises(InvalidSchedule, match="wrong block"):
-        verify(simulate(instance, make_policy("baseline")(instance)))
+        verify(schedule_of(instance, "baseline"))
 
 
 @pytest.mark.parametrize("size", [3, 6, 12])

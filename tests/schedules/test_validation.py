@@ -6,13 +6,12 @@ from functools import partial
 
 import numpy as np
 import pytest
+from planning import schedule_of
 
 from themis_opt.base.errors import InvalidSchedule
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Chunks, Plan, default_launches
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import VALIDATION_RULES, validate
 
 
@@ -26,7 +25,7 @@ def valid(figure_5: Instance) -> Schedule:
         collectives=(figure_5.collectives[0].replace(release="1 ms"),),
         ag_order="reverse",
     )
-    schedule = simulate(instance, make_policy("themis+scf")(instance))
+    schedule = schedule_of(instance, "themis+scf")
     return replace(schedule, plan=schedule.enforced_plan())
 
 
@@ -202,7 +201,7 @@ def test_a_rail_that_is_late_carries_no_more_than_it_has_time_for(valid: Schedul
         dimensions=(dimension.replace(rails=rails), *valid.instance.network.dimensions[1:])
     )
     instance = valid.instance.varied(network=network)
-    schedule = simulate(instance, make_policy("themis+scf")(instance))
+    schedule = schedule_of(instance, "themis+scf")
     validate(schedule)
     more = rails[0].bandwidth * 10e-6 * np.array([-1, 1])  # half of what it carries while it is late
     with pytest.raises(InvalidSchedule, match="its rails take"):
@@ -210,7 +209,7 @@ def test_a_rail_that_is_late_carries_no_more_than_it_has_time_for(valid: Schedul
 
 
 def test_a_stage_that_starts_at_once_has_no_input_either(figure_5: Instance) -> None:
-    schedule = simulate(figure_5, make_policy("themis+scf")(figure_5))
+    schedule = schedule_of(figure_5, "themis+scf")
     with pytest.raises(InvalidSchedule, match=r"precedence.*starts at 0 ps"):
         validate(shifted(schedule, 1, -int(schedule.start[1]), "start", "end", "ready"))
 

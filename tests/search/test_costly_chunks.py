@@ -1,10 +1,10 @@
 """How many chunks, where each costs something: a decision of the free-size policies."""
 
 import pytest
+from planning import schedule_of
 
 import themis_opt
 from themis_opt.policies.hourglass.policy import Hourglass
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Packet
 from themis_opt.schedules.simulator import simulate
@@ -32,7 +32,7 @@ def test_one_chunk_where_headers_dominate(policy: str) -> None:
     ring = {"kind": "ring", "size": 64, "bandwidth": "1 TB/s", "packet": {"payload": 65536, "header": 30}}
     collective = {"kind": "all_reduce", "size": "40 B", "chunks": 8}
     instance = Instance.model_validate({"network": {"dimensions": [ring]}, "collectives": [collective]})
-    assert simulate(instance, make_policy(policy)(instance)).makespan == 140
+    assert schedule_of(instance, policy).makespan == 140
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_hourglass_chooses_the_number_of_chunks_well(
 
 def test_annealing_sheds_chunks_that_cost_more_than_they_are_good_for() -> None:
     instance = costly("3d-sw_sw_sw_homo", "1 MiB", chunks=8)
-    start = simulate(instance, make_policy("themis+scf")(instance))
+    start = schedule_of(instance, "themis+scf")
     annealing = Annealing(start, resizes=True)
     annealing.run(20_000, 2e-2, 5e-4)
     best = annealing.best()
@@ -67,7 +67,7 @@ def test_annealing_sheds_chunks_that_cost_more_than_they_are_good_for() -> None:
 
 def test_annealing_resizes_every_kind_of_collective(every_kind: Instance) -> None:
     instance = with_costs(every_kind.overridden(chunks=4))
-    start = simulate(instance, make_policy("themis+scf")(instance))
+    start = schedule_of(instance, "themis+scf")
     annealing = Annealing(start, resizes=True)
     annealing.run(5_000, 2e-2, 5e-4)
     validate(annealing.best())

@@ -4,9 +4,9 @@ from itertools import pairwise, permutations, product
 
 import numpy as np
 import pytest
+from planning import schedule_of
 
 from formulations.limits import Limits
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
 from themis_opt.schedules.incumbent import Step
@@ -48,7 +48,7 @@ class Heard(list[tuple[float, float]]):
 def known(instance: Instance, free_sizes: bool, seconds: float, heard: Heard | None = None) -> Incumbent:
     """An incumbent with a poor schedule and the bounds that are there at once."""
     bound = max(bounds(instance, equal_sizes=not free_sizes).values())
-    start = simulate(instance, make_policy("baseline+fifo")(instance))
+    start = schedule_of(instance, "baseline+fifo")
     limits = Limits(seconds=seconds, workers=1, gap=GAP, deterministic=True)
     return Incumbent(limits, start, bound, heard or Heard(), free_sizes=free_sizes)
 
@@ -111,7 +111,7 @@ def test_where_chunks_cost_little_nothing_is_proven() -> None:
 
 
 def applies(step: Step, instance: Instance, free_sizes: bool) -> bool:
-    schedule = simulate(instance, make_policy("baseline")(instance))
+    schedule = schedule_of(instance, "baseline")
     return step.applies(Incumbent(Limits(), schedule, free_sizes=free_sizes))
 
 

@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 from layered_iterations import layers
+from planning import schedule_of
 from samples import rare
 
 import themis_opt
 from formulations.limits import Limits
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Packet
 from themis_opt.schedules.incumbent import Step, take_turns
 from themis_opt.schedules.plan import has_launches
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.exact import Exact
 from themis_opt.search.incumbent import Incumbent
@@ -51,7 +50,7 @@ SIMILAR = {"8 equal", "24 equal", "80 equal on two dimensions", "4 free", "itera
 
 def start_of(instance: Instance) -> Schedule:
     policy = "wait_free/themis+fifo" if has_launches(instance) else "baseline+fifo"
-    return simulate(instance, make_policy(policy)(instance))
+    return schedule_of(instance, policy)
 
 
 def incumbent_of(name: str, seconds: float = 0.1, **limits: object) -> Incumbent:

@@ -3,14 +3,13 @@
 from typing import Any
 
 import pytest
+from planning import schedule_of
 from small_iterations import two_layers
 
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.cut import cut, time_across
 
 SIZE = 24 * 10**9
@@ -84,7 +83,7 @@ def test_it_is_reached_on_one_dimension(kind: str, in_network: bool) -> None:
     only = Dimension(kind=Kind.SWITCH, size=4, bandwidth="1 GB/s", in_network=in_network)
     collective = Collective(kind=CollectiveKind(kind), size=4000, chunks=1)
     one = Instance(network=Network(dimensions=(only,)), collectives=(collective,))
-    assert cut(one) == pytest.approx(simulate(one, make_policy("baseline")(one)).makespan)
+    assert cut(one) == pytest.approx(schedule_of(one, "baseline").makespan)
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("all_gather", 3 / 4), ("all_reduce", 1), ("broadcast", 1)])
@@ -104,7 +103,7 @@ def test_the_corner_of_a_grid_has_two_links(kind: str, expected: float) -> None:
     collective = Collective(kind=CollectiveKind(kind), size=9 * 10**9, element_bytes=1)
     made = Instance(network=Network(dimensions=(grid,)), collectives=(collective.replace(chunks=1),))
     assert seconds(made) == pytest.approx(9 * expected)
-    assert cut(made) <= simulate(made, make_policy("baseline")(made)).makespan
+    assert cut(made) <= schedule_of(made, "baseline").makespan
 
 
 def test_compressed_data_and_headers_count_as_on_the_wire() -> None:

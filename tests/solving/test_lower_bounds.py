@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
+from planning import schedule_of
 
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds, bounds_of
 from themis_opt.solving.makespan_bounds import order_count
 
@@ -107,7 +106,7 @@ def test_free_sizes_leave_out_bounds_of_equal_chunks(figure_5: Instance) -> None
 def test_rounding_to_the_clock_never_leaves_a_bound_above_a_makespan() -> None:
     """A stage of a millionth more than a picosecond."""
     one = instance("reduce_scatter", repr(1e12 / (1 + 9e-7)), size=2)
-    schedule = simulate(one, make_policy("baseline")(one))
+    schedule = schedule_of(one, "baseline")
     assert max(bounds(one).values()) <= schedule.makespan * (1 + 1e-9)
 
 

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planning import schedule_of
 from sharded_iterations import random_step
 from small_iterations import PAIR, iteration, tensor
 
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.bounds import bounds
 from themis_opt.solving.makespan_bounds import MAKESPAN_BOUNDS
 from themis_opt.solving.period_bounds import critical_path
@@ -198,6 +197,6 @@ def test_bounds_are_as_strong_as_ever(make: Callable[[int], Instance], figures: 
 def test_iterations_begin_no_faster_than_resources_serve_them(seed: int, policy: str) -> None:
     """One stage of the first seed runs ahead of tensors that nobody needs, and its network falls behind."""
     instance = pipelined(seed)
-    schedule = simulate(instance, make_policy(policy)(instance))
+    schedule = schedule_of(instance, policy)
     assert max(schedule.busy.values()) <= 1
     assert schedule.makespan >= max(bounds(instance).values()) * (1 - 1e-9)

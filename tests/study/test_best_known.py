@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 from certified import certificate_of
+from planning import schedule_of
 
 from themis_opt.base.errors import InputError
 from themis_opt.graphs.problem import load_graph
 from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.graphs.trees import tree_plan
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, library_instances, read_instance, shipped
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 from themis_opt.study.best_known import BestKnown, Library, LibrarySchedule, beside_best_known, shares
 
 FILE = "instances/hetero.json"
@@ -50,7 +49,7 @@ def store(library: Library, file: str, schedule: LibrarySchedule) -> None:
 
 def planned(library: Library, policy: str) -> Schedule:
     instance = read_instance(library.folder / FILE)
-    return simulate(instance, make_policy(policy)(instance))
+    return schedule_of(instance, policy)
 
 
 def on_graph(library: Library, chunks: int) -> GraphSchedule:
@@ -80,7 +79,7 @@ def test_a_schedule_that_is_no_better_is_refused(library: Library, policy: str, 
 def test_a_schedule_of_another_instance_is_refused(library: Library) -> None:
     other = read_instance(library.folder / FILE).overridden(chunks=3)
     with pytest.raises(InputError, match="no such instance"):
-        library.submit(simulate(other, make_policy("themis")(other)), "anybody")
+        library.submit(schedule_of(other, "themis"), "anybody")
 
 
 def test_a_better_schedule_on_a_graph_takes_the_row(library: Library) -> None:

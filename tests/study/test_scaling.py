@@ -4,12 +4,11 @@ import json
 from typing import Any
 
 import pytest
+from planning import schedule_of
 
 from themis_opt.base.errors import InputError
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.schedules.simulator import simulate
 from themis_opt.study.sweep import (
     efficiency,
     least_compression,
@@ -96,7 +95,7 @@ def test_shares_and_ratios_out_of_range_are_refused(npus: int, share: float, rat
 def test_use_of_the_network_comes_back_from_the_time_it_makes() -> None:
     instance, policy = trained(adapters("10 Gb/s")), "wait_free/hourglass"
     slow = varied(instance, {"npus": 64, "share": 0.3})
-    time = simulate(slow, make_policy(policy)(slow)).makespan
+    time = schedule_of(slow, policy).makespan
     assert measured_share(instance, policy, time, npus=64) == pytest.approx(0.3, rel=2e-3)
     assert measured_share(instance, policy, instance.compute, npus=64) is None
     with pytest.raises(InputError, match="must be at least the compute"):

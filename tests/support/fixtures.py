@@ -8,15 +8,14 @@ from contextlib import suppress
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from paper_networks import PAPER_NETWORKS
+from planning import schedule_of
 
 import themis_opt
 from formulations.interruption import INTERRUPTION
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
@@ -70,11 +69,7 @@ def paper_instance(request: pytest.FixtureRequest) -> Instance:
 @pytest.fixture(scope="session")
 def run() -> Callable[[Instance, str], Schedule]:
     """Plan an instance with the policy of a specification and simulate the plan."""
-
-    def plan_and_simulate(instance: Instance, specification: str) -> Schedule:
-        return simulate(instance, make_policy(specification)(instance))
-
-    return plan_and_simulate
+    return schedule_of
 
 
 @pytest.fixture

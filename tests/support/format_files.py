@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import iteration_schedules
+from planning import schedule_of
 from reader_samples import NCCOM, OVERLAPPED, RCCL_LINES, pytorch_trace
 from report_rows import bound, row
 
@@ -35,7 +36,6 @@ from themis_opt.pipelines import files as pipelines
 from themis_opt.pipelines.bounds import bound as lower_bound
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.schedule import simulate as simulate_pipeline
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.catalog import LIBRARY, shipped, shipped_pipelines
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -46,7 +46,6 @@ from themis_opt.reports.sections import table
 from themis_opt.schedules.envelope import Summary
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.study.best_known import Library
 from themis_opt.workloads.models import find_model
@@ -154,7 +153,7 @@ def _problem_files() -> dict[str, FormatFile]:
 def _exported_files() -> dict[str, FormatFile]:
     """Exports that are read again: order tables, tuner files, algorithms, starts."""
     product, iteration = themis_opt.load(SMALL), iteration_schedules.layers()
-    schedule = simulate(product, make_policy("baseline")(product))
+    schedule = schedule_of(product, "baseline")
     repeated = iteration_schedules.scheduled(instance=iteration)
     tuner = "allreduce,0,4096,tree,ll,2,-1,-1,-1,-1\nallgather,0,4294967295,ring,simple,-1,2,8,-1,-1\n"
     per_rank = "allreduce,[0,4096),tree,ll,2,-1,-1\n"
@@ -164,7 +163,7 @@ def _exported_files() -> dict[str, FormatFile]:
     )
     square = Network(dimensions=(Dimension(kind="switch", size=4, bandwidth="100 GB/s", latency="1 us"),))
     flat = Instance(network=square, collectives=(Collective(kind="all_gather", size="4 MB", chunks=2),))
-    planned = simulate(flat, make_policy("baseline")(flat))
+    planned = schedule_of(flat, "baseline")
     texts = {to: dict(make_exporter(to).files(planned)) for to in ("msccl", "mscclpp")}
     (xml, *_), (plus, *_) = texts["msccl"].items(), texts["mscclpp"].items()
     return {
@@ -221,7 +220,7 @@ def _json(document: object) -> bytes:
 
 
 def _schedule(instance: themis_opt.Instance) -> bytes:
-    return _json(schedule_document(simulate(instance, make_policy("baseline")(instance))))
+    return _json(schedule_document(schedule_of(instance, "baseline")))
 
 
 def _rows() -> bytes:

@@ -2,14 +2,13 @@
 
 import pytest
 from matplotlib.figure import Figure
+from planning import schedule_of
 
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective, Tensor
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import ComputeTask, Iteration, Split
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 
 POLICIES = ("fused/baseline", "wait_free/themis+scf", "ddp:cap=4MB/hourglass", "dear:threshold=6MB/themis", "priority")
 
@@ -38,7 +37,7 @@ def layers(count: int = 3, **rules: object) -> Instance:
 def scheduled(policy: str = "wait_free/themis+scf", instance: Instance | None = None) -> Schedule:
     """The schedule of a policy."""
     instance = instance or layers()
-    return simulate(instance, make_policy(policy)(instance))
+    return schedule_of(instance, policy)
 
 
 def collectives() -> Schedule:

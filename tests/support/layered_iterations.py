@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from themis_opt.policies.registry import make_policy
+from planning import schedule_of
+
 from themis_opt.problem.exchanges import Tensor
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import ComputeTask, Iteration
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 
 
 def layers(number: int, *, task: int = 100, size: int = 4 * 2**20, **rules: Any) -> Instance:
@@ -29,4 +29,4 @@ def layers(number: int, *, task: int = 100, size: int = 4 * 2**20, **rules: Any)
 
 def scheduled(instance: Instance, launching: str) -> Schedule:
     """What a launching policy with the chunks of hourglass does."""
-    return simulate(instance, make_policy(f"{launching}/hourglass")(instance))
+    return schedule_of(instance, f"{launching}/hourglass")

@@ -5,11 +5,10 @@ from fractions import Fraction
 from typing import Any
 
 from library import check, generate
+from planning import schedule_of
 
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 
 FAMILIES = [family for family in generate.FAMILIES if family != "graph"]
 
@@ -24,7 +23,7 @@ def random_schedule(family: str, seed: int) -> tuple[dict[str, Any], Schedule]:
     instance = Instance.model_validate(document)
     launching = ("", "ddp/", "wait_free/")[seed % 3] if family == "iteration" else ""
     rule = "+scf" if seed % 2 else ""
-    return document, simulate(instance, make_policy(f"{launching}random:seed={seed}{rule}")(instance))
+    return document, schedule_of(instance, f"{launching}random:seed={seed}{rule}")
 
 
 def judged(document: dict[str, Any], table: dict[str, Any], **others: Any) -> check.Verdict:

@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planning import schedule_of
 from samples import every
 
 from themis_opt.base.errors import InputError
 from themis_opt.batches.expansion import expand
 from themis_opt.batches.experiment import Experiment
 from themis_opt.batches.measured_run import code_version, execute
-from themis_opt.policies.registry import LAUNCHING, make_policy
+from themis_opt.policies.registry import LAUNCHING
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import solve
@@ -71,7 +71,7 @@ def test_every_launching_policy_obeys_the_rules_and_no_bound_is_beaten(paralleli
     iteration = instance(parallelism)
     least = max(bounds(iteration).values())
     for launching in LAUNCHING:
-        schedule = simulate(iteration, make_policy(f"{launching}/hourglass")(iteration))
+        schedule = schedule_of(iteration, f"{launching}/hourglass")
         validate(schedule)
         assert schedule.makespan >= least * (1 - 1e-9)
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from planning import schedule_of
 
 from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.schedules.simulator import simulate
 from themis_opt.workloads.adaptive import adapted, sending_times
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
@@ -31,7 +31,7 @@ def make(adaptive: float, parallelism: str = "data") -> Instance:
 
 
 def makespan(instance: Instance) -> int:
-    return simulate(instance, make_policy("fused/baseline+fifo")(instance)).makespan
+    return schedule_of(instance, "fused/baseline+fifo").makespan
 
 
 def sent(instance: Instance) -> float:

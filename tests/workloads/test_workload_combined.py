@@ -6,12 +6,11 @@ from math import prod
 from typing import Any
 
 import pytest
+from planning import schedule_of
 
 from themis_opt.base.errors import InputError
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 from themis_opt.workloads import passes, pipeline
@@ -102,7 +101,7 @@ def test_parameters_are_divided_by_tensor_groups_stages_and_experts() -> None:
 @pytest.mark.parametrize("choices", [{}, {"zero": 2, "update": 10**6}, {"recompute": True, "schedule": "gpipe"}])
 def test_schedules_are_valid_and_no_bound_is_beaten(choices: dict[str, Any]) -> None:
     instance = make(**choices)
-    schedule = simulate(instance, make_policy("priority/baseline")(instance))
+    schedule = schedule_of(instance, "priority/baseline")
     validate(schedule)
     assert schedule.makespan >= max(bounds(instance).values()) * (1 - 1e-9)
 

@@ -4,13 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from planning import schedule_of
 from small_iterations import run
 
 from themis_opt.base.errors import InputError
-from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.schedules.simulator import simulate
 from themis_opt.workloads.layers import count
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
@@ -156,7 +155,7 @@ def activations(**choices):
     model, setup = MODELS["llama-3-8b"], Setup(network, Rate(10**15), batch=1, **choices)
     instance = make_workload(model, model.layers(2048), setup, parallelism="fsdp", chunks=1)
     forward = sum(task.activation_bytes for task in instance.tasks if task.name.endswith(".forward"))
-    schedule = simulate(instance, make_policy("fsdp2/baseline+fifo")(instance))
+    schedule = schedule_of(instance, "fsdp2/baseline+fifo")
     return schedule.memory_peak - instance.parameter_bytes, forward
 
 
