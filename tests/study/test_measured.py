@@ -3,6 +3,7 @@
 import json
 import pickle
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from reader_samples import OVERLAPPED, collective_arguments, inspector_line, kernel, nccl_table, pytorch_trace
@@ -328,18 +329,29 @@ def test_bounds_of_traced_gathers_name_what_they_leave_out(write):
         assert " while gathers stay where the trace has them; with any plan a step takes 160 us or more" in sentence
 
 
-def test_all_sizes_of_a_log_on_a_graph_take_one_and_a_half_times_as_long_as_the_largest(write, monkeypatch):
-    compared, seconds = study.compare_graph, []
+def test_sizes_of_a_log_share_the_time_and_the_largest_has_most(write, monkeypatch):
+    compared, limits_of, notes = study.compare_graph, {}, []
 
     def watched(instance, names, limits):
-        seconds.append((instance.size, limits.seconds, names[0]))
+        limits_of[instance.size] = limits
         return compared(instance, names, limits)
 
     monkeypatch.setattr(study, "compare_graph", watched)
     log = write(nccl_table([(MB << power, 1000.0 * 2**power, 1001.0 * 2**power) for power in range(4)], ranks=8))
-    answer = measured(themis_opt.load("boxes_5_3.all_reduce.1GB"), log)
-    spent = {size: limit for size, limit, _ in seconds}
-    assert len(spent) == len(seconds) == 4
-    assert spent.pop(8 * MB) == study.PLAN_SECONDS >= 2 * sum(spent.values()) > 0
-    assert {first for *_, first in seconds} <= study.GRAPH_WAYS.keys()  # ceilings are there, whatever the time
+    answer = measured(graph := themis_opt.load("boxes_5_3.all_reduce.1GB"), log)
+    first, *others = (limits.seconds for limits in limits_of.values())
+    assert list(limits_of) == [8 * MB, 4 * MB, 2 * MB, MB]
+    assert first + sum(others) == pytest.approx(study.PLAN_SECONDS)
+    assert first >= 2 * sum(others) > 0
     assert {row["ceiling"] for row in answer.at_largest} > {"flat rings", "hierarchical"}
+    rows = measured(graph, log, policies=["ring"], time_limit=0, seed=7, note=notes.append).rows
+    assert {row.size for row in rows} == {8 * MB}
+    assert (limits_of[8 * MB].seconds, limits_of[8 * MB].seed) == (study.MIN_SECONDS, 7)
+    assert notes == ["left out: 1 MB, 2 MB, 4 MB: longer than --time-limit"]
+
+
+def test_searches_beside_what_was_measured_have_its_time(write, monkeypatch):
+    monkeypatch.setattr(study, "compare", spied := Mock(wraps=study.compare))
+    measured(network(8), write(nccl_table([(8 * MB, 900, 900)])), policies=["exact"], time_limit=0.5, sizes="free")
+    assert {0 < call.kwargs["time_limit"] <= 0.5 for call in spied.call_args_list} == {True}
+    assert spied.call_args.kwargs["sizes"] == "free"

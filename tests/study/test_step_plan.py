@@ -4,7 +4,9 @@ import pytest
 from sharded_iterations import sharded
 from small_iterations import FOUR_TASKS, iteration, tensor, two_layers
 
+from themis_opt import workload
 from themis_opt.base.errors import InputError
+from themis_opt.base.units import parse_size
 from themis_opt.problem.catalog import load
 from themis_opt.schedules.validation import validate
 from themis_opt.study.step_plan import StepPlan, plan_step, with_prefetch
@@ -25,15 +27,15 @@ def test_a_plan_is_no_slower_than_today_and_no_faster_than_its_bound(free: StepP
     assert free.bound <= free.best.makespan <= free.today.makespan
 
 
-def test_under_a_limit_a_plan_stays_below_it() -> None:
-    plan = planned(memory="24 kB")
-    assert plan.best.memory_peak <= 24_000
-    assert plan.document()["memory"] == 24_000
-
-
-def test_what_fits_nowhere_is_refused() -> None:
-    with pytest.raises(InputError, match="'9 kB': no launches fit beside 8 kB of the largest gather: 24 kB are enough"):
-        planned(memory="9 kB")
+def test_what_fits_nowhere_is_refused_with_a_size_that_is_enough() -> None:
+    setup = {"parallelism": "fsdp", "device": "H100", "batch": 1, "recompute": True}
+    step = workload("bert-base", network="dgx_h100_superpod.all_reduce.1GiB", **setup)
+    limits = {"time_limit": 0.1, "workers": 1, "deterministic": True}
+    with pytest.raises(InputError, match=r"no launches fit beside .* gather.*: .* are enough") as refused:
+        plan_step(step.replace(memory="1 MB"), **limits)
+    enough = parse_size(refused.value.rule.partition(": ")[2].partition(" are")[0])
+    plan = plan_step(step.replace(memory=enough), **limits)
+    assert plan.best.memory_peak <= enough == plan.document()["memory"]
 
 
 def test_collectives_alone_have_no_step() -> None:

@@ -82,6 +82,8 @@ def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
     Where work is counted, that of simulations is charged.  Wall time is a timer, since policies of other packages and
     loops of libraries poll nothing; the main thread alone hears of it.  Where Python drops the exception, as in
     callbacks of weak references and generators that are given up, it comes again at once.
+
+    `overtime`: infinite for work that is charged, and never cut off.
     """
     if allowance.counts_work:
         token = METER.set(partial(allowance.charge_until, overtime))
@@ -91,7 +93,7 @@ def cut_off(allowance: Allowance, overtime: float = 0.0) -> Iterator[None]:
             METER.reset(token)
         return
     is_heard = current_thread() is main_thread() and hasattr(signal, "setitimer")
-    if allowance.left == math.inf or allowance.is_cut_off or not is_heard:
+    if math.inf in (allowance.left, overtime) or allowance.is_cut_off or not is_heard:
         yield
         return
     ended: list[float] = []  # the time of the processor when time was up

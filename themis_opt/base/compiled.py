@@ -75,8 +75,8 @@ class Compilable:
         self.modules = (sys.modules[function.__module__], *modules)
 
     def interprets(self, work: float) -> bool:
-        """Whether to interpret so much work, which is counted if so."""
-        if not _patient or work > self.patience:
+        """Whether to interpret so much work, which is counted if so; no more once there is machine code."""
+        if not _patient or self.is_loaded or work > self.patience:
             return False
         self.patience -= work
         return True

@@ -1,5 +1,6 @@
 """``themis-opt solve`` and ``themis-opt compare``: policies side by side, and the best schedule on disk."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -71,6 +72,10 @@ def compare(
             metavar="NAME=NPUS",
         ),
     ] = None,
+    time_limit: Annotated[
+        float | None,
+        Option(help="Seconds for the whole command: 60, but 3 with --measured on a graph.", min=0.1, max=1e9),
+    ] = None,
     search: options.SearchOptions,
     output: Annotated[Path | None, options.output("Folder for the best schedule and the table.")] = None,
     as_json: options.Json = False,
@@ -86,15 +91,17 @@ def compare(
         raise InputError("is for --measured LOG LOG...", field="LOG", value=more[0])
     if measured:
         by, names, logs = ("--measured", measured[0]), options.split(policies), [*measured, *(more or ())]
-        given: dict[str, Any] = {"part": part, "gap": search.gap, "size": changes.size, **network.given()}
-        ask("compare_measured", problem, problem, logs, names, output, by=by, **given).tell(as_json=as_json)
+        given: dict[str, Any] = {"part": part, "size": changes.size, "time_limit": time_limit, **network.given()}
+        with options.solver_logged(search.solver_log):
+            answer = ask("compare_measured", problem, problem, logs, names, search, output, by=by, **given)
+        answer.tell(as_json=as_json)
         return
+    search = search if time_limit is None else replace(search, time_limit=time_limit)
     if network.lost == options.EACH:
         by = ("--lost", network.lost)
         ask("compare_losses", problem, problem, policies, search, by=by, slow=network.slow).tell(as_json=as_json)
         return
-    given = {**network.given()}
-    compare_and_write(problem, policies, search, folder=output, as_json=as_json, **given)
+    compare_and_write(problem, policies, search, folder=output, as_json=as_json, **network.given())
 
 
 def compare_and_write(

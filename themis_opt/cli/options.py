@@ -77,7 +77,8 @@ class OptionGroup:
         changes = {}
         for option in fields(self):
             value = getattr(self, option.name)
-            changes[option.name] = value.filled(values) if isinstance(value, OptionGroup) else values[option.name]
+            is_group = isinstance(value, OptionGroup)
+            changes[option.name] = value.filled(values) if is_group else values.get(option.name, value)
         return replace(self, **changes)
 
 

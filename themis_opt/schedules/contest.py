@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Generic
 
@@ -86,7 +86,10 @@ class Contest(AnyIncumbent[S | None], Generic[S]):
         if self.schedules and self.left <= 0:
             self.left_out.append(name)
             return
-        limited = partial(cut_off, self.allowance) if is_cut_off else nullcontext
+
+        def limited(overtime: float) -> AbstractContextManager[None]:
+            return cut_off(self.allowance, overtime if is_cut_off else math.inf)
+
         try:
             is_first = not self.schedules
             with self.allowance.turn(share * self.left), limited(SLACK if is_first else SLACK / 2):

@@ -1,5 +1,6 @@
 """The schedule of a policy beside the bound of its problem: what is the same for all families."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -80,6 +81,14 @@ class PolicyComparison(Generic[R]):
     def best(self) -> R:
         """The first result with the least makespan."""
         return min(self.results, key=lambda result: result.makespan)
+
+    @property
+    def notes(self) -> list[str]:
+        """Why policies have no result, those with the same reason together."""
+        reasons = defaultdict[str, list[str]](list, {"longer than --time-limit": list(self.left_out)})
+        for name, reason in self.refused.items():
+            reasons[str(reason)].append(name)
+        return [f"left out: {', '.join(names)}: {reason}" for reason, names in reasons.items() if names]
 
     @property
     def verdict(self) -> tuple[str, ...]:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median_low
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from formulations.limits import Limits
+from formulations.limits import MIN_SECONDS, Limits
+from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import (
     PICOSECONDS_PER_SECOND,
@@ -22,20 +23,21 @@ from themis_opt.base.units import (
 )
 from themis_opt.formats.calibration import Measurement
 from themis_opt.formats.measured_times import MeasuredStep, MeasuredTime, read_steps, read_times
-from themis_opt.graphs.comparison import compare_graph
+from themis_opt.graphs.comparison import GraphComparison, compare_graph
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.registry import GRAPH_POLICIES
-from themis_opt.policies.registry import make_policy, specify, usual_policies
+from themis_opt.policies.registry import specify, usual_policies
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.problem.wiring import Algorithm
-from themis_opt.schedules.simulator import simulate
+from themis_opt.schedules.results import PolicyComparison
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.solving.cut import too_slow
 from themis_opt.study.ceilings import HIERARCHICAL, ceilings
 from themis_opt.study.columns import Value
+from themis_opt.study.comparison import Comparison, compare
 from themis_opt.study.parts import NetworkPart, parse_part, part_in_words, part_of, problem_of
 from themis_opt.study.rival_trees import trees_beside
 from themis_opt.study.step_plan import with_gathers
@@ -225,33 +227,63 @@ def beside_times(
     times: Sequence[MeasuredTime],
     policies: Sequence[str] | None = None,
     part: NetworkPart | None = None,
+    *,
+    note: Callable[[str], None] = lambda line: None,
+    time_limit: float | None = None,
+    **limits: Any,
 ) -> Iterator[Beside]:
-    """One row for each file, group, place and size that was measured, of the median time.
+    """One row for each file, group, place and size that was measured, of the median time, the largest size first.
 
     Raises InputError if a group of NPUs fills no part of the network; on a graph if it is not of all NPUs.
 
     `instance`: its network and rules; what it exchanges does not matter but for the number of chunks.
     `policies`: specifications of those that are tried; the usual ones if not given.
     `part`: the part of the network; else that which the ranks and hosts of a log tell.
+    `note`, `time_limit`, `limits`: as in :func:`measured`; the largest size has two thirds of the time.
     """
+    rows = [(label, one, *_problem_of(instance, one, part, label)) for label, one in medians(times)]
+    rows.sort(key=lambda row: -row[1].size)
+    sizes = {problem: measurement.size for _, measurement, problem, _ in rows}
+    weights = {problem: 2 * len(sizes) if size == rows[0][1].size else 1 for problem, size in sizes.items()}
+    if time_limit is None and isinstance(instance, GraphInstance):
+        time_limit, limits["deterministic"] = PLAN_SECONDS, True
+    clock = Allowance(Limits.seconds if time_limit is None else time_limit, limits.get("deterministic", False))
     known: dict[Instance | GraphInstance, Beside] = {}
-    problem: Instance | GraphInstance
-    all_times = list(medians(times))
-    sizes = sorted({measurement.size for _, measurement in all_times})
-    for label, measurement in all_times:
-        if isinstance(instance, Instance):
-            taken_part = part if part is not None else part_of(instance.network, measurement)
-            problem, words = problem_of(instance, measurement, taken_part), part_in_words(instance.network, taken_part)
-        else:
-            problem, words = _on_graph(instance, measurement, label), ""
-        if problem not in known:
-            share = 1.0 if measurement.size == sizes[-1] else 1 / (2 * len(sizes))
-            known[problem] = _known(problem, policies, share)
-        yield replace(known[problem], by=label, time=measurement.time, part=words)
+    for label, measurement, problem, words in rows:
+        if problem not in known and (clock.left > 0 or not known):
+            seconds = max(clock.left * weights[problem] / sum(weights.values()), MIN_SECONDS)
+            clock.charge(seconds)
+            known[problem], weights[problem] = _known(problem, policies, note, time_limit=seconds, **limits), 0
+        if problem in known:
+            yield replace(known[problem], by=label, time=measurement.time, part=words)
+    if late := sorted({size for problem, size in sizes.items() if problem not in known}):
+        note(f"left out: {', '.join(map(format_short_size, late))}: longer than --time-limit")
 
 
-def _known(problem: Instance | GraphInstance, policies: Sequence[str] | None, share: float) -> Beside:
-    return _beside(problem, policies) if isinstance(problem, Instance) else _best_plan(problem, policies, share)
+def _problem_of(
+    instance: Instance | GraphInstance, measured: Measurement, part: NetworkPart | None, by: str
+) -> tuple[Instance | GraphInstance, str]:
+    """The collective that was measured, and its part of the network in words."""
+    if not isinstance(instance, Instance):
+        return _on_graph(instance, measured, by), ""
+    part = part_of(instance.network, measured) if part is None else part
+    return problem_of(instance, measured, part), part_in_words(instance.network, part)
+
+
+def _known(
+    problem: Instance | GraphInstance, policies: Sequence[str] | None, note: Callable[[str], None], **limits: Any
+) -> Beside:
+    """What is known of a problem, with no time measured. Raises KeyboardInterrupt if Ctrl-C ended the search."""
+    compared: PolicyComparison[Any]
+    if isinstance(problem, Instance):
+        compared, best = _beside(problem, policies, **limits)
+    else:
+        compared, best = _best_plan(problem, policies, **limits)
+    if compared.interrupted:
+        raise KeyboardInterrupt
+    for line in compared.notes if policies else ():
+        note(line)
+    return best
 
 
 def _on_graph(instance: GraphInstance, measured: Measurement, by: str) -> GraphInstance:
@@ -263,27 +295,34 @@ def _on_graph(instance: GraphInstance, measured: Measurement, by: str) -> GraphI
     return instance.replace(collectives=(collective,))
 
 
-PLAN_SECONDS = 10.0
-"""For the plans of the largest size on a graph, half as much for all others: on many NPUs they would take minutes."""
+PLAN_SECONDS = 3.0
+"""Work on plans for all sizes on a graph, where no time limit is given: on many NPUs they would take minutes."""
 
 
-def _best_plan(instance: GraphInstance, policies: Sequence[str] | None, share: float) -> Beside:
-    """What is known of a problem on a graph, with no time measured; what libraries run is timed first.
-
-    `share`: that of the time.
-    """
-    limits = Limits(seconds=PLAN_SECONDS * share, deterministic=True)
+def _best_plan(
+    instance: GraphInstance, policies: Sequence[str] | None, *, time_limit: float, **limits: Any
+) -> tuple[GraphComparison, Beside]:
+    """What is known of a problem on a graph, with no time measured; what libraries run is timed first."""
     names = policies or sorted(GRAPH_POLICIES, key=lambda name: name not in GRAPH_WAYS)
-    results = compare_graph(instance, names, limits).results
-    times = {result.policy: float(result.makespan) for result in results}
+    compared = compare_graph(instance, names, Limits(seconds=time_limit, **limits))
+    times = {result.policy: float(result.makespan) for result in compared.results}
     reached = {way: times[name] for name, way in GRAPH_WAYS.items() if name in times}
-    best = results[0]
-    return Beside("", instance, 0.0, best.policy, best.makespan, math.inf, best.bound, ceilings=reached)
+    best = compared.best
+    return compared, Beside("", instance, 0.0, best.policy, best.makespan, math.inf, best.bound, ceilings=reached)
 
 
-def beside_steps(instance: Instance, steps: Sequence[MeasuredStep], policies: Sequence[str] | None) -> list[Beside]:
-    """One row for each measured step of a training iteration."""
-    known = _beside(instance, policies)
+def beside_steps(
+    instance: Instance,
+    steps: Sequence[MeasuredStep],
+    policies: Sequence[str] | None,
+    *,
+    note: Callable[[str], None] = lambda line: None,
+    time_limit: float | None = None,
+    **limits: Any,
+) -> list[Beside]:
+    """One row for each measured step of a training iteration; options are as in :func:`measured`."""
+    seconds = Limits.seconds if time_limit is None else max(time_limit, MIN_SECONDS)
+    known = _known(instance, policies, note, time_limit=seconds, **limits)
     return [replace(known, by=by, time=time, moved=size) for by, time, size in steps]
 
 
@@ -361,6 +400,7 @@ def measured(
     gap: float | None = None,
     size: int | str | None = None,
     note: Callable[[str], None] = lambda line: None,
+    **search: Any,
 ) -> Measured:
     """Put measured times beside the best schedules, the ceilings of libraries and the bound of any algorithm.
 
@@ -379,7 +419,9 @@ def measured(
     size : int or str, optional
         The only size that counts.
     note : callable, optional
-        Hears of rows of a log that do not count.
+        Hears of rows of a log that do not count, and of named policies without a schedule.
+    **search
+        Options of :func:`themis_opt.compare`; `time_limit` is for all sizes, on a graph 3 s of work by default.
 
     Raises
     ------
@@ -398,7 +440,7 @@ def measured(
         raise InputError("is for networks of dimensions", field="--part", value=part)
     if isinstance(problem, Instance) and problem.tasks:
         steps = [step for source in sources for step in read_steps(Path(source))]
-        return Measured(tuple(beside_steps(problem, steps, policies)), gap)
+        return Measured(tuple(beside_steps(problem, steps, policies, note=note, **search)), gap)
     times = [time for source in sources for time in _times_of(problem, source, note)]
     kept = [time for time in times if size is None or time.measurement.size == parse_size(size)]
     if not kept:
@@ -407,7 +449,7 @@ def measured(
     rows: list[Beside] = []
     interrupted = False
     try:
-        rows.extend(beside_times(problem, kept, policies, stated))
+        rows.extend(beside_times(problem, kept, policies, stated, note=note, **search))
     except KeyboardInterrupt:
         if not rows:
             raise
@@ -432,16 +474,19 @@ def _times_of(
     return [MeasuredTime(f"your {source}", Measurement(collective.kind, collective.size, npus, time))]
 
 
-def _beside(instance: Instance, policies: Sequence[str] | None) -> Beside:
+def _beside(
+    instance: Instance, policies: Sequence[str] | None, *, time_limit: float, **limits: Any
+) -> tuple[Comparison, Beside]:
     """What is known of a problem, with no time measured."""
     usual = usual_policies(instance)
     today = "nccl" if "nccl" in usual else usual[0]
     names = dict.fromkeys([today, *(specify(name, instance) for name in policies or usual)])
-    times = {name: simulate(instance, make_policy(name)(instance)).makespan for name in names}
+    compared = compare(instance, tuple(names), time_limit=time_limit, **limits)
+    times = {result.policy: result.makespan for result in compared.results}
     if trees := trees_beside(instance):
         times["trees"] = trees.makespan
-    best = min(times, key=times.__getitem__)
-    return Beside("", instance, 0.0, best, times[best], times[today], _needed(instance), ceilings=ceilings(instance))
+    best, now = min(times, key=times.__getitem__), times.get(today, math.inf)
+    return compared, Beside("", instance, 0.0, best, times[best], now, _needed(instance), ceilings=ceilings(instance))
 
 
 def _needed(instance: Instance) -> float:

@@ -19,9 +19,9 @@ from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.plan import TaskOf
-from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.launches import SIMULATED_PER_SECOND
+from themis_opt.search.start import leanest_schedule
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import compare
 
@@ -194,9 +194,9 @@ def plan_step(
     except InvalidSchedule as error:
         if error.rule != "memory":
             raise
-        free = instance.replace(memory=None)
-        least = simulate(free, make_policy("fsdp2:ahead=0/baseline+fifo")(free)).memory_peak
-        fits = f"{format_short_size(least)} are enough"
+        least = leanest_schedule(instance).memory_peak
+        digits = 10 ** max(len(str(least)) - 4, 0)
+        fits = f"{format_short_size(-(-least // digits) * digits)} are enough"  # rounded up: as much must be enough
         rule = f"no launches fit beside {_largest_parts(instance)}: {fits}, or make steps that keep less"
         raise InputError(rule, field="--memory", value=format_short_size(instance.memory or 0)) from None
     now = next((result.schedule for result in compared.results if result.policy != "exact"), None)

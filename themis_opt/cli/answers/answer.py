@@ -1,6 +1,5 @@
 """What commands print, and the family that answers them."""
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -158,11 +157,3 @@ def ask(question: str, problem: "Problem", *subjects: Any, by: tuple[str, str] |
             shown = None if value is True else str(value) if isinstance(value, Path) else value
             raise InputError(f"is not for {family.name}", field=f"--{name.replace('_', '-')}", value=shown)
     return answer(*subjects, **{name: value for name, value in options.items() if takes_all or name in known})
-
-
-def left_out(compared: "PolicyComparison[Any]") -> list[str]:
-    """Notes on the policies that a comparison has no result of."""
-    reasons = defaultdict[str, list[str]](list, {"longer than --time-limit": list(compared.left_out)})
-    for name, reason in compared.refused.items():
-        reasons[str(reason)].append(name)
-    return [f"left out: {', '.join(names)}: {reason}" for reason, names in reasons.items() if names]

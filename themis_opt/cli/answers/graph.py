@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, format_short_time, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures, left_out, write_page
+from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures, write_page
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
 from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
 from themis_opt.cli.answers.operations import simulate as simulate
@@ -191,7 +191,7 @@ def compare_losses(
                     limits = Limits(seconds, **{name: settings[name] for name in options.LIMITS[1:]})
                     compared = compare_graph(instance.on(network), names, limits)
                     best = compared.best.makespan if lost == HEALTHY else best
-                    notes |= dict.fromkeys(left_out(compared))
+                    notes |= dict.fromkeys(compared.notes)
                     entry |= {"kept": best / compared.best.makespan, "file": lost}
                     for result in compared.results:
                         row = {"lost": lost, "alike": alike, "kept": best / result.makespan}
@@ -219,7 +219,7 @@ def tell(compared: "GraphComparison", search: options.SearchOptions) -> Reply:
     if compared.choices:
         told = columns("setting", "npus", "makespan_ns", "kept", setting=("in the words of NCCL", "text"))
         tables.append(Listing("What NCCL can be told", compared.choices, told))
-    return Reply(rows, compared.verdict, tables, left_out(compared))
+    return Reply(rows, compared.verdict, tables, compared.notes)
 
 
 def write(folder: Path, compared: "GraphComparison", answer: Reply, search: options.SearchOptions) -> list[Path]:

@@ -1,12 +1,15 @@
 """Measured times of a log, beside the best schedules, the ceilings of libraries and the bound of any algorithm."""
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, format_rate, format_short_size
+from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
+from themis_opt.cli.process import remaining
 from themis_opt.problem.instance import Instance
 
 if TYPE_CHECKING:
@@ -34,26 +37,33 @@ def compare_measured(
     healthy: "Instance | GraphInstance",
     sources: Sequence[str],
     policies: tuple[str, ...] | None,
+    search: options.SearchOptions,
     folder: Path | None,
     *,
     part: str | None = None,
-    gap: float | None = None,
     size: str | None = None,
+    time_limit: float | None = None,
     lost: str | None = None,
     slow: str | None = None,
 ) -> Reply:
     """What was measured beside what is proven; not met below the bound, or farther above it than the gap."""
     from themis_opt.cli.printing import tell_note
+    from themis_opt.study.comparison import checked_sizes
     from themis_opt.study.measured import measured
 
-    instance = healthy
+    instance, limits = healthy, search.settings()
+    limits |= {"time_limit": time_limit, "sizes": checked_sizes(search.sizes)}
+    if time_limit is not None and not search.deterministic:
+        limits["time_limit"] = remaining(time_limit)
     if not isinstance(healthy, Instance):
         from themis_opt.graphs.degraded import degraded
 
         instance = degraded(healthy, lost, slow)
         if folder is not None:
             raise InputError("is for networks of dimensions", field="--output", value=str(folder))
-    answer = measured(instance, *sources, policies=policies, part=part, gap=gap, size=size, note=tell_note)
+        del limits["sizes"]
+    limits |= {"policies": policies, "part": part, "gap": search.gap, "size": size}
+    answer = measured(instance, *sources, note=cache(tell_note), **limits)
     name = instance.name or instance.family
     tables = [_by_size(name, answer, len(sources) > 1)]
     if ceilings := answer.at_largest:

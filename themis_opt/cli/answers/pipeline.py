@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, format_short_size, format_short_time, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, left_out, write_page
+from themis_opt.cli.answers.answer import Listing, Reply, columns, write_page
 from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
 from themis_opt.cli.answers.operations import simulate as simulate
 from themis_opt.cli.process import remaining
@@ -76,7 +76,7 @@ def tell(compared: "PipelineComparison", search: options.SearchOptions) -> Reply
     rows = [result.row() for result in compared.results]
     shown = columns("policy", *TITLES, "gap", "status", **TITLES)
     table = Listing(compared.problem.name or "pipeline", _shown(rows), shown)
-    return Reply(rows, compared.verdict, [table], left_out(compared))
+    return Reply(rows, compared.verdict, [table], compared.notes)
 
 
 def _shown(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

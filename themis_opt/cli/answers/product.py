@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.units import format_short_time, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures, left_out
+from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
 from themis_opt.cli.answers.runs import run as run
 from themis_opt.cli.answers.sweeps import sweep as sweep
@@ -264,7 +264,7 @@ def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
     rows, schedules = [result.row() for result in compared.results], [one.schedule for one in compared.results]
     title = f"{assumptions(compared.problem, search.sizes)}: {_bounds_in_words(compared)}"
     tables = [_result_table(title, rows, schedules)]
-    notes = [*free_cuts_in_words([compared.best.schedule]), *left_out(compared)]
+    notes = [*free_cuts_in_words([compared.best.schedule]), *compared.notes]
     return Reply(rows, (*compared.verdict, *([known] if known else ())), tables, notes)
 
 
