@@ -23,40 +23,34 @@ FREE = JobPhase({(0, 0): 3, (1, 1): 1, (0, 1): 6, (2, 0): 1}, NO_LAG)
 """Machine 0 first: loads 3 and 1.  Machine 1 first: loads 1 and 6."""
 
 
-def test_one_machine_serves_all_jobs_one_after_another() -> None:
-    job = JobClass((0,), (JobPhase({(0, 0): 5}, {0: 2}),), count=3)
-    assert bound(job) == 3 * 5 + 2
+def on_one(lag: int, count: int, release: int = 0) -> JobClass:
+    """Jobs that hold one machine for 5."""
+    return JobClass((0,), (JobPhase({(0, 0): 5}, {0: lag}),), count=count, release=release)
 
 
-def test_one_job_takes_a_whole_order() -> None:
-    """Starting on 0, machine 1 waits 3 and works 1; starting on 1, machine 0 waits 6 and works 1."""
-    assert bound(JobClass((0, 1), (FREE,))) == 4
+def apart(first: int, second: int, lags: tuple[int, int]) -> JobClass:
+    """Two jobs that go to machine 0 first, as the other way is out of the question: it would take 1000."""
+    phase = JobPhase({(0, 0): first, (1, 1): second, (0, 1): 1000, (2, 0): 1}, dict(enumerate(lags)))
+    return JobClass((0, 1), (phase,), count=2)
 
 
-def test_whole_jobs_cannot_balance_the_machines() -> None:
-    """Of three jobs two start on machine 0 (loads 7 and 8) or all do (9, and a wait of 3 for machine 1)."""
-    assert bound(JobClass((0, 1), (FREE,), count=3)) == 8
+BY_HAND = {
+    "a machine serves all jobs one after another": ([on_one(2, 3)], 3 * 5 + 2),
+    "a release delays head and load": ([on_one(2, 3, release=10)], 10 + 3 * 5 + 2),
+    "loads of two classes add up": ([on_one(0, 2), on_one(0, 1)], 15),
+    # Starting on 0, machine 1 waits 3 and works 1; starting on 1, machine 0 waits 6 and works 1.
+    "a job takes a whole order": ([JobClass((0, 1), (FREE,))], 4),
+    # Of three jobs two start on machine 0 (loads 7 and 8) or all do (9, and a wait of 3 for machine 1).
+    "whole jobs cannot balance the machines": ([JobClass((0, 1), (FREE,), count=3)], 8),
+    "a machine waits for the first stage elsewhere": ([apart(3, 5, (2, 0))], (3 + 2) + 2 * 5),
+    "a machine has a last stage elsewhere behind it": ([apart(5, 3, (0, 2))], 2 * 5 + (3 + 2)),
+}
 
 
-def test_a_machine_on_which_no_job_starts_waits_for_the_first_stage_elsewhere() -> None:
-    """Machine 1 first is out of the question: it would take 1000."""
-    phase = JobPhase({(0, 0): 3, (1, 1): 5, (0, 1): 1000, (2, 0): 1}, {0: 2, 1: 0})
-    assert bound(JobClass((0, 1), (phase,), count=2)) == (3 + 2) + 2 * 5
-
-
-def test_a_machine_on_which_no_job_ends_has_a_last_stage_elsewhere_behind_it() -> None:
-    phase = JobPhase({(0, 0): 5, (1, 1): 3, (0, 1): 1000, (2, 0): 1}, {0: 0, 1: 2})
-    assert bound(JobClass((0, 1), (phase,), count=2)) == 2 * 5 + (3 + 2)
-
-
-def test_a_release_delays_head_and_load() -> None:
-    job = JobClass((0,), (JobPhase({(0, 0): 5}, {0: 2}),), count=3)
-    assert bound(replace(job, release=10)) == 10 + bound(job)
-
-
-def test_loads_of_two_classes_add_up() -> None:
-    job = JobClass((0,), (JobPhase({(0, 0): 5}, {0: 0}),), count=2)
-    assert bound(job, replace(job, count=1)) == 15
+@pytest.mark.parametrize("case", BY_HAND)
+def test_bounds_are_those_by_hand(case: str) -> None:
+    jobs, least = BY_HAND[case]
+    assert bound(*jobs) == least
 
 
 def test_a_mirrored_second_phase_pays_for_the_order_of_the_first() -> None:

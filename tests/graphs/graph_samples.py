@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 from formulations.flow_network import CapacityGraph
@@ -54,6 +55,32 @@ def network_of(
         if a < b or (b, a) not in graph.arcs
     ]
     return GraphNetwork.model_validate({"nodes": nodes, "links": links})
+
+
+def boxes_on_rails(
+    boxes: int, gpus: int, lost: tuple[str, ...] = (), pod: int = 4, *, meshed: bool = False
+) -> GraphNetwork:
+    """Boxes with a switch, or meshes, with a NIC each to the leaf of their place and pod; leaves meet in two spines."""
+    places = list(product(range(boxes), range(gpus)))
+    leaves = [f"p{p}.leaf{g}" for p, g in product(range(-(-boxes // pod)), range(gpus))]
+    nodes = [{"name": f"b{b}.g{g}"} for b, g in places]
+    nodes += [{"name": n, "kind": "switch"} for n in (*(f"b{b}.nvs" for b in range(boxes)), *leaves, "s0", "s1")]
+    links = [{"ends": [f"b{b}.g{g}", f"b{b}.nvs"], "bandwidth": "450 GB/s", "latency": "0.35 us"} for b, g in places]
+    if meshed:
+        nodes = [node for node in nodes if ".nvs" not in node["name"]]
+        pairs = [(b, g, h) for b, g in places for h in range(g)]
+        links = [{"ends": [f"b{b}.g{g}", f"b{b}.g{h}"], "bandwidth": "64 GB/s"} for b, g, h in pairs]
+    links += [
+        {
+            "ends": [f"b{b}.g{g}", f"p{b // pod}.leaf{g}"],
+            "bandwidth": "50 GB/s",
+            "latency": "1 us",
+            "name": f"nic{b}.{g}",
+        }
+        for b, g in places
+    ]
+    links += [{"ends": [leaf, s], "bandwidth": f"{25 * pod} GB/s"} for leaf, s in product(leaves, ("s0", "s1"))]
+    return GraphNetwork.model_validate({"nodes": nodes, "links": links}).without(lost)
 
 
 def instance_of(network: GraphNetwork, kind: str, size: str = "64 MB") -> GraphInstance:

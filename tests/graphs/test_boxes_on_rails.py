@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from graph_samples import instance_of, shipped
+from graph_samples import boxes_on_rails, instance_of, shipped
 from samples import rare
 
 import themis_opt
@@ -18,7 +17,7 @@ from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.clusters import cluster_named
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.policies import exchange_plan, hierarchical_plan, scatter_plan, with_transfers
-from themis_opt.graphs.problem import GraphInstance, GraphNetwork
+from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.rails import Rails
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.schedule_file import read_graph_schedule, schedule_text
@@ -27,32 +26,6 @@ from themis_opt.graphs.validation import validate_graph
 from themis_opt.reports.pictures import draw_schedule
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
-
-
-def boxes_on_rails(
-    boxes: int, gpus: int, lost: tuple[str, ...] = (), pod: int = 4, *, meshed: bool = False
-) -> GraphNetwork:
-    """Boxes with a switch, or meshes, with a NIC each to the leaf of their place and pod; leaves meet in two spines."""
-    places = list(product(range(boxes), range(gpus)))
-    leaves = [f"p{p}.leaf{g}" for p, g in product(range(-(-boxes // pod)), range(gpus))]
-    nodes = [{"name": f"b{b}.g{g}"} for b, g in places]
-    nodes += [{"name": n, "kind": "switch"} for n in (*(f"b{b}.nvs" for b in range(boxes)), *leaves, "s0", "s1")]
-    links = [{"ends": [f"b{b}.g{g}", f"b{b}.nvs"], "bandwidth": "450 GB/s", "latency": "0.35 us"} for b, g in places]
-    if meshed:
-        nodes = [node for node in nodes if ".nvs" not in node["name"]]
-        pairs = [(b, g, h) for b, g in places for h in range(g)]
-        links = [{"ends": [f"b{b}.g{g}", f"b{b}.g{h}"], "bandwidth": "64 GB/s"} for b, g, h in pairs]
-    links += [
-        {
-            "ends": [f"b{b}.g{g}", f"p{b // pod}.leaf{g}"],
-            "bandwidth": "50 GB/s",
-            "latency": "1 us",
-            "name": f"nic{b}.{g}",
-        }
-        for b, g in places
-    ]
-    links += [{"ends": [leaf, s], "bandwidth": f"{25 * pod} GB/s"} for leaf, s in product(leaves, ("s0", "s1"))]
-    return GraphNetwork.model_validate({"nodes": nodes, "links": links}).without(lost)
 
 
 def slots_of(instance: GraphInstance, chunks: int = 2) -> GraphSchedule:

@@ -133,19 +133,24 @@ def test_sums_of_a_half_reach_all_its_nodes_where_the_other_half_has_no_npus(see
     validate_graph(simulate_graph(plan_of_ways("meeting", instance, [(120, (None, None), tuple(way))])))
 
 
-def test_a_mixture_of_small_sums_on_uneven_boxes_is_near_the_bound() -> None:
-    instance = shipped("boxes_5_3", size="64 KiB")
-    schedule = searched("mix", instance, WORK.within(1.5), 1.04 * float(best_bound(instance).picoseconds))
-    assert schedule is not None
-    assert schedule.makespan <= 1.06 * best_bound(instance).picoseconds
-
-
-def test_a_mixture_of_trees_waits_for_nothing() -> None:
-    instance = shipped("boxes_5_3", kind="broadcast", size="64 KiB")
-    schedule = searched("mix", instance, WORK.within(2.0), 1.02 * float(best_bound(instance).picoseconds))
+@pytest.mark.parametrize(
+    ("search", "name", "kind", "size", "seconds", "enough", "most"),
+    [
+        ("mix", "boxes_5_3", "all_reduce", "64 KiB", 1.5, 1.04, 1.06),
+        ("mix", "boxes_5_3", "broadcast", "64 KiB", 2.0, 1.02, 1.02),
+        ("mirror", "h100_x2_sharp", "reduce_scatter", "256 KiB", 1.0, 1.1, 1.1),
+    ],
+    ids=["small sums on uneven boxes", "trees that wait for nothing", "sums in switches, as copies backwards"],
+)
+def test_searches_are_near_the_bound(
+    search: str, name: str, kind: str, size: str, seconds: float, enough: float, most: float
+) -> None:
+    instance = shipped(name, kind=kind, size=size)
+    least = float(best_bound(instance).picoseconds)
+    schedule = searched(search, instance, WORK.within(seconds), enough * least)
     assert schedule is not None
     validate_graph(schedule)
-    assert schedule.makespan <= 1.02 * best_bound(instance).picoseconds
+    assert schedule.makespan <= most * least
 
 
 @pytest.mark.parametrize("kind", ["reduce_scatter", "reduce"])
@@ -160,14 +165,6 @@ def test_sums_take_what_gathers_take_on_the_graph_turned_around(kind: str, seed:
     validate_graph(schedule)
     assert schedule.makespan <= 1.1 * gather.makespan
     assert best_bound(instance).picoseconds == pytest.approx(best_bound(turned_instance(instance)).picoseconds)
-
-
-def test_sums_in_switches_come_in_the_order_of_copies_backwards() -> None:
-    instance = shipped("h100_x2_sharp", kind="reduce_scatter", size="256 KiB")
-    schedule = searched("mirror", instance, WORK.within(1.0), 1.1 * float(best_bound(instance).picoseconds))
-    assert schedule is not None
-    validate_graph(schedule)
-    assert schedule.makespan <= 1.1 * best_bound(instance).picoseconds
 
 
 def test_slow_links_that_nobody_uses_do_not_raise_the_bound_of_the_class() -> None:

@@ -25,23 +25,41 @@ def solve(problem):
     return compare(problem, ["exact"], LIMITS).best
 
 
-@pytest.mark.parametrize(("memory", "period"), [(4, 27), (5, 26), (6, 25), (7, 24), (None, 24)])
-def test_memory_decides_the_bubble(memory, period):
-    result = solve(pipeline(4, 8, memory=memory))
+@pytest.mark.parametrize(
+    ("passes", "message", "memory", "period"),
+    [(1, 0, memory, period) for memory, period in ((4, 27), (5, 26), (6, 25), (7, 24), (None, 24))]
+    + [(2, 1, memory, period) for memory, period in ((4, 66), (8, 52))],
+)
+def test_memory_decides_the_bubble_and_what_messages_cost(passes, message, memory, period):
+    result = solve(pipeline(4, 8, passes, passes, passes, message=message, memory=memory))
     assert (result.schedule.value, result.bound) == (period, period)
 
 
-@pytest.mark.parametrize(("memory", "period"), [(4, 66), (8, 52)])
-def test_messages_cost_what_memory_cannot_hide(memory, period):
-    result = solve(pipeline(4, 8, 2, 2, 2, message=1, memory=memory))
-    assert (result.schedule.value, result.bound) == (period, period)
+def in_a_v(stages, microbatches, memory, *passes, message=0):
+    """Two parts on each stage."""
+    return pipeline(stages, microbatches, *passes, message=message, parts=2, placement="v", memory=memory * stages)
 
 
-@pytest.mark.parametrize(("stages", "microbatches", "period"), [(4, 8, 48), (8, 8, 55), (16, 16, 111)])
-def test_parts_in_a_v_wait_until_a_microbatch_comes_to_the_last(stages, microbatches, period):
-    """A stage has but the forward passes of its first part until then, in 2 * stages - 1 units."""
-    problem = pipeline(stages, microbatches, parts=2, placement="v", memory=4 * stages)
-    assert bound(problem) == period == steps.best_policy(problem).value
+REACHED = [
+    # A stage of a V has but the forward passes of its first part in 2 * stages - 1 units, before one comes to the last.
+    *((in_a_v(stages, count, 4), period) for stages, count, period in ((4, 8, 48), (8, 8, 55), (16, 16, 111))),
+    # Passes of other stages, messages, and the memory of 1F1B: one stage alone says 50, 102 and 206.
+    *((in_a_v(k, 2 * k, 2, 2, 2, 2, message=1), units) for k, units in ((2, 52), (4, 112), (8, 232))),
+    # Messages that wait for each other: stages alone say 39 and 53.
+    *((pipeline(*size, message=10), units) for size, units in (((2, 8), 95), ((3, 4), 77))),
+    # Gradients of weights that follow the last pass: without those that follow gradients of inputs it is lower.
+    *((random_pipeline(seed), None) for seed in (133, 161, 165, 223)),
+]
+
+
+@pytest.mark.parametrize(("problem", "units"), REACHED, ids=str)
+def test_rules_reach_the_bound(problem, units):
+    assert bound(problem) == (units or bound(problem)) == steps.best_policy(problem).value
+
+
+def test_the_bound_knows_what_fits_into_memory_while_a_stage_waits():
+    problem = random_pipeline(772)  # where filling and draining decide
+    assert bound(problem) == steps.best_policy(problem).makespan
 
 
 @pytest.mark.parametrize("stages", [2, 4, 8])
@@ -60,13 +78,6 @@ def test_no_random_schedule_is_below_the_bound():
             assert schedule.value >= bound(problem)
             compared += 1
     assert compared > 100
-
-
-@pytest.mark.parametrize("seed", [133, 161, 165, 223])
-def test_gradients_of_weights_that_follow_the_last_pass_count_in_the_bound(seed):
-    """Rules reach the bound on these, which is lower if nothing has to follow the gradients of inputs."""
-    problem = random_pipeline(seed)
-    assert bound(problem) == steps.best_policy(problem).value
 
 
 def tableaux(microbatches, kinds):
@@ -175,11 +186,6 @@ def test_rules_leave_half_of_the_limit_to_the_solver(monkeypatch):
     assert few == len(tried) - few - 1
 
 
-def test_the_bound_knows_what_fits_into_memory_while_a_stage_waits():
-    problem = random_pipeline(772)  # where filling and draining decide
-    assert bound(problem) == steps.best_policy(problem).makespan
-
-
 @pytest.mark.parametrize("seed", [10, 22, 31])
 def test_the_solver_lets_messages_leave_as_they_are_ready(seed):
     """In another order they would take 2 to 7 % less."""
@@ -190,17 +196,3 @@ def test_the_solver_lets_messages_leave_as_they_are_ready(seed):
     problem = pipeline(2, 2, **times, message=11, parts=2, split=False, **fields)
     outcome = MicrobatchOrder(steps.microbatch_problem(problem, 1), 0, 1000).solve(LIMITS, lambda *_: None)
     assert outcome.bound == best_of_two_microbatches(problem)
-
-
-@pytest.mark.parametrize(("stages", "microbatches", "units"), [(2, 4, 52), (4, 8, 112), (8, 16, 232)])
-def test_passes_of_other_stages_prove_a_v_with_messages_and_the_memory_of_1f1b(stages, microbatches, units):
-    """One stage alone says 50, 102 and 206."""
-    problem = pipeline(stages, microbatches, 2, 2, 2, message=1, parts=2, placement="v", memory=2 * stages)
-    assert bound(problem) == units == steps.best_policy(problem).value
-
-
-@pytest.mark.parametrize(("stages", "microbatches", "units"), [(2, 8, 95), (3, 4, 77)])
-def test_messages_that_wait_for_each_other_prove_a_schedule(stages, microbatches, units):
-    """Stages alone say 39 and 53."""
-    problem = pipeline(stages, microbatches, message=10)
-    assert bound(problem) == units == steps.best_policy(problem).value
