@@ -236,14 +236,9 @@ def whole_shares(graph: CapacityGraph, solution: SharedRoots, spanned: Sequence[
 
     if not fits(units):
         if exact:
-            return whole_shares(graph, _blurred(solution), spanned)
+            return whole_shares(graph, replace(solution, throughput=math.inf), spanned)  # so that it is rounded
         units = _most_units(units, fits)
     return WholeShares(units, reduce, broadcast, scale)
-
-
-def _blurred(solution: SharedRoots) -> SharedRoots:
-    """The solution with a throughput that has no small denominator, so that it is rounded."""
-    return replace(solution, throughput=math.inf)
 
 
 def _most_units(units: dict[int, int], fits: Callable[[dict[int, int]], bool]) -> dict[int, int]:

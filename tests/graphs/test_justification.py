@@ -2,10 +2,9 @@
 
 import pytest
 
-from themis_opt.graphs.justification import justified
 from themis_opt.graphs.problem import load_graph
 from themis_opt.graphs.registry import GRAPH_POLICIES
-from themis_opt.graphs.schedule import simulate_graph
+from themis_opt.graphs.schedule import justified, simulate_graph
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.problem.catalog import shipped_graphs
 

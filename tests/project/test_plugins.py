@@ -15,7 +15,7 @@ from themis_opt.problem.wiring import ALGORITHM_RULES, Algorithm, KindRule
 from themis_opt.schedules.messages import PATTERNS
 from themis_opt.solving.makespan_bounds import Bound
 from themis_opt.workloads.layers import TrainingModel
-from themis_opt.workloads.vgg import vgg16
+from themis_opt.workloads.image_models import vgg16
 from dataclasses import replace
 from functools import partial
 

@@ -11,12 +11,11 @@ from contextlib import suppress
 import numpy as np
 
 from themis_opt.base.errors import InputError
-from themis_opt.graphs.justification import justified
 from themis_opt.graphs.links import GraphLink
 from themis_opt.graphs.mixing import is_for_mixing, mixed_schedules
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, PlanBuilder
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
-from themis_opt.graphs.schedule import GraphSchedule, Hops, in_best_chunks, simulate_graph
+from themis_opt.graphs.schedule import GraphSchedule, Hops, in_best_chunks, justified, simulate_graph
 from themis_opt.graphs.steps import GraphContest, GraphStep
 from themis_opt.graphs.trees import tree_plan
 

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from formulations.edge_splitting import Route
 from formulations.way_shares import DemandWay, MachineUse, share_ways
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.graphs.justification import justified
 from themis_opt.graphs.meetings import (
     NodesBefore,
     PairLengths,
@@ -29,7 +28,7 @@ from themis_opt.graphs.meetings import (
 )
 from themis_opt.graphs.plan import GraphPlan, LinkArc, demands, divide, ranked_plan
 from themis_opt.graphs.problem import GraphInstance
-from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
+from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, justified, simulate_graph
 from themis_opt.graphs.steps import GraphContest, GraphStep
 
 MOST_MIXED_NPUS = 32  # NPUs up to which ways are made in a few milliseconds

@@ -14,7 +14,7 @@ import numpy as np
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_short_time
-from themis_opt.graphs.plan import GraphPlan
+from themis_opt.graphs.plan import GraphPlan, ranked_plan
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.schedules.kernel import Operations, start_times
 from themis_opt.schedules.timed import TimedOperations
@@ -267,6 +267,33 @@ def _operations(hops: Hops, order: IntArray, waits: tuple[IntArray, IntArray], d
         time_sign=zeros,
         enforced=np.zeros(len(hops.links), dtype=np.bool_),
     )
+
+
+def justified(schedule: GraphSchedule) -> GraphSchedule:
+    """A schedule of whole pieces in the order in which transfers begin at the latest, again while that is faster.
+
+    It is pushed to its end, and to its begin again, which leaves fewer gaps on links.  Backwards, links serve what
+    arrives last first; what they send arrives their lag later in both directions of time.  V. Valls, F. Ballestin,
+    S. Quintanilla, *Justification and RCPSP: A technique that pays*, European Journal of Operational Research 165
+    (2005), https://doi.org/10.1016/j.ejor.2004.04.008.
+    """
+    hops = Hops(schedule.plan)
+    (duration, _), _ = hops.durations(1)
+    earlier, later = hops.edges
+    start, makespan, starts = schedule.start[0], schedule.makespan, None
+    while True:
+        backwards = np.argsort(-(start + duration + hops.lag), kind="stable")
+        latest = -(serve_pieces(hops, backwards, (later, earlier), duration) + duration)[hops.first[:-1]]
+        forwards = np.argsort(latest[hops.transfer], kind="stable")
+        start = serve_pieces(hops, forwards, (earlier, later), duration)
+        arrival = int((start + duration + hops.lag).max())
+        if arrival >= makespan:
+            break
+        makespan, starts = arrival, latest
+    if starts is None:
+        return schedule
+    better = simulate_graph(ranked_plan(schedule.plan, starts.tolist()))
+    return min(schedule, better, key=lambda schedule: schedule.makespan)
 
 
 def in_best_chunks(plan: GraphPlan, enough: float = 0.0) -> GraphSchedule:

@@ -291,13 +291,10 @@ def _filling_and_draining(pipeline: Pipeline, stage: int) -> int:
     return_trip = pipeline.round_trip(last, last) - pipeline.duration(ActionKind.FORWARD, last)
     back = return_trip + sum(pipeline.duration(kind, last) for kind in pipeline.kinds[1:])
     draining = max(back - _most_work(pipeline, stage, pipeline.kinds[1:], back), 0)
-    apart = pipeline.offload is None and (pipeline.memory or math.inf) < _all_activations(pipeline)
+    activations = pipeline.microbatches * pipeline.parts * pipeline.activation
+    apart = pipeline.offload is None and (pipeline.memory or math.inf) < activations
     before = pipeline.round_trip(0, last) - pipeline.round_trip(first, last) if pipeline.objective == "makespan" else 0
     return before + pipeline.work(stage) + (filling + draining if apart else max(filling, draining))
-
-
-def _all_activations(pipeline: Pipeline) -> int:
-    return pipeline.microbatches * pipeline.parts * pipeline.activation
 
 
 def _most_work(pipeline: Pipeline, stage: int, kinds: tuple[ActionKind, ...], within: int) -> int:

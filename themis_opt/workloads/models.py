@@ -18,16 +18,13 @@ from themis_opt.workloads.decoders import (
     decoder,
     vision_transformer,
 )
-from themis_opt.workloads.densenet import densenet_201
 from themis_opt.workloads.dlrm import dlrm_mlperf, dlrm_totals
 from themis_opt.workloads.gnmt import gnmt
 from themis_opt.workloads.hugging_face import model_of_config, model_of_numbers
-from themis_opt.workloads.inception import inception_v4
+from themis_opt.workloads.image_models import densenet_201, inception_v4, resnet, vgg16
 from themis_opt.workloads.layers import TrainingModel
 from themis_opt.workloads.listing import model_of_listing
-from themis_opt.workloads.resnet import resnet
 from themis_opt.workloads.transformers import BERT_BASE, BERT_LARGE, GPT_3, ONE_TRILLION, transformer
-from themis_opt.workloads.vgg import vgg16
 
 _RESNET = "https://arxiv.org/abs/1512.03385, torchvision v1.5"
 _DENSENET = "https://arxiv.org/abs/1608.06993, torchvision"
