@@ -164,17 +164,15 @@ def test_slices_are_named_after_their_iteration():
 
 
 @with_compute
-def test_an_arrow_leads_from_the_releasing_task_to_the_first_stage_of_each_launch(schedule):
-    shown = arrows(schedule, "launch")
-    assert len(shown) >= len(schedule.plan.launches) * (schedule.num_iterations - 2)
-    assert all((a["pid"], b["pid"]) == (NPU, NETWORK) and a["ts"] <= b["ts"] for a, b in shown)
-
-
-@with_compute
-def test_an_arrow_leads_from_a_last_stage_to_the_task_that_waits(schedule):
-    shown = arrows(schedule, "result")
-    assert len(shown) >= len(schedule.plan.launches) * (schedule.num_iterations - 3)
-    assert all((a["pid"], b["pid"]) == (NETWORK, NPU) and a["ts"] <= b["ts"] for a, b in shown)
+@pytest.mark.parametrize(
+    ("name", "begin", "end", "without"), [("launch", NPU, NETWORK, 2), ("result", NETWORK, NPU, 3)]
+)
+def test_arrows_lead_from_releasing_tasks_to_first_stages_and_from_last_ones_to_tasks_that_wait(
+    schedule, name, begin, end, without
+):
+    shown = arrows(schedule, name)
+    assert len(shown) >= len(schedule.plan.launches) * (schedule.num_iterations - without)
+    assert all((a["pid"], b["pid"]) == (begin, end) and a["ts"] <= b["ts"] for a, b in shown)
 
 
 @with_compute

@@ -58,26 +58,23 @@ def two_chunks(*, waits: list[tuple[int, int, int]], lag: float = 0.0) -> Sizing
     )
 
 
-def test_chunks_on_different_resources_take_equally_long() -> None:
-    """Both between the task and the next one: 2 y = 4 (1 - y)."""
-    two = two_chunks(waits=[(TASK, FIRST, 0), (TASK, SECOND, 0), (FIRST, TASK, 1), (SECOND, TASK, 1)])
-    assert best_shares(two) == pytest.approx([2 / 3, 1 / 3])
+APART = [(TASK, FIRST, 0), (TASK, SECOND, 0), (FIRST, TASK, 1), (SECOND, TASK, 1)]
 
 
-def test_chunks_on_one_resource_leave_nothing_to_the_slower_one() -> None:
-    two = two_chunks(waits=[(TASK, FIRST, 0), (FIRST, SECOND, 0), (SECOND, TASK, 1)])
-    assert best_shares(two) == pytest.approx([1, 0])
-
-
-def test_a_wait_for_the_period_before_the_last_leaves_two_periods() -> None:
-    """The second chunk has two periods of which the first chunk leaves it 2 T - 1: 4 (1 - y) = 2 T - 1, T = 1 + 2 y."""
-    two = two_chunks(waits=[(TASK, FIRST, 0), (FIRST, TASK, 1), (TASK, SECOND, 0), (SECOND, TASK, 2)])
-    assert best_shares(two) == pytest.approx([3 / 8, 5 / 8])
-
-
-def test_a_lag_counts_like_time() -> None:
-    waits = [(TASK, FIRST, 0), (TASK, SECOND, 0), (FIRST, TASK, 1), (SECOND, TASK, 1)]
-    assert best_shares(two_chunks(waits=waits, lag=1.0)) == pytest.approx([1 / 2, 1 / 2])
+@pytest.mark.parametrize(
+    ("waits", "lag", "shares"),
+    [
+        # On different resources, both between the task and the next one: 2 y = 4 (1 - y), or with a lag 2 y + 1.
+        (APART, 0.0, [2 / 3, 1 / 3]),
+        (APART, 1.0, [1 / 2, 1 / 2]),
+        # On one resource nothing is left to the slower one.
+        ([(TASK, FIRST, 0), (FIRST, SECOND, 0), (SECOND, TASK, 1)], 0.0, [1, 0]),
+        # The second has two periods of which the first leaves it 2 T - 1: 4 (1 - y) = 2 T - 1, T = 1 + 2 y.
+        ([(TASK, FIRST, 0), (FIRST, TASK, 1), (TASK, SECOND, 0), (SECOND, TASK, 2)], 0.0, [3 / 8, 5 / 8]),
+    ],
+)
+def test_shares_are_those_by_hand(waits: list[tuple[int, int, int]], lag: float, shares: list[float]) -> None:
+    assert best_shares(two_chunks(waits=waits, lag=lag)) == pytest.approx(shares)
 
 
 def test_waits_within_one_period_that_form_a_cycle_have_no_solution() -> None:

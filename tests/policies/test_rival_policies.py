@@ -51,18 +51,22 @@ def test_hierarchical_gathers_a_chunk_outside_before_it_scatters_the_next() -> N
     assert np.array_equal(schedule.plan.chunks[0].paths, Baseline()(instance).chunks[0].paths)
 
 
-def test_ring_latency_and_bandwidth_are_those_of_nccl() -> None:
-    """32 NPUs in 4 nodes, LL: 6.6 + 2 (28 x 0.6 + 3 x 2.7) us, and 2 x 31/32 bytes at 400 GB/s x 0.5."""
-    instance = nodes("200 MB")
-    (ring,) = [e for e in estimates(instance, instance.exchanges[0]) if e[1:] == ("ring", "LL")]
-    assert ring.time == pytest.approx((6.6 + 2 * (28 * 0.6 + 3 * 2.7) + 2 * 31 / 32 * 1000) * MICROSECOND)
-
-
-def test_tree_latency_is_that_of_nccl() -> None:
-    """8.4 + 2 (7 x 4 + 2 x 14) us."""
-    instance = nodes("16 B")
-    (tree,) = [e for e in estimates(instance, instance.exchanges[0]) if e[1:] == ("tree", "Simple")]
-    assert tree.time == pytest.approx((8.4 + 2 * (7 * 4 + 2 * 14)) * MICROSECOND, rel=1e-4)
+@pytest.mark.parametrize(
+    ("size", "kind", "way", "microseconds"),
+    [
+        # 32 NPUs in 4 nodes, and 2 x 31/32 bytes at 400 GB/s x 0.5
+        ("200 MB", "all_reduce", ("ring", "LL"), 6.6 + 2 * (28 * 0.6 + 3 * 2.7) + 2 * 31 / 32 * 1000),
+        ("16 B", "all_reduce", ("tree", "Simple"), 8.4 + 2 * (7 * 4 + 2 * 14)),
+        # 8 + 2 x 14 / 3.5 + 32 x 2.8 us, and 31/32 bytes at 400 GB/s x 0.75
+        *(("300 MB", kind, ("pat",), 8 + 8 + 32 * 2.8 + 31 / 32 * 1000) for kind in ("all_gather", "reduce_scatter")),
+    ],
+)
+def test_latency_and_bandwidth_are_those_of_nccl(
+    size: str, kind: str, way: tuple[str, ...], microseconds: float
+) -> None:
+    instance = nodes(size, kind)
+    (one,) = [e for e in estimates(instance, instance.exchanges[0]) if e[1 : 1 + len(way)] == way]
+    assert one.time == pytest.approx(microseconds * MICROSECOND, rel=1e-4 if size == "16 B" else 1e-6)
 
 
 def test_nccl_chooses_trees_for_few_bytes_and_rings_for_many() -> None:
@@ -81,14 +85,6 @@ def test_nvls_needs_a_switch_that_sums() -> None:
         Nccl("nvls")(nodes())
     summing = nodes(in_network=True)
     assert "nvls" in {e.algorithm for e in estimates(summing, summing.exchanges[0])}
-
-
-@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
-def test_pat_is_for_halves_of_all_reduce(kind: str) -> None:
-    """8 + 2 x 14 / 3.5 + 32 x 2.8 us, and 31/32 bytes at 400 GB/s x 0.75."""
-    instance = nodes("300 MB", kind)
-    (pat,) = [e for e in estimates(instance, instance.exchanges[0]) if e.algorithm == "pat"]
-    assert pat.time == pytest.approx((8 + 8 + 32 * 2.8 + 31 / 32 * 1000) * MICROSECOND)
 
 
 def test_rivals_never_beat_a_bound() -> None:
