@@ -83,12 +83,11 @@ def test_exit_code_of_a_failed_run(experiment, invoke, monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("in_threads")
-def test_failed_runs_are_run_again_when_asked_to(experiment, invoke, succeed, monkeypatch):
+def test_failed_runs_are_run_again(experiment, invoke, succeed, monkeypatch):
     with monkeypatch.context() as patch:
         patch.delattr(measured_run, "run_one")
         assert invoke("batch", experiment).exit_code == 1
-    assert invoke("batch", experiment).exit_code == 1
-    assert json.loads(succeed("batch", experiment, "--retry-failed", "--json"))["failed"] == 0
+    assert json.loads(succeed("batch", experiment, "--json"))["failed"] == 0
 
 
 @pytest.mark.usefixtures("in_threads")

@@ -130,13 +130,12 @@ def run_experiment(
     output: Path | None = None,
     store: Path | None = None,
     quick: bool = False,
-    retry_failed: bool = False,
     overrides: Mapping[str, Any] = MappingProxyType({}),
     command: str = "",
     report: BatchListener = lambda state: None,
     undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Finished:
-    """Run an experiment; what is finished is kept in the store and not run again.
+    """Run an experiment; what went well is kept in the store and not run again.
 
     Processes are started afresh: a script that calls this needs ``if __name__ == "__main__"``.
 
@@ -150,8 +149,6 @@ def run_experiment(
         CSV file of the rows and store of finished runs, by default beside the experiment.
     quick : bool
         Whether to run only what ``[quick]`` leaves.
-    retry_failed : bool
-        Whether to run again what failed before.
     overrides : mapping
         Values in the place of those that the fields of all blocks have, such as ``{"launch_overhead": "2us"}``.
     command : str
@@ -183,14 +180,14 @@ def run_experiment(
         raise InputError("must be a file: it is a folder", field="--output", value=str(rows))
     make_folder(rows.parent)
     with RunStore(store or path.parent / STORE) as kept:
-        left = len(unfinished(runs, kept, retry_failed=retry_failed))
+        left = len(unfinished(runs, kept))
         exports = _Exports(lambda: _export(runs, kept, rows, command, began))
         export = exports.if_due if rows.is_file() or not rows.exists() else (lambda: None)
         try:
             with executors.processes(jobs or executors.cores()) as site:
-                outcome = run_batch(runs, kept, site, retry_failed=retry_failed, report=report, committed=export)
+                outcome = run_batch(runs, kept, site, report=report, committed=export)
         except BaseException:
-            if len(unfinished(runs, kept, retry_failed=retry_failed)) < left:
+            if len(unfinished(runs, kept)) < left:
                 with undisturbed():
                     _export(runs, kept, rows, command, began)
             raise

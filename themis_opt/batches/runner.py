@@ -108,11 +108,10 @@ class Outcome:
 BatchListener = Callable[[BatchState], None]
 
 
-def unfinished(runs: Sequence[Run], store: RunStore, *, retry_failed: bool = False) -> list[Run]:
-    """The runs that have no row yet, each key once; with `retry_failed` also those whose row tells of a failure."""
+def unfinished(runs: Sequence[Run], store: RunStore) -> list[Run]:
+    """The runs that have no row yet, or one that tells of a failure, each key once."""
     known = store.statuses(code_version())
-    kept = {"ok"} if retry_failed else {"ok", "failed"}
-    return list({run.key: run for run in runs if known.get(run.key) not in kept}.values())
+    return list({run.key: run for run in runs if known.get(run.key) != "ok"}.values())
 
 
 def run_batch(
@@ -120,27 +119,22 @@ def run_batch(
     store: RunStore,
     site: Site,
     *,
-    retry_failed: bool = False,
     report: BatchListener = lambda state: None,
     committed: Callable[[], None] = lambda: None,
     params: RunnerParams = USUAL_RUNNER,
 ) -> Outcome:
-    """Execute all runs that have no row yet.
+    """Execute all runs that have no row yet, and those that failed before.
 
     Raises InputError if rows cannot be stored, or a worker has other code; rows before are kept.
 
     `runs`: where several have one key, one is executed.
-    `retry_failed`: whether to execute again what failed before.
     `report`: hears of the state.
     `committed`: called when rows were committed.
     `params`: what is committed at once.
     A run that failed, or whose process died, has a row that says so.
     """
-    left = unfinished(runs, store, retry_failed=retry_failed)
-    known, keys = store.statuses(code_version()), {run.key for run in runs}
-    todo = {run.key for run in left}
-    failed = sum(known.get(key) == "failed" for key in keys - todo)
-    state = BatchState(len(keys), len(keys) - len(todo), failed)
+    left, total = unfinished(runs, store), len({run.key for run in runs})
+    state = BatchState(total, total - len(left))
     runner = _Runner(left, store, site, report, committed, state, params)
     interrupted = False
     if left:

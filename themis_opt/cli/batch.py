@@ -31,12 +31,11 @@ def batch(
         Path | None, Option(help="Store of finished runs, by default runs.sqlite beside the experiment.")
     ] = None,
     quick: Annotated[bool, Option("--quick", help="Run what the table [quick] of the experiment leaves.")] = False,
-    retry_failed: Annotated[bool, Option("--retry-failed", help="Run again what failed before.")] = False,
     changes: options.Changes,
     sizes: Annotated[str | None, Option("--chunk-sizes", help="equal or free, instead of the experiment's.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Run an experiment, with its costs and sizes or others; what is finished is kept and not run again."""
+    """Run an experiment, with its costs and sizes or others; what went well is kept and not run again."""
     given = changes.given() | ({} if sizes is None else {"chunk_sizes": sizes})
     from themis_opt.batches.experiment_run import run_experiment
     from themis_opt.cli.progress import batch_progress
@@ -44,7 +43,7 @@ def batch(
     _check_report(experiment)
     given_options = {"--jobs": jobs, "-o": output, "--store": store}
     given_options |= {f"--{name.replace('_', '-')}": value for name, value in given.items()}
-    given_options |= {"--quick": quick, "--retry-failed": retry_failed}
+    given_options |= {"--quick": quick}
     with batch_progress() as report:
         finished = run_experiment(
             experiment,
@@ -52,7 +51,6 @@ def batch(
             output=output,
             store=store,
             quick=quick,
-            retry_failed=retry_failed,
             overrides=given,
             command=_command(experiment, given_options),
             report=report,

@@ -118,16 +118,13 @@ def _settings(tuned: "Tuned") -> Listing:
 
 def _summary(tuned: "Tuned") -> dict[str, Any]:
     """The result as plain values: times in ns, fractions 0..1."""
-    return {
+    from themis_opt.tuning.folder import best_setting
+
+    return best_setting(tuned) | {
         "trials": len(tuned.trials),
         "trials_run": tuned.num_run,
         "trials_asked": tuned.asked,
-        "policy": tuned.policy,
-        "setting": dict(tuned.choice),
-        "description": tuned.space.describe(tuned.choice),
-        "gain": tuned.gain,
         "gaps": [tuned.gap],
-        "results": tuned.rows(),
         "importances": tuned.importances,
         "interrupted": tuned.interrupted,
     }

@@ -49,26 +49,6 @@ class AnySchedule(Protocol):
         """Picoseconds until everything is done."""
 
 
-def as_it_is(problem: Any, policies: Sequence[str], *, needed: bool) -> Any:
-    """The problem, which is on a graph already or cannot be."""
-    return problem
-
-
-def no_doubts(problem: Any) -> Iterable[str]:
-    """No doubts."""
-    return ()
-
-
-def no_knobs(specification: str) -> tuple[str, ...]:
-    """No knobs, since batches ask the policies of instances on dimensions themselves."""
-    return ()
-
-
-def no_facts(problem: Any) -> Mapping[str, str | int]:
-    """No facts, since batches describe instances on dimensions themselves."""
-    return {}
-
-
 def refuse_changes(name: str, changes: Mapping[str, Any]) -> None:
     """Refuse figures of the command line that a family does not have. Raises InputError for the first."""
     for option, value in changes.items():
@@ -109,10 +89,12 @@ class Family:
     text: Callable[[Any], str]  # the JSON document of a problem
     in_short: Callable[[Any], str]  # the size of a problem and its load in a few words
     changed: Callable[..., Any]  # the problem with figures of the command line, by the names of options
-    on_graph: Callable[..., Any] = as_it_is  # where graphs are needed, or all policies are theirs, on a graph
-    doubts: Callable[[Any], Iterable[str]] = no_doubts  # sentences about figures that seem wrong
-    knobs: Callable[[str], tuple[str, ...]] = no_knobs  # the limits that a policy minds, such as ``seconds``
-    facts: Callable[[Any], Mapping[str, str | int]] = no_facts  # columns of rows that describe a problem
+    # where graphs are needed, or all policies are theirs, on a graph
+    on_graph: Callable[..., Any] = lambda problem, policies, *, needed: problem
+    doubts: Callable[[Any], Iterable[str]] = lambda problem: ()  # sentences about figures that seem wrong
+    # of batches, which ask instances on dimensions and their policies themselves:
+    knobs: Callable[[str], tuple[str, ...]] = lambda specification: ()  # the limits that a policy minds
+    facts: Callable[[Any], Mapping[str, str | int]] = lambda problem: {}  # columns of rows that describe a problem
     robustness: Callable[..., Any] | None = None  # plans in disturbed copies of a problem
     usual: tuple[str, ...] = ()
     instead: Mapping[str, str] = field(default_factory=dict)

@@ -82,7 +82,7 @@ def runs(instance: Instance) -> tuple[Bucket, ...]:
 
 
 def of_runs(instance: Instance, buckets: Iterable[Bucket]) -> list[Launch]:
-    """One launch for each bucket of tensors of :func:`runs`, after one for each tensor that is in none of them.
+    """One launch for each bucket of tensors, after one for each tensor that is in none of them.
 
     A launch waits for those that carry what its tensors come after.
     """
@@ -110,14 +110,9 @@ def launches_alone(instance: Instance) -> list[Launch]:
     These are model-parallel ones, those needed in the same iteration or given up after their use, and those that come
     one after the other.
     """
-    fused = {tensor for bucket in fusible(instance) for tensor in bucket}
-    rest = [number for number in range(len(instance.exchanges)) if number not in fused]
-    place = {number: launch for launch, number in enumerate(rest)}
-    launches = [whole(instance, (number,)) for number in rest]
-    return [
-        replace(launch, after_launches=tuple(place[n] for n in instance.exchanges[number].after))
-        for number, launch in zip(rest, launches, strict=True)
-    ]
+    buckets = fusible(instance)
+    launches = of_runs(instance, buckets)
+    return launches[: len(launches) - len(buckets)]
 
 
 def prefetched(instance: Instance, launches: Sequence[Launch], ahead: int) -> tuple[Launch, ...]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from themis_opt.policies.launching.common import Launching, fusible, launches_alone, whole
+from themis_opt.policies.launching.common import Launching, fusible, of_runs
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch
 
@@ -16,4 +16,4 @@ class Fused(Launching):
 
     def launches(self, instance: Instance) -> tuple[Launch, ...]:
         """Launches for `instance`."""
-        return (*launches_alone(instance), *(whole(instance, bucket) for bucket in fusible(instance)))
+        return tuple(of_runs(instance, fusible(instance)))
