@@ -150,10 +150,9 @@ def workload(
 
     training.rate()  # warns of a figure without a unit
     given: dict[str, Any] = {"layer_times": times, **asdict(training), **choices.by_name()}
-    given |= {"parallelism": parallelism, "chunks": chunks, "latency": latency}
-    made = make_workload(model, network, **given)
+    made = make_workload(model, network, parallelism=parallelism, chunks=chunks, latency=latency, **given)
     if pipeline is not None:
-        save(make_workload(model, network, family="pipeline", **given).problem, pipeline)
+        save(made.pipeline(model), pipeline)
     _finish(cast("Instance", made.problem), made.layers, made.held, made.notes, output, as_json)
 
 

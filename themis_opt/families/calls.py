@@ -135,6 +135,12 @@ class MadeWorkload(NamedTuple):
     held: Sequence[dict[str, Any]] = ()
     notes: tuple[str, ...] = ()
 
+    def pipeline(self, model: str) -> "Pipeline":
+        """The order of microbatches as a problem, of the same setup."""
+        from themis_opt.pipelines.models import pipeline_of
+
+        return pipeline_of(model, self.layers, self.setup)
+
 
 def workload(model: str, network: AnyProblem, **choices: Any) -> "Instance | Pipeline":
     """Make a training iteration of a model on a network.
