@@ -102,7 +102,7 @@ def test_unknown_policies_are_refused_by_name(problem: themis_opt.Instance, fami
 def test_other_packages_add_policies_of_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("mine", f"{tree_plan.__module__}:tree_plan", "themis_opt.graph_policies")
     monkeypatch.setattr(registries, "entry_points", lambda group: [entry] if group == entry.group else [])
-    policies = registries.Functions("themis_opt.graph_policies", {"trees": tree_plan})
+    policies = registries.Registry("themis_opt.graph_policies", {"trees": tree_plan})
     assert list(policies) == ["trees", "mine"]
     assert policies["mine"] is tree_plan
 

@@ -25,10 +25,11 @@ ORDER = {
     "fifo": [1, 2, 3, 4],
     "lifo": [4, 3, 2, 1],
     "scf": [4, 3, 2, 1],
+    "scf_bytes": [4, 2, 3, 1],
     "scf_largest": [3, 1, 2, 4],
     "longest_remaining": [2, 3, 1, 4],
 }
-"""In scf stages 2 and 3 hold as much, and 3 is shorter."""
+"""In scf stages 2 and 3 hold as much, 3 is shorter; in scf_bytes 2 came first."""
 
 
 def served(rule: str) -> list[int]:

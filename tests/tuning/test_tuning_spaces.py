@@ -84,6 +84,8 @@ class TestChunkSpace:
             ({"policy": "baseline", "threshold_divisor": 4}, {"policy": "baseline", "threshold_divisor": 8}),
             ({"chunks": 1, "profile": "free", "dispatch": "lifo"}, {"chunks": 1, "profile": "equal"}),
             ({"chunks": 512, "profile": "free"}, {"chunks": 512, "profile": "equal"}),
+            ({"least_chunk_bytes": 4096}, {}),
+            ({"chunks": 256, "least_chunk_bytes": 2**20}, {"chunks": 100}),
         ],
     )
     def test_knobs_that_make_no_difference_are_left_out(self, instance, one, other):
@@ -98,6 +100,12 @@ class TestChunkSpace:
     def test_knobs_that_make_a_difference_are_kept(self, instance, changes):
         space = make_space(instance)
         assert space.key(self.choice()) != space.key(self.choice(**changes))
+
+    def test_collectives_of_several_sizes_have_a_least_chunk(self, instance):
+        (large,) = instance.collectives
+        several = instance.replace(collectives=(large.replace(name="a"), large.replace(name="b", size="10 MiB")))
+        space = make_space(several)
+        assert space.counts(self.choice(chunks=64, least_chunk_bytes=2**18)) == (64, 40)
 
     def test_a_measurement_is_the_simulated_schedule(self, instance):
         space = make_space(instance, **COSTLY)

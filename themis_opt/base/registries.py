@@ -12,12 +12,14 @@ from themis_opt.base.errors import InputError
 OWN = "themis_opt"
 
 
-class Functions(Mapping[str, Any]):
-    """Functions by name: those that come with the package, then those of other packages by entry points of a group.
+class Registry(Mapping[str, Any]):
+    """Registry and classes by name: what comes with the package, then what others add by entry points of a group.
 
-    An entry point cannot replace what comes with the package.
+    An entry point cannot replace what comes with the package.  Entry points are looked for only when a name is not a
+    shipped one.
 
-    `shipped`: functions, or import paths such as ``package.module:name``, which are loaded when they are asked for.
+    `group`: group of entry points, such as ``themis_opt.policies``.
+    `shipped`: objects, or import paths such as ``package.module:name``, which are loaded when they are asked for.
     """
 
     def __init__(self, group: str, shipped: Mapping[str, Any]) -> None:
@@ -39,19 +41,8 @@ class Functions(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._shipped) + len(self._others)
 
-
-class Registry(Functions):
-    """Import paths such as ``package.module:name`` by name.
-
-    Other packages add to it by entry points of the group, which are looked for only when a name is not a shipped one;
-    they cannot replace what is.
-
-    `group`: group of entry points, such as ``themis_opt.policies``.
-    `shipped`: import paths of what comes with the package.
-    """
-
-    def __getitem__(self, name: str) -> str:
-        return self._shipped[name] if name in self._shipped else self._others[name].value
+    def __contains__(self, name: object) -> bool:  # without loading anything
+        return name in self._shipped or name in self._others
 
     def origin(self, name: str) -> str:
         """The distribution that an entry comes from, with its version where it is another package."""
@@ -70,9 +61,9 @@ class Registry(Functions):
         `field`: that holds the name, by default the group.
         """
         if name in self._shipped:
-            return imported(self._shipped[name])
+            return self[name]
         try:
-            return _of_the_user(name) if is_import_path(name) else self._others[name].load()
+            return _of_the_user(name) if is_import_path(name) else self[name]
         except (ImportError, AttributeError, SyntaxError) as error:
             rule = f"cannot be loaded from {self.origin(name)}: {error}"
             raise InputError(rule, field=field or self.group, value=name) from error

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from themis_opt.base.registries import Functions
+from themis_opt.base.registries import Registry
 
 if TYPE_CHECKING:
     from themis_opt.graphs.plan import GraphPlan
     from themis_opt.graphs.problem import GraphInstance
     from themis_opt.graphs.steps import GraphStep
 
-GRAPH_POLICIES: "Mapping[str, Callable[[GraphInstance], GraphPlan]]" = Functions(
+GRAPH_POLICIES: "Mapping[str, Callable[[GraphInstance], GraphPlan]]" = Registry(
     "themis_opt.graph_policies",
     {
         "hierarchical": "themis_opt.graphs.policies:hierarchical_plan",
@@ -31,7 +31,7 @@ GRAPH_POLICIES: "Mapping[str, Callable[[GraphInstance], GraphPlan]]" = Functions
 """The plans that are compared, first one that is made soon; other packages add to them by entry points."""
 
 
-GRAPH_SEARCHES: "Mapping[str, GraphStep]" = Functions(
+GRAPH_SEARCHES: "Mapping[str, GraphStep]" = Registry(
     "themis_opt.graph_searches",
     {
         "rarest": "themis_opt.graphs.rarest:GRAPH_SEARCH",

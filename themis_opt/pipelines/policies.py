@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.registries import Functions
+from themis_opt.base.registries import Registry
 from themis_opt.pipelines.priorities import greedy
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
 from themis_opt.workloads.microbatch_orders import in_turn, numbered, passes_by_stage, v_steps
@@ -143,7 +143,7 @@ def _dualpipe_steps(stage: int, stages: int, microbatches: int) -> Iterator[tupl
     yield from late[behind:]
 
 
-PIPELINE_POLICIES: Mapping[str, PipelinePolicy] = Functions(
+PIPELINE_POLICIES: Mapping[str, PipelinePolicy] = Registry(
     "themis_opt.pipeline_policies",
     {
         "gpipe": gpipe,

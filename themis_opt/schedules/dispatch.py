@@ -40,6 +40,11 @@ def scf(costs: StageCosts, last_of_chunk: IntArray) -> PriorityKeys:
     return PriorityKeys(costs.held_before, costs.occupancy, +1)
 
 
+def scf_bytes(costs: StageCosts, last_of_chunk: IntArray) -> PriorityKeys:
+    """Smallest chunk first by bytes before the stage alone, ties by ready time."""
+    return PriorityKeys(costs.held_before, np.zeros_like(costs.lag), +1)
+
+
 def scf_largest(costs: StageCosts, last_of_chunk: IntArray) -> PriorityKeys:
     """Smallest chunk first by the larger of the bytes before and after the stage."""
     return PriorityKeys(np.maximum(costs.held_before, costs.held_after), np.zeros_like(costs.lag), +1)
@@ -55,6 +60,7 @@ def longest_remaining(costs: StageCosts, last_of_chunk: IntArray) -> PriorityKey
 DISPATCH: Mapping[str, DispatchRule] = {
     "fifo": fifo,
     "scf": scf,
+    "scf_bytes": scf_bytes,
     "scf_largest": scf_largest,
     "lifo": lifo,
     "longest_remaining": longest_remaining,

@@ -12,7 +12,7 @@ from formulations.fluid import fluid_bound
 from formulations.head_tail import head_tail_bound
 from formulations.lattice import JobClass, cheapest_path
 from formulations.limits import PROVEN_GAP, Limits
-from themis_opt.base.registries import Functions
+from themis_opt.base.registries import Registry
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
@@ -145,7 +145,7 @@ def chain(instance: Instance) -> float:
     return max(bounds)
 
 
-MAKESPAN_BOUNDS: Mapping[str, Bound] = Functions(
+MAKESPAN_BOUNDS: Mapping[str, Bound] = Registry(
     "themis_opt.bounds",
     {
         "ideal": Bound(ideal, False, "all bytes at the full bandwidth of the network"),

@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
-from themis_opt.base.registries import Functions
+from themis_opt.base.registries import Registry
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
@@ -481,7 +481,7 @@ def _time(instance: Instance, held: Mapping[ExchangeGroup, int], measure: Window
     return MAKESPAN_BOUNDS[measure if measure in MAKESPAN_BOUNDS else "fluid"].compute(problem)
 
 
-PERIOD_BOUNDS: Mapping[str, Bound] = Functions(
+PERIOD_BOUNDS: Mapping[str, Bound] = Registry(
     "themis_opt.period_bounds",
     {
         "compute": Bound(compute, False, "tasks one after the other, and the bubble of a pipeline"),

@@ -63,15 +63,17 @@ def make_space(
 
 
 def _chunk_space(instance: Instance, policies: tuple[str, ...], profiles: tuple[str, ...], most: int) -> Space:
-    """Chunk counts, size profiles, policies and their knobs."""
-    parameters = (
+    """Chunk counts, size profiles, policies and their knobs; a least chunk where collectives have several sizes."""
+    parameters = [
         TunedParameter("chunks", chunk_counts(most)),
         TunedParameter("profile", profiles),
         TunedParameter("policy", policies),
         TunedParameter("dispatch", tuple(DISPATCH), {"policy": ("themis", "baseline")}),
         TunedParameter("threshold_divisor", (4, 8, USUAL_DIVISOR, 32, 64), {"policy": ("themis",)}),
-    )
-    return Space(instance.name or "instance", instance, parameters, TODAY)
+    ]
+    if len({exchange.size for exchange in instance.exchanges}) > 1:
+        parameters.append(TunedParameter("least_chunk_bytes", tuple(2**power for power in range(12, 24, 2))))
+    return Space(instance.name or "instance", instance, tuple(parameters), TODAY)
 
 
 def chunk_counts(most: int) -> tuple[int, ...]:

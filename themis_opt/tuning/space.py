@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from themis_opt.base.documents import digest
+from themis_opt.base.units import format_size
 from themis_opt.base.version import __version__
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import check_memory
@@ -65,9 +66,12 @@ class Space:
         return max(bounds(self._cut(tuple(counts)), equal_sizes=False).values())
 
     def counts(self, choice: Choice) -> tuple[int, ...]:
-        """Chunks of each collective operation: as chosen, but none smaller than an element."""
-        elements = (exchange.size // exchange.element_bytes for exchange in self.instance.exchanges)
-        return tuple(min(int(choice["chunks"]), most) for most in elements)
+        """Chunks of each collective operation: as chosen, but none smaller than allowed or than an element."""
+        least = int(choice.get("least_chunk_bytes", 1))
+        return tuple(
+            min(int(choice["chunks"]), exchange.size // exchange.element_bytes, max(1, exchange.size // least))
+            for exchange in self.instance.exchanges
+        )
 
     def cut(self, choice: Choice) -> Instance:
         """The instance, cut as chosen."""
@@ -81,6 +85,8 @@ class Space:
         """The same choice without what makes no difference."""
         result, counts = dict(choice), self.counts(choice)
         result["chunks"] = max(counts)
+        if "least_chunk_bytes" in choice and counts == self.counts({**result, "least_chunk_bytes": 1}):
+            del result["least_chunk_bytes"]
         result["profile"] = _effective_profile(choice, counts)
         self._simplify_policy(result)
         return dict(sorted(result.items()))
@@ -150,8 +156,12 @@ class Space:
 
     def describe(self, choice: Choice) -> str:
         """A choice in one line: chunks, their sizes and the policy."""
-        chunks = "1 chunk" if choice["chunks"] == 1 else f"{choice['chunks']} chunks"
-        return f"{chunks}, sizes {choice['profile']}, {self.specification(choice)}"
+        least = choice.get("least_chunk_bytes")
+        parts = ["1 chunk" if choice["chunks"] == 1 else f"{choice['chunks']} chunks"]
+        parts.append(f"sizes {choice['profile']}")
+        if least:
+            parts.append(f"at least {format_size(int(least))} each")
+        return ", ".join((*parts, self.specification(choice)))
 
 
 def measurement(schedule: Schedule) -> TrialMeasurement:

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from themis_opt.base.errors import InputError, suggestion
-from themis_opt.base.registries import Functions
+from themis_opt.base.registries import Registry
 from themis_opt.workloads.decoders import (
     DEEPSEEK_V3,
     LLAMA_3_8B,
@@ -35,7 +35,7 @@ _LLAMA = "https://arxiv.org/abs/2407.21783"
 _MIXTRAL, _DEEPSEEK = "https://arxiv.org/abs/2401.04088", "https://arxiv.org/abs/2412.19437"
 _VIT = "https://arxiv.org/abs/2010.11929"
 
-MODELS: Mapping[str, TrainingModel] = Functions(
+MODELS: Mapping[str, TrainingModel] = Registry(
     "themis_opt.models",
     {
         "resnet-50": TrainingModel("ResNet-50", _RESNET, partial(resnet, (3, 4, 6, 3))),
