@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from themis_opt.base.units import format_percent
 from themis_opt.reports.rendering.charts import Axis, lines, save
 from themis_opt.schedules.schedule import Schedule
 
@@ -182,7 +183,7 @@ def _cells(contest: Contest, run: Run) -> tuple[str, ...]:
     return (
         run.solver,
         f"{run.makespan / MICROSECOND:.3f}" if has_plan else "none",
-        f"{contest.gap(run):.2%}" if has_plan else "",
+        format_percent(contest.gap(run)) if has_plan else "",
         f"{run.bound / MICROSECOND:.3f}" if proves else "",
         run.paths if proves else "",
         f"{run.best_after:.1f}" if has_plan else "",

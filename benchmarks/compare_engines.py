@@ -24,6 +24,7 @@ import psutil
 from solver_process import warm_up
 
 import themis_opt
+from themis_opt.base.units import format_percent
 from themis_opt.problem.cost import count_stages
 from themis_opt.reports.rendering.charts import Axis, ecdf, save
 from themis_opt.schedules.schedule import Schedule
@@ -179,15 +180,16 @@ def ratios(rows: Rows) -> pd.DataFrame:
 def page(rows: Rows) -> str:
     """The leaderboard: by engine, on which share of the instances it is within each factor of the best."""
     frame = ratios(rows)
-    heads = [f"within {factor - 1:.2%}" for factor in FACTORS]
+    heads = [f"within {format_percent(factor - 1)}" for factor in FACTORS]
     lines = [
         "| engine | instances | mean loss | best seen after | processor | " + " | ".join(heads) + " |",
         "|---" * (5 + len(FACTORS)) + "|",
     ]
     for engine, part in sorted(frame.groupby("engine"), key=lambda pair: pair[1]["ratio"].mean()):
-        shares = [f"{(part['ratio'] <= factor).mean():.0%}" for factor in FACTORS]
+        shares = [f"{100 * (part['ratio'] <= factor).mean():.0f} %" for factor in FACTORS]
         seconds = f"{part['seen_s'].median():.1f} s | {part['cpu_s'].median():.1f} s"
-        lines.append(f"| {engine} | {len(part)} | {part['ratio'].mean() - 1:.2%} | {seconds} | {' | '.join(shares)} |")
+        loss = format_percent(part["ratio"].mean() - 1)
+        lines.append(f"| {engine} | {len(part)} | {loss} | {seconds} | {' | '.join(shares)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -154,7 +154,7 @@ def _known(rows: "Sequence[BestKnown]") -> str:
     ]
     for row in rows:
         times = f"{format_short_time(row.makespan_ps)} | {format_short_time(row.bound_ps)}, {row.bound}"
-        gaps = f"{row.gap:.3%} | {row.makespan_ps / row.proven_ps - 1:.3%} | {row.proven_in}"
+        gaps = f"{100 * row.gap:.3f} % | {100 * row.makespan_ps / row.proven_ps - 100:.3f} % | {row.proven_in}"
         origin = f"{row.solver.partition(' of ')[0]}, {row.seconds:g}, {row.date}"
         lines.append(f"| {row.name} | {row.sizes} | {row.npus} | {times} | {gaps} | {origin} |")
     return "\n".join(lines) + "\n"

@@ -60,8 +60,26 @@ def test_the_order_table_of_any_solver_is_judged_plotted_and_submitted(folder: P
     assert "must list each of the stages" in invoke("plot", path, "-o", folder / "picture.svg").stderr
 
 
-@pytest.mark.parametrize("line", [("list", "hetero"), ("show",), ("show", "nothing"), ("submit", "missing.json")])
-def test_what_cannot_be_done_is_refused(folder: Path, invoke, line: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (("list", "hetero"), "takes none"),
+        (("show",), "must be an instance"),
+        (("show", "nothing"), "nothing"),
+        (("submit", "missing.json"), "missing.json: cannot be read"),
+        (
+            ("submit", "{}"),
+            "solution.json: format: must be a schedule that 'solve' writes, an order table ('",
+        ),
+        (("submit", '{"format": "themis-opt/order-table/1"}'), "solution.json: fingerprint: required field is missing"),
+        (("submit", '{"format": "themis-opt/order-table/1", "fingerprint": "FINGERPRINT"}'), "collectives: is missing"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(folder: Path, invoke, line: tuple[str, ...], said: str) -> None:
+    if "{" in line[-1]:
+        text = line[-1].replace("FINGERPRINT", read_instance(folder / FILE).fingerprint)
+        (folder / "solution.json").write_text(text, encoding="utf-8")
+        line = ("submit", str(folder / "solution.json"))
     result = invoke("best-known", *line, "--library", folder)
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: ")
+    assert (result.exit_code, result.stderr[:7]) == (2, "error: ")
+    assert said in result.stderr

@@ -93,10 +93,12 @@ def test_rows_of_several_versions_of_the_code_are_pointed_out(tmp_path):
     assert "made by 2 versions of the code" in (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
 
 
-def test_an_unknown_report_is_refused(tmp_path):
+def test_an_unknown_report_and_missing_rows_are_refused(tmp_path):
     made = write_experiment(tmp_path / "made", "novel", [row()])
     said = refuse(made)
     assert f"{made / 'experiment.toml'}: report = 'novel': unknown report; use one of table, " in said
+    (made / "rows.csv").unlink()
+    assert f"{made}: holds no rows yet: 'themis-opt batch {made / 'experiment.toml'}' makes them" in refuse(made)
 
 
 @pytest.mark.parametrize(

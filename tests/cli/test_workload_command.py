@@ -160,7 +160,7 @@ def test_what_a_step_costs_today_and_at_best_is_told(succeed, tmp_path):
 
 def test_a_device_sets_the_peak_rate_of_16_bits_and_says_so(succeed):
     words = ("workload", "bert-base", "--network", NETWORK, "--device", "H100", "--efficiency", "0.5")
-    assert "Compute runs at 0.5 of 989 TFLOP/s; --flops" in succeed(*words)
+    assert "Compute runs at 50 % of 989 TFLOP/s; --flops" in succeed(*words)
     half, stated = (json.loads(succeed(*words, *more, "--json")) for more in ((), ("--flops", "989 TFLOP/s")))
     assert half["compute_ns"] == stated["compute_ns"]
     assert json.loads(succeed(*words, "--dtype", "fp32", "--json"))["compute_ns"] > 8 * half["compute_ns"]

@@ -74,7 +74,7 @@ def test_the_verdict_names_the_policy_that_is_nearest_to_the_bound():
     said = verdict(frame([*TWO, *searched]))
     assert said == (
         "Of the policies that do not search, hourglass is nearest to the bound, 10.0 % above it in the median of "
-        "2 instances; of those that search, exact is nearest to the bound, 1.00 % above it in the median of 1 instance."
+        "2 instances; of those that search, exact is nearest to the bound, 1.00 % above it on 1 instance."
     )
 
 

@@ -48,15 +48,20 @@ def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> No
     from themis_opt.solving.certificates import CERTIFICATE_FORMAT
     from themis_opt.study.best_known import TABLE_FORMATS
 
-    before = {row.key: row for row in library.rows}
-    form = read_json(path).get("format") if path.suffix == ".json" else None
-    is_proof = form == CERTIFICATE_FORMAT
-    if is_proof:
-        rows = library.certify(read_json(path))
-    elif form in TABLE_FORMATS:
-        rows = library.submit_table(read_json(path), solver)
-    else:
-        rows = library.submit(options.load_solution(path)[0], solver)
+    before, document = {row.key: row for row in library.rows}, read_json(path)
+    is_proof = document.get("format") == CERTIFICATE_FORMAT
+    try:
+        if is_proof:
+            rows = library.certify(document)
+        elif document.get("format") in TABLE_FORMATS:
+            rows = library.submit_table(document, solver)
+        else:
+            rows = library.submit(options.load_solution(path)[0], solver)
+    except InputError as error:
+        if error.field == "format":
+            tables = " or ".join(f"'{name}'" for name in TABLE_FORMATS)
+            error.rule = f"must be a schedule that 'solve' writes, an order table ({tables}) or '{CERTIFICATE_FORMAT}'"
+        raise error.within(str(path)) from None
     if as_json:
         print_json([row.model_dump(mode="json") for row in rows])
         return

@@ -46,15 +46,15 @@ def calibrate(
 
 
 def _in_words(done: "NetworkCalibration") -> list[dict[str, str]]:
-    from themis_opt.base.units import format_percent, format_rate, format_short_time
+    from themis_opt.base.units import format_link, format_percent, format_short_time
 
     return [
         {
             "dimension": row["dimension"],
-            "bandwidth": format_rate(row["bandwidth"], ".4g"),
+            "bandwidth": format_link(row["bandwidth"]),
             "launch": format_short_time(row["launch_overhead_ns"] * 1000),
             "latency": format_short_time(row["latency_ns"] * 1000),
-            "sums at": "-" if row["reduction"] is None else format_rate(row["reduction"]),
+            "sums at": "-" if row["reduction"] is None else format_link(row["reduction"]),
             "median residual": format_percent(row["median_residual"]),
             "largest": format_percent(row["largest_residual"]),
         }

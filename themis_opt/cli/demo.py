@@ -18,14 +18,14 @@ def demo(
     """
     from themis_opt.cli.compare import compare_and_write
     from themis_opt.cli.printing import is_terminal, say
-    from themis_opt.reports.solution import PAGE
 
     instance = options.load_instance(DEMONSTRATED)
     search = options.SearchOptions(time_limit=10, sizes="free")
     compare_and_write(instance, None, search, folder=output, as_json=False, usual=True)
-    page = (output / PAGE).resolve()
-    say(f"Two dimensions of four NPUs each: the best order keeps both busy. See it in {page}")
-    if is_terminal(sys.stdout):
+    page = (output / "schedule.html").resolve()
+    seen = page if page.exists() else page.with_name("order.json")
+    say(f"Two dimensions of four NPUs each: the best order keeps both busy. See it in {seen}")
+    if seen == page and is_terminal(sys.stdout):
         import webbrowser
 
         webbrowser.open(page.as_uri())

@@ -51,6 +51,7 @@ def read_solution(path: Path, problem: Instance | None = None) -> "tuple[Schedul
         schedule, summary = read_solution(path, problem)
     except InputError as error:
         if error.value != ORDER_FORMAT:
+            error.rule += f", or '{ORDER_FORMAT}' of an order table" if error.field == "format" else ""
             raise
         schedule, summary = read_order_table(path, problem), Summary(policy="order table")
     validate(schedule)

@@ -93,6 +93,9 @@ def make_report(
     folder = Path(folder)
     experiment = read_experiment(folder)
     path = rows or rows_of(folder)
+    if rows is None and not path.exists():
+        rule = f"holds no rows yet: 'themis-opt batch {folder / EXPERIMENT}' makes them, and goes on where it ended"
+        raise InputError(rule, source=str(folder))
     provenance = read_provenance(path)
     read = read_rows(path)
 

@@ -140,8 +140,8 @@ def _best(schedules: pd.DataFrame, whose: str) -> str:
     if len(gaps):
         best = gaps.idxmin()
         number = policies["fingerprint"].nunique()[best]
-        near = f"{whose}{best} is nearest to the bound, {percent(gaps[best])} above it in the median of "
-        return f"{near}{plural(number, 'instance')}"
+        which = f"{'in the median of' if number > 1 else 'on'} {plural(number, 'instance')}"
+        return f"{whose}{best} is nearest to the bound, {percent(gaps[best])} above it {which}"
     instances = plural(schedules["fingerprint"].nunique(), "instance")
     if len(speeds):
         best = speeds.idxmax()

@@ -19,8 +19,6 @@ from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.columns import ResultColumn, columns_of
 from themis_opt.study.comparison import Comparison, Result
 
-PAGE = "schedule.html"
-
 MOST_BARS = 6_000
 """Bars that a browser moves without delay; schedules of more stages and tasks are on the page as numbers alone."""
 
@@ -38,7 +36,7 @@ def write_page(folder: Path, comparison: Comparison, verdict: Sequence[str] = ()
 
     `verdict`: what the comparison says, in sentences.
     """
-    path = folder / PAGE
+    path = folder / "schedule.html"
     write_atomically(path, render_html(solution_page(comparison, verdict)))
     return path
 

@@ -234,8 +234,9 @@ class Library:
         """
         rows = [row for row in self.rows if row.fingerprint == document.get("fingerprint")]
         if not rows:
-            rule = "the library has no such instance"
-            raise InputError(rule, field="fingerprint", value=str(document.get("fingerprint")))
+            known, fingerprint = "fingerprint" in document, document.get("fingerprint")
+            rule = "the library has no such instance" if known else "required field is missing"
+            raise InputError(rule, field="fingerprint", value=fingerprint)
         changed, judged, refusals = [], dict[tuple[str, str], BestKnown](), []
         for row in rows:
             fields, table, proof = candidate(row)
@@ -253,13 +254,13 @@ class Library:
 
     def _judged(self, fields: dict[str, Any], table: dict[str, Any], proof: dict[str, Any]) -> BestKnown:
         """The row of a solution and a certificate.  Raises InputError if the checker refuses them."""
-        exact = self.checker.read(self.folder / fields["file"])
         try:
+            exact = self.checker.read(self.folder / fields["file"])
             verdict = self.checker.judge(exact, table, proof, equal=fields["sizes"] == "equal")
         except self.checker.Refused as error:
-            raise InputError(f"check.py refuses it: {error}", source=fields["file"]) from None
+            raise InputError(f"check.py refuses it for {fields['file']}: {error}") from None
         except (KeyError, ValueError, TypeError, IndexError, ZeroDivisionError, RecursionError) as error:
-            raise InputError(f"check.py cannot read it: {error!r}", source=fields["file"]) from None
+            raise InputError(f"check.py cannot read it for {fields['file']}: {error!r}") from None
         best, proven_in = max(verdict.bounds, key=lambda bound: bound.picoseconds), fields["proven_in"]
         is_closed = verdict.makespan <= best.picoseconds * (1 + PROVEN_GAP)
         judged = {

@@ -56,7 +56,8 @@ class Rate:
             raise InputError("must be more than 0 and at most 1", field="--efficiency", value=self.efficiency)
 
     def __str__(self) -> str:
-        return f"{self.efficiency:.4g} of {self.flops / 1e12:.6g} TFLOP/s"
+        share = "" if self.efficiency == 1 else f"{100 * self.efficiency:.4g} % of "
+        return f"{share}{self.flops / 1e12:.6g} TFLOP/s"
 
     def __call__(self, layer: Layer, batch: int) -> LayerTimes:
         """The times of `layer` on `batch` samples, to the nearest picosecond."""
