@@ -21,7 +21,7 @@ FREE_SIZES = options.SearchOptions(sizes="free")
 def solve(
     source: options.InstanceArgument,
     *,
-    changes: options.InstanceChanges,
+    changes: options.Changes,
     network: options.NetworkChanges,
     policies: options.Policies = None,
     search: options.SearchOptions = FREE_SIZES,
@@ -53,7 +53,7 @@ def solve(
 def compare(
     source: options.InstanceArgument,
     *,
-    changes: options.InstanceChanges,
+    changes: options.Changes,
     network: options.NetworkChanges,
     policies: options.Policies = None,
     measured: Annotated[

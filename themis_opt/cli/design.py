@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
+from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, has_pictures
+from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -67,7 +68,7 @@ def design(
     for answer in designs:
         rows = [_readable(row) for row in answer.rows()]
         tables.append(Listing(f"minimised: {answer.reading}", rows, _used(DIMENSIONS, answer)))
-    tables += _prices([({"minimised": answer.reading}, answer.constraint_prices) for answer in designs])
+    tables += _prices(designs)
     document = {"problem": problem.name, "designs": [answer.document() for answer in designs]}
     files = [] if output is None else _write(output, designs)
     Reply(document, designing.on_design(designs), tables, files=files).tell(as_json=as_json)
@@ -96,23 +97,15 @@ def _write(folder: Path, designs: "Sequence[Design]") -> list[Path]:
     return files
 
 
-def _prices(answers: Sequence[tuple[dict[str, str], dict[str, float]]]) -> list[Listing]:
-    """Shadow prices of constraints, each answer with what stands before them."""
+def _prices(designs: "Sequence[Design]") -> list[Listing]:
+    """Shadow prices of constraints."""
     rows = [
-        head | {"constraint": text, "saved": _price_in_words(price)}
-        for head, prices in answers
-        for text, price in prices.items()
+        {"minimised": answer.reading, "constraint": text, "saved": _price_in_words(price)}
+        for answer in designs
+        for text, price in answer.constraint_prices.items()
     ]
-    titles = {"saved": "one more GB/s or dollar saves"}
-    return (
-        [Listing("shadow prices", rows, {name: (titles.get(name, name), "text") for name in rows[0]})] if rows else []
-    )
-
-
-def _saved_in_words(nanoseconds: float) -> str:
-    from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
-
-    return _price_in_words(nanoseconds * PICOSECONDS_PER_NANOSECOND)
+    shown = columns("minimised", "constraint", "saved", saved=("one more GB/s or dollar saves", "text"))
+    return [Listing("shadow prices", rows, shown)] if rows else []
 
 
 def _used(shown: "ShownColumns", answer: "Design") -> "ShownColumns":
@@ -124,8 +117,7 @@ def _used(shown: "ShownColumns", answer: "Design") -> "ShownColumns":
 
 
 def _summary(answer: "Design") -> dict[str, Any]:
-    row = answer.summary()
-    return row | ({"dollars": f"{answer.money:,.0f}"} if answer.money else {"dollars": "-"})
+    return answer.summary() | {"dollars": f"{answer.money:,.0f}" if answer.money else "-"}
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +125,7 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
     return row | {
         "links": str(row["links"] or "-"),
         "dollars": f"{row['money']:,.0f}",
-        "saved": _saved_in_words(row["saved_ns_per_gb_per_s"]),
+        "saved": _price_in_words(PICOSECONDS_PER_NANOSECOND * row["saved_ns_per_gb_per_s"]),
         "provisioned": row["provisioned"] + factor,
     }
 

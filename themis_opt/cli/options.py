@@ -115,23 +115,13 @@ class Changes(OptionGroup):
 
     size: Size = None
     chunks: NumChunks = None
+    ag_order: AgOrder = None
     costs: Costs = field(default_factory=Costs)
 
     def given(self) -> dict[str, Any]:
         """What is not left as it is, by the names of options."""
-        every = {"size": self.size, "chunks": self.chunks, **self.costs.given()}
+        every = {"size": self.size, "chunks": self.chunks, "ag_order": self.ag_order, **self.costs.given()}
         return {name: value for name, value in every.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class InstanceChanges(Changes):
-    """The same, and in which order chunks are gathered."""
-
-    ag_order: AgOrder = None
-
-    def given(self) -> dict[str, Any]:
-        """What is not left as it is, by the names of options."""
-        return super().given() | ({} if self.ag_order is None else {"ag_order": self.ag_order})
 
 
 EACH = "each"  # the value of ``--lost`` for one part of every role in turn

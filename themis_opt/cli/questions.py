@@ -14,7 +14,7 @@ from themis_opt.cli.answers.answer import Reply, ask
 def bound(
     source: options.InstanceArgument,
     *,
-    changes: options.InstanceChanges,
+    changes: options.Changes,
     network: options.NetworkChanges,
     sizes: Annotated[
         str | None, Option("--chunk-sizes", help="equal or free: only the bounds that hold for them.")
@@ -31,7 +31,7 @@ def bound(
 def simulate(
     source: options.InstanceArgument,
     *,
-    changes: options.InstanceChanges,
+    changes: options.Changes,
     policies: options.Policies = None,
     sizes: options.ChunkSizes = "equal",
     output: Annotated[Path | None, options.output("Folder for one schedule and its pictures per policy.")] = None,

@@ -59,9 +59,13 @@ def run(
     values |= {"transport": transport}
     given: dict[str, Any] = {name: value for name, value in values.items() if value != USUAL_RUN[name]}
     if is_schedule:
-        for name in ("size", "chunks"):
-            if getattr(changes, name) is not None:
-                raise InputError("a schedule states its sizes and chunks", field=f"--{name}")
+        for option, value in {
+            "--size": changes.size,
+            "--chunks": changes.chunks,
+            "--ag-order": changes.ag_order,
+        }.items():
+            if value is not None:
+                raise InputError("a schedule states its sizes, chunks and orders", field=option)
         subject: Any = options.load_solution(path)[0]
         given |= changes.costs.given()
     else:

@@ -28,7 +28,7 @@ OTHER_SCHEMAS: Mapping[str, str] = {
 def show(
     source: options.InstanceArgument,
     *,
-    changes: options.InstanceChanges,
+    changes: options.Changes,
     network: options.NetworkChanges,
     whole: Annotated[bool, Option("--all", help="Of an iteration, every task and tensor.")] = False,
     output: Annotated[Path | None, options.output("A picture of the network, with its capacities.")] = None,

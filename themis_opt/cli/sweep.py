@@ -48,7 +48,7 @@ def sweep(
         float, Option(help="Of iterations, work that is not divided, over work that is (Amdahl).")
     ] = 0.0,
     training: options.Training = V100,
-    changes: options.InstanceChanges,
+    changes: options.Changes,
     network: options.NetworkChanges,
     policies: options.Policies = None,
     sizes: options.ChunkSizes = "equal",

@@ -47,7 +47,7 @@ def tune(
     """
     from themis_opt.base.documents import file_name
 
-    instance = options.load_instance(source, options.InstanceChanges(size, ag_order=ag_order))
+    instance = options.load_instance(source, options.Changes(size, ag_order=ag_order))
     folder = output or Path(file_name(f"tuned-{Path(source).name.removesuffix('.json')}"))
     settings: dict[str, Any] = {
         **costs.given(),

@@ -8,25 +8,21 @@ import pandas as pd
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import write_atomically
-from themis_opt.base.units import Form, cells, format_short_time, format_size, time_unit
+from themis_opt.base.units import format_short_time, format_size, time_unit
 from themis_opt.formats.tables import phase_title
 from themis_opt.formats.timeline import Timeline, pictured
 from themis_opt.problem.phases import Phase, growing
 from themis_opt.reports.rendering.charts import Chart, timeline
-from themis_opt.reports.rendering.document import CellValue, Column, Figure, Report, Section, Table
+from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
 from themis_opt.reports.rendering.page import render_html
 from themis_opt.solving.bounds import bounds_of
-from themis_opt.study.columns import ResultColumn, columns_of
+from themis_opt.study.columns import RESULT_COLUMNS, result_table
 from themis_opt.study.comparison import Comparison, Result
 
 MOST_BARS = 6_000
 """Bars that a browser moves without delay; schedules of more stages and tasks are on the page as numbers alone."""
 
 GATHERING = 0.55  # opacity of bars whose chunks grow
-FORMAT_OF_FORM: dict[Form, str] = {
-    "text": "text", "time": "amount", "share": "percent", "bandwidth": "bandwidth", "ratio": "factor",
-    "count": "count", "shares": "text",
-}  # fmt: skip
 
 
 def write_page(folder: Path, comparison: Comparison, verdict: Sequence[str] = ()) -> Path:
@@ -141,17 +137,11 @@ def _tasks(policy: str, shown: Timeline, scale: int) -> pd.DataFrame:
 
 
 def _results(comparison: Comparison) -> Table:
-    columns = [c for c in columns_of([r.schedule for r in comparison.results], judged=True) if c.title]
-    values = [_values(column, comparison.results) for column in columns]
-    policies = [result.policy for result in comparison.results]
-    heads = (Column("policy"), *(Column(column.title, FORMAT_OF_FORM[column.form]) for column in columns))
-    return Table(heads, tuple(zip(policies, *values, strict=True)))
-
-
-def _values(column: ResultColumn, results: Sequence[Result]) -> list[CellValue]:
-    """The values of a column; times, which have one unit, and shares, of which a cell has several, as texts."""
-    values = [column.value(result if column.judged else result.schedule) for result in results]
-    return list(cells(column.form, values) if column.form in ("time", "shares") else values)
+    results = comparison.results
+    headings, rows = result_table([result.row() for result in results], [result.schedule for result in results])
+    texts = {"policy", *(column.title for column in RESULT_COLUMNS if column.form == "text")}
+    columns = (Column(heading, "text" if heading in texts else "amount") for heading in headings)
+    return Table(tuple(columns), tuple(map(tuple, rows)))
 
 
 def _bounds(comparison: Comparison) -> Table:
