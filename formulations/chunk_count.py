@@ -39,7 +39,7 @@ from functools import cached_property
 from ortools.linear_solver import pywraplp
 
 from formulations.lattice import JobClass, cheapest_path
-from formulations.linear import add_unit_flow, optimal_row_weights
+from formulations.linear import LoadProgramme, add_unit_flow
 
 PRECISION = 1e-7  # width, as a fraction of the bound, at which the bisection ends
 JobCounts = tuple[int, ...]  # jobs of each class
@@ -182,37 +182,16 @@ class ChunkCount:
 
     def _weights(self, counts: JobCounts) -> list[float]:
         """Duals of (2) at the optimum of the linear programme, scaled to sum 1; equal weights if it gives up."""
-        programme = _CountProgramme(self.jobs, self.families)
-        rows = [programme.add_load(family, self._constant(family, counts)) for family in self.families]
-        return programme.weights(rows)
-
-
-class _CountProgramme:
-    """The linear programme (1) and (2) for given numbers of jobs."""
-
-    def __init__(self, jobs: Sequence[JobClass], families: Sequence[LoadFamily]) -> None:
-        self._jobs = jobs
-        self._scale = max(d for job in jobs for phase in job.phases for d in phase.duration.values()) or 1.0
-        self._solver = pywraplp.Solver.CreateSolver("GLOP")
-        self._makespan = self._solver.NumVar(0, self._solver.infinity(), "makespan")
-        self._solver.Minimize(self._makespan)
-        self._flow = [[add_unit_flow(self._solver, job, "flow") for _ in job.layers(job.load)] for job in jobs]
-
-    def add_load(self, family: LoadFamily, constant: float) -> pywraplp.Constraint:
-        """(2)."""
-        row = self._solver.Constraint(constant / self._scale, self._solver.infinity())
-        row.SetCoefficient(self._makespan, 1)
-        for j, q in family.stages:
-            job = self._jobs[j]
-            folded = job.mirrored and q == 1
-            flows = self._flow[j][0 if folded else q]
-            for arc, duration in job.phases[q].duration.items():
-                if arc[1] == family.machine:
-                    flow = flows[job.mirror(arc) if folded else arc]
-                    row.SetCoefficient(flow, row.GetCoefficient(flow) - duration / self._scale)
-        return row
-
-    def weights(self, rows: Sequence[pywraplp.Constraint]) -> list[float]:
-        """Duals of (2), scaled to sum 1."""
-        weights, _ = optimal_row_weights(self._solver, dict(enumerate(rows)))
-        return list(weights.values())
+        longest = max(d for job in self.jobs for phase in job.phases for d in phase.duration.values())
+        programme, rows = LoadProgramme(longest or 1.0), dict[int, pywraplp.Constraint]()
+        flows = [[add_unit_flow(programme.solver, job, "flow") for _ in job.layers(job.load)] for job in self.jobs]
+        for number, family in enumerate(self.families):
+            row = rows[number] = programme.row(self._constant(family, counts))
+            for j, q in family.stages:
+                job = self.jobs[j]
+                folded = job.mirrored and q == 1
+                for arc, duration in job.phases[q].duration.items():
+                    if arc[1] == family.machine:
+                        flow = flows[j][0 if folded else q][job.mirror(arc) if folded else arc]
+                        programme.load(row, flow, duration)
+        return list(programme.weights(rows)[0].values())

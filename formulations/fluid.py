@@ -28,10 +28,8 @@ M. Fisher, 1981, https://doi.org/10.1287/mnsc.27.1.1), and equals the optimum at
 
 from collections.abc import Mapping, Sequence
 
-from ortools.linear_solver import pywraplp
-
 from formulations.lattice import JobClass
-from formulations.linear import add_unit_flow, optimal_row_weights
+from formulations.linear import LoadProgramme, add_unit_flow
 
 Row = tuple[float, int]  # a threshold and a resource: one constraint of family (2)
 
@@ -73,19 +71,15 @@ def optimal_weights(jobs: Sequence[JobClass]) -> dict[Row, float]:
     """Duals of (2) at the optimum of the linear programme, scaled to sum 1; equal weights if the solver gives up."""
     loads = [job.loads() for job in jobs]
     scale = max(d for load in loads for layers in load.values() for layer in layers for d in layer.values()) or 1.0
-    solver = pywraplp.Solver.CreateSolver("GLOP")
-    makespan = solver.NumVar(0, solver.infinity(), "makespan")
-    solver.Minimize(makespan)
-    load_rows: dict[Row, pywraplp.Constraint] = {}
-    for threshold, k in rows(jobs):
-        row = solver.Constraint((threshold + least_lag(jobs, threshold, k)) / scale, solver.infinity())
-        row.SetCoefficient(makespan, 1)
-        load_rows[threshold, k] = row
+    programme = LoadProgramme(scale)
+    load_rows = {
+        (threshold, k): programme.row(threshold + least_lag(jobs, threshold, k)) for threshold, k in rows(jobs)
+    }
     for job, load in zip(jobs, loads, strict=True):
-        flows = [add_unit_flow(solver, job, "flow") for _ in range(job.num_layers)]
+        flows = [add_unit_flow(programme.solver, job, "flow") for _ in range(job.num_layers)]
         for k, layers in load.items():
             for row in [row for (r, m), row in load_rows.items() if m == k and r <= job.release]:
                 for flow, layer in zip(flows, layers, strict=True):
                     for arc, duration in layer.items():
-                        row.SetCoefficient(flow[arc], -duration / scale)
-    return optimal_row_weights(solver, load_rows)[0]
+                        programme.load(row, flow[arc], duration)
+    return programme.weights(load_rows)[0]

@@ -33,7 +33,7 @@ import numpy as np
 from ortools.linear_solver import pywraplp
 
 from formulations.lattice import Arc, JobClass, arcs, cheapest_path
-from formulations.linear import BoolArray, FloatArray, add_unit_flow, optimal_row_weights
+from formulations.linear import BoolArray, FloatArray, LoadProgramme, add_unit_flow
 
 # Most rounds in which violated windows are added, should they never end: half as many give the same bounds
 MAX_ROUNDS = 30
@@ -174,35 +174,27 @@ class WindowProgramme:
 
     def __init__(self, jobs: Sequence[JobClass], on_machine: Mapping[int, MachineStages]) -> None:
         self._on_machine = on_machine
-        self._scale = max(float(s.durations.max()) for s in on_machine.values()) or 1.0
-        self._solver = pywraplp.Solver.CreateSolver("GLOP")
-        self._makespan = self._solver.NumVar(0, self._solver.infinity(), "makespan")
-        self._solver.Minimize(self._makespan)
+        self._programme = LoadProgramme(max(float(s.durations.max()) for s in on_machine.values()) or 1.0)
         self._flow: dict[Variable, pywraplp.Variable] = {}
         self._rows: dict[LoadWindow, pywraplp.Constraint] = {}
         for j, job in enumerate(jobs):
             for layer in range(len(job.layers(job.load))):
-                flows = add_unit_flow(self._solver, job, f"flow{j}_{layer}")
+                flows = add_unit_flow(self._programme.solver, job, f"flow{j}_{layer}")
                 self._flow |= {(j, layer, arc): flow for arc, flow in flows.items()}
 
     def solved(self, windows: Sequence[LoadWindow]) -> tuple[dict[LoadWindow, float], dict[Variable, float], float]:
         """With these windows added: weights of all windows, flow and makespan; or equal weights and no flow."""
         for window in windows:
             self._add(window)
-        weights, is_solved = optimal_row_weights(self._solver, self._rows)
+        weights, is_solved = self._programme.weights(self._rows)
         if not is_solved:
             return weights, {}, 0.0
         flow = {variable: column.solution_value() for variable, column in self._flow.items()}
-        return weights, flow, self._makespan.solution_value() * self._scale
+        return weights, flow, self._programme.makespan
 
     def _add(self, window: LoadWindow) -> None:
         """(2)."""
         stages = self._on_machine[window.machine]
-        row = self._solver.Constraint((window.head + window.tail) / self._scale, self._solver.infinity())
-        row.SetCoefficient(self._makespan, 1)
-        load: dict[Variable, float] = {}
+        row = self._rows[window] = self._programme.row(window.head + window.tail)
         for i in np.flatnonzero(window.holds(stages)).tolist():
-            load[stages.variables[i]] = load.get(stages.variables[i], 0.0) + float(stages.durations[i])
-        for variable, duration in load.items():
-            row.SetCoefficient(self._flow[variable], -duration / self._scale)
-        self._rows[window] = row
+            self._programme.load(row, self._flow[stages.variables[i]], float(stages.durations[i]))

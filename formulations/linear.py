@@ -47,12 +47,33 @@ def add_unit_flow(solver: pywraplp.Solver, job: JobClass, name: str) -> dict[Arc
     return flows
 
 
-def optimal_row_weights(
-    solver: pywraplp.Solver, rows: Mapping[RowKey, pywraplp.Constraint]
-) -> tuple[dict[RowKey, float], bool]:
-    """Solve; duals of some rows, scaled to sum 1, and whether it was solved: else they are equal."""
-    solver.SetSolverSpecificParametersAsString(NO_CYCLING)
-    is_solved = solver.Solve() == pywraplp.Solver.OPTIMAL
-    duals = {key: max(row.dual_value(), 0.0) if is_solved else 0.0 for key, row in rows.items()}
-    total = sum(duals.values())
-    return {key: dual / total if total else 1 / len(rows) for key, dual in duals.items()}, is_solved
+class LoadProgramme:
+    """The least makespan that is at least a constant and some durations times flows in each row; `unit` is its unit."""
+
+    def __init__(self, unit: float) -> None:
+        self.solver, self._unit = pywraplp.Solver.CreateSolver("GLOP"), unit
+        self.solver.SetSolverSpecificParametersAsString(NO_CYCLING)
+        self._makespan = self.solver.NumVar(0, self.solver.infinity(), "makespan")
+        self.solver.Minimize(self._makespan)
+
+    @property
+    def makespan(self) -> float:
+        """The optimum, once it is found."""
+        return float(self._makespan.solution_value() * self._unit)
+
+    def row(self, constant: float) -> pywraplp.Constraint:
+        """The makespan is at least a constant, and what is loaded on the row."""
+        row = self.solver.Constraint(constant / self._unit, self.solver.infinity())
+        row.SetCoefficient(self._makespan, 1)
+        return row
+
+    def load(self, row: pywraplp.Constraint, flow: pywraplp.Variable, duration: float) -> None:
+        """Add a duration times a flow to a row."""
+        row.SetCoefficient(flow, row.GetCoefficient(flow) - duration / self._unit)
+
+    def weights(self, rows: Mapping[RowKey, pywraplp.Constraint]) -> tuple[dict[RowKey, float], bool]:
+        """Solve; duals of some rows, scaled to sum 1, and whether it was solved: else they are equal."""
+        is_solved = self.solver.Solve() == pywraplp.Solver.OPTIMAL
+        duals = {key: max(row.dual_value(), 0.0) if is_solved else 0.0 for key, row in rows.items()}
+        total = sum(duals.values())
+        return {key: dual / total if total else 1 / len(rows) for key, dual in duals.items()}, is_solved

@@ -30,11 +30,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from ortools.linear_solver import pywraplp
 
 from formulations.head_tail import LoadWindow, MachineStages, Variable, stages_by_machine, violated
 from formulations.lattice import JobClass, arcs
-from formulations.linear import NO_CYCLING
+from formulations.linear import LoadProgramme
 
 AROUND = 4.0  # what a job that takes no arc costs, in multiples of what is to be proven: any number above 1
 ROUNDS = 8  # in which windows are added to a node: a child goes on where its parent stopped
@@ -176,14 +177,11 @@ class _NodeProgramme:
         self, jobs: Sequence[JobClass], stages: Mapping[int, MachineStages], limits: ArcLimits, target: float
     ) -> None:
         self._stages, self._limits, self._target = stages, limits, target
-        self._solver = pywraplp.Solver.CreateSolver("GLOP")
-        self._solver.SetSolverSpecificParametersAsString(NO_CYCLING)
-        self._makespan = self._solver.NumVar(0, self._solver.infinity(), "makespan")
-        self._solver.Minimize(self._makespan)
+        self._programme = LoadProgramme(target)
+        self._solver = self._programme.solver
         self._rows: dict[LoadWindow, pywraplp.Constraint] = {}
         self._flow: dict[Variable, pywraplp.Variable] = {}
-        around = self._solver.Constraint(0, self._solver.infinity())
-        around.SetCoefficient(self._makespan, 1)
+        around = self._programme.row(0)
         for j, job in enumerate(jobs):
             for q in range(len(job.phases)):
                 for detour in self._add_flow(j, q, job):
@@ -216,14 +214,11 @@ class _NodeProgramme:
         prices = {each: self._flow[each].reduced_cost() * self._target for each in self._limits}
         flow = {each: column.solution_value() for each, column in self._flow.items()}
         leaf = Leaf(weights, {each: price for each, price in prices.items() if price})
-        return self._makespan.solution_value() * self._target, leaf, flow
+        return self._programme.makespan, leaf, flow
 
     def _add(self, window: LoadWindow) -> None:
         """(2)."""
         stages = self._stages[window.machine]
-        row = self._solver.Constraint((window.head + window.tail) / self._target, self._solver.infinity())
-        row.SetCoefficient(self._makespan, 1)
-        for i, holds in enumerate(window.holds(stages).tolist()):
-            if holds:
-                row.SetCoefficient(self._flow[stages.variables[i]], -float(stages.durations[i]) / self._target)
-        self._rows[window] = row
+        row = self._rows[window] = self._programme.row(window.head + window.tail)
+        for i in np.flatnonzero(window.holds(stages)).tolist():
+            self._programme.load(row, self._flow[stages.variables[i]], float(stages.durations[i]))

@@ -43,9 +43,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from ortools.linear_solver import pywraplp
 
-from formulations.linear import FloatArray, IntArray, optimal_row_weights
+from formulations.linear import FloatArray, IntArray, LoadProgramme
 
 NUM_ROWS = 24  # pairs (H, U)
 WEIGHT_ROUNDS = 40  # of weights, should they not end before: many more raise the bound little
@@ -161,20 +160,14 @@ class _Priced:
 
 def _duals(rows: FloatArray, columns: Sequence[Sequence[_Cheapest]]) -> tuple[FloatArray, float]:
     """Weights of (2) for mixtures of the pieces of each class, and the least length of one: no bound is larger."""
-    solver = pywraplp.Solver.CreateSolver("GLOP")
-    length = solver.NumVar(0, solver.infinity(), "length")
-    solver.Minimize(length)
-    scale = max(float(pieces.loads.max()) for column in columns for pieces in column) or 1.0
-    load_rows = {}
-    for number, least in enumerate(rows.sum(axis=1).tolist()):
-        load_rows[number] = solver.Constraint(least / scale, solver.infinity())
-        load_rows[number].SetCoefficient(length, 1)
+    programme = LoadProgramme(max(float(pieces.loads.max()) for column in columns for pieces in column) or 1.0)
+    load_rows = {number: programme.row(least) for number, least in enumerate(rows.sum(axis=1).tolist())}
     for column in columns:
-        whole = solver.Constraint(1, 1)
+        whole = programme.solver.Constraint(1, 1)
         for pieces in column:
-            share = solver.NumVar(0, 1, "share")
+            share = programme.solver.NumVar(0, 1, "share")
             whole.SetCoefficient(share, 1)
             for number, load in enumerate(pieces.loads.tolist()):
-                load_rows[number].SetCoefficient(share, -load / scale)
-    weights, is_solved = optimal_row_weights(solver, load_rows)
-    return np.array(list(weights.values())), length.solution_value() * scale if is_solved else np.inf
+                programme.load(load_rows[number], share, load)
+    weights, is_solved = programme.weights(load_rows)
+    return np.array(list(weights.values())), programme.makespan if is_solved else np.inf
