@@ -88,8 +88,13 @@ class Exporter(Protocol):
     def check(self, schedule: Schedule, folder: Path) -> Iterator[Fact]:
         """Checked facts of the files in a folder; raises an error where one does not hold.
 
-        Files that somebody runs are replayed by the rules of that reader, and their time is one of the facts.
+        Files that somebody runs are replayed by the rules of that reader, and their time is one of the facts.  Others
+        are compared with those that are written.
         """
+        for name, content in self.files(schedule):
+            if read_bytes(folder / name, "regular") != (content.encode() if isinstance(content, str) else content):
+                raise InvalidSchedule("file", "differs from that of the schedule", source=str(folder / name))
+            yield f"{name}: that of the schedule"
 
 
 def make_exporter(specification: str) -> Exporter:
@@ -122,14 +127,3 @@ def export(schedule: Schedule, exporter: str | Exporter, folder: Path) -> list[P
         write_atomically(folder / name, content)
         files.append(folder / name)
     return files
-
-
-def unchanged(exporter: Exporter, schedule: Schedule, folder: Path) -> Iterator[str]:
-    """Compare files with those that an exporter writes; a sentence about each.
-
-    Raises InputError if a file cannot be read, and InvalidSchedule if it is another one.
-    """
-    for name, content in exporter.files(schedule):
-        if read_bytes(folder / name, "regular") != (content.encode() if isinstance(content, str) else content):
-            raise InvalidSchedule("file", "differs from that of the schedule", source=str(folder / name))
-        yield f"{name}: that of the schedule"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InvalidSchedule
-from themis_opt.formats.exports import unchanged
+from themis_opt.formats.exports import Exporter
 from themis_opt.formats.order_table import order_json, order_rows
 from themis_opt.formats.tables import task_rows, to_csv
 from themis_opt.formats.trace import chrome_trace
@@ -30,7 +30,7 @@ def order_schema() -> str:
 
 
 @dataclass(frozen=True)
-class Csv:
+class Csv(Exporter):
     """Tables of stages, issue orders and compute tasks as CSV."""
 
     endings: ClassVar[tuple[str, ...]] = ("csv",)
@@ -45,13 +45,9 @@ class Csv:
         """Notes for users of the files."""
         yield "times are nanoseconds, sizes bytes of one NPU"
 
-    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
-        """Compare the files."""
-        return unchanged(self, schedule, folder)
-
 
 @dataclass(frozen=True)
-class RowOrder:
+class RowOrder(Exporter):
     """The order table: what a runtime needs to follow a schedule, as JSON with a documented schema."""
 
     endings: ClassVar[tuple[str, ...]] = ("json",)
@@ -64,10 +60,6 @@ class RowOrder:
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""
         yield "issue the stages of each dimension in turn, one in flight, none before the one before it on its path"
-
-    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
-        """Compare the files."""
-        return unchanged(self, schedule, folder)
 
 
 @dataclass(frozen=True)

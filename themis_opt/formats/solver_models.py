@@ -14,7 +14,7 @@ from formulations.chunk_order import ChunkOrder
 from formulations.cp_sat import hinted_objective, model_file
 from formulations.sequencing import as_text, num_order_variables, sequencing_milp
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.formats.exports import unchanged
+from themis_opt.formats.exports import Exporter, Fact
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.solving.lowering import RESOLUTION, in_ticks, job_plans
 
@@ -25,7 +25,7 @@ MAX_ORDERS = 100_000
 
 
 @dataclass(frozen=True)
-class SolverModel:
+class SolverModel(Exporter):
     """A schedule as models for other solvers."""
 
     form: Literal["all", "binary", "text", "lp", "mps"] = "all"  # CP-SAT, binary or as text; LP or MPS
@@ -84,9 +84,9 @@ class SolverModel:
             tick = max(1, schedule.makespan // LINEAR_RESOLUTION)
             yield f"the linear programme keeps the paths of this schedule; its ticks have {tick} ps"
 
-    def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
+    def check(self, schedule: Schedule, folder: Path) -> Iterator[Fact]:
         """Compare the files with the models, and the objective of the hint with the schedule."""
-        yield from unchanged(self, schedule, folder)
+        yield from super().check(schedule, folder)
         if self._is_for_cp_sat:
             objective, most = hinted_objective(_model(schedule).model), -(-schedule.makespan // _tick(schedule))
             if objective is None or objective > most:
