@@ -13,7 +13,7 @@ from themis_opt.base.allowance import Allowance
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.base.units import format_percent, format_short_size, format_short_time, nanoseconds
 from themis_opt.policies.launching.common import fused_name, of_runs
-from themis_opt.policies.launching.prefetch import activations, as_early_as_fits, budgets
+from themis_opt.policies.launching.prefetch import activations, as_early_as_fits, budgets, moment_of, size_of
 from themis_opt.policies.planning import Combined, PlanningOnce, Policy, fastest, plan_launches, plans_of_launches
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import count_stages
@@ -62,21 +62,21 @@ class StepPlan:
     def launches(self) -> tuple[Launch, ...]:
         """What is launched, in the order in which it leaves in an iteration."""
         launches = self.best.plan.launches_of(self.instance)
-        return tuple(sorted(launches, key=lambda launch: _moment(self.instance, launch.after)))
+        return tuple(sorted(launches, key=lambda launch: moment_of(self.instance, launch.after)))
 
     @property
     def gathers(self) -> list[Launch]:
         """Gathers that are given up after their use, in the order of their use."""
         instance = self.instance
         temporary = [e for e in self.launches if instance.exchanges[e.tensors[0]].freed_task >= 0]
-        return sorted(temporary, key=lambda launch: _need(instance, launch))
+        return sorted(temporary, key=lambda launch: moment_of(instance, launch.before))
 
     def distances(self) -> list[int]:
         """For every gather how many are used from when it leaves until its use."""
         tasks = len(self.instance.tasks)
-        uses = [_need(self.instance, launch) for launch in self.gathers]
+        uses = [moment_of(self.instance, launch.before) for launch in self.gathers]
         round_and_round = [use - tasks for use in uses] + uses
-        spans = [(_moment(self.instance, launch.after), use) for launch, use in zip(self.gathers, uses, strict=True)]
+        spans = [(moment_of(self.instance, launch.after), use) for launch, use in zip(self.gathers, uses, strict=True)]
         return [sum(after < other < use for other in round_and_round) for after, use in spans]
 
     def sentence(self) -> str:
@@ -105,7 +105,7 @@ class StepPlan:
                 "name": launch.name,
                 "kind": launch.kind.value,
                 "tensors": [instance.exchanges[tensor].name for tensor in launch.tensors],
-                "bytes": _size(instance, launch),
+                "bytes": size_of(instance, launch),
                 "after": names[launch.after.task] if launch.after else None,
                 "before": names[launch.before.task] if launch.before else None,
                 "needed_later": launch.before.later if launch.before else 0,
@@ -130,7 +130,7 @@ class StepPlan:
     def ddp(self) -> dict[str, Any] | None:
         """Sizes of the buckets of ``DistributedDataParallel``, in MiB, in the order in which they are ready."""
         buckets = [launch for launch in self.launches if launch.kind is CollectiveKind.ALL_REDUCE]
-        sizes = [_size(self.instance, launch) / MEBIBYTE for launch in buckets if launch.part == "whole"]
+        sizes = [size_of(self.instance, launch) / MEBIBYTE for launch in buckets if launch.part == "whole"]
         return {"bucket_cap_mb": max(sizes), "bucket_cap_mb_list": sizes} if sizes else None
 
     def fsdp(self) -> dict[str, Any] | None:
@@ -150,15 +150,17 @@ class StepPlan:
         backward = [launch for launch in gathers if _module(instance.exchanges[launch.tensors[0]]) in number]
         backward = [launch for launch in backward if launch.before and not launch.before.later]
         users = {
-            "forward": [(place, _need(instance, launch), launch) for place, launch in enumerate(forward)],
-            "backward": [(number[_module(instance.exchanges[e.tensors[0]])], _need(instance, e), e) for e in backward],
+            "forward": [(place, moment_of(instance, launch.before), launch) for place, launch in enumerate(forward)],
+            "backward": [
+                (number[_module(instance.exchanges[e.tensors[0]])], moment_of(instance, e.before), e) for e in backward
+            ],
         }
         kept = sorted({*range(len(groups))} - {group for group, *_ in users["backward"]})
         begins = [need - len(instance.tasks) for _, need, _ in users["forward"]]
         early: dict[str, list[int]] = {}
         for group, _, launch in users["backward"]:
-            place = bisect_right(begins, _moment(instance, launch.after)) - 1
-            if place >= group and _moment(instance, launch.after) <= begins[-1]:
+            place = bisect_right(begins, moment_of(instance, launch.after)) - 1
+            if place >= group and moment_of(instance, launch.after) <= begins[-1]:
                 early.setdefault(str(place), []).append(group)
         sooner = {group for numbers in early.values() for group in numbers}
         users["backward"] = [user for user in users["backward"] if user[0] not in sooner]
@@ -170,7 +172,7 @@ def _prefetched(instance: Instance, users: list[tuple[int, int, Launch]]) -> dic
     """By the number of a group, the groups that it prefetches when its pass reaches it."""
     lists: dict[str, list[int]] = {}
     for place, (group, _, launch) in enumerate(users[1:], start=1):
-        begun = [other for other, need, _ in users[:place] if need <= _moment(instance, launch.after) + 1]
+        begun = [other for other, need, _ in users[:place] if need <= moment_of(instance, launch.after) + 1]
         user = begun[-1] if begun else users[0][0]
         if group != user and group not in lists.setdefault(str(user), []):
             lists[str(user)].append(group)
@@ -349,18 +351,6 @@ def _gather(name: str, ready: str, freed: str) -> dict[str, Any]:
 
 def _module(exchange: Exchange) -> str:
     return exchange.name.rpartition(".")[0] or exchange.name
-
-
-def _size(instance: Instance, launch: Launch) -> int:
-    return sum(instance.exchanges[tensor].size for tensor in launch.tensors)
-
-
-def _moment(instance: Instance, task: TaskOf | None) -> int:
-    return -1 if task is None else task.task + task.later * len(instance.tasks)
-
-
-def _need(instance: Instance, launch: Launch) -> int:
-    return _moment(instance, launch.before)
 
 
 def _places(distances: list[int]) -> str:

@@ -26,12 +26,12 @@ def as_early_as_fits(
     `in_order`: whether none leaves before the one used before it.
     """
     moved, held, before = list(launches), held_besides(instance).copy(), -1
-    uses = sorted((_need(instance, launches[number]), number) for number in temporary(instance, launches))
+    uses = sorted((moment_of(instance, launches[number].before), number) for number in temporary(instance, launches))
     for need, number in uses:
-        held[_tasks(instance, need, _freed(instance, launches[number]))] += _size(instance, launches[number])
+        held[_tasks(instance, need, _freed(instance, launches[number]))] += size_of(instance, launches[number])
     for need, number in uses:
-        launch, size = launches[number], _size(instance, launches[number])
-        earliest = max(before if in_order else -1, _moment(instance, launch.after) + 1)
+        launch, size = launches[number], size_of(instance, launches[number])
+        earliest = max(before if in_order else -1, moment_of(instance, launch.after) + 1)
         room = held[np.arange(need - 1, earliest - 1, -1) % len(held)] + size <= budget
         begin = need - int(np.argmin(np.append(room, False)))
         held[_tasks(instance, begin, need)] += size
@@ -95,22 +95,19 @@ def budgets(instance: Instance, near: int = 0) -> Iterator[int]:
     yield from allowed if allowed or near else [most]
 
 
-def _need(instance: Instance, launch: Launch) -> int:
-    """The task that waits for a launch, counted on from those of its iteration."""
-    return _moment(instance, launch.before)
-
-
 def _freed(instance: Instance, launch: Launch) -> int:
     """The task after the last one that uses a launch, counted on."""
     exchanges, tasks = [instance.exchanges[tensor] for tensor in launch.tensors], len(instance.tasks)
     return 1 + max(exchange.freed_task + exchange.freed_later * tasks for exchange in exchanges)
 
 
-def _moment(instance: Instance, task: TaskOf | None) -> int:
+def moment_of(instance: Instance, task: TaskOf | None) -> int:
+    """A task, counted on from those of the iteration of a launch; -1 for none."""
     return -1 if task is None else task.task + task.later * len(instance.tasks)
 
 
-def _size(instance: Instance, launch: Launch) -> int:
+def size_of(instance: Instance, launch: Launch) -> int:
+    """Bytes of all tensors of a launch."""
     return sum(instance.exchanges[tensor].size for tensor in launch.tensors)
 
 
