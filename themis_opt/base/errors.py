@@ -68,6 +68,14 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
+def check_choice(value: object, known: Iterable[object], field: str) -> None:
+    """Refuse a value that is none of those that are known. Raises InputError with all of them, and the nearest one."""
+    names = list(map(str, known))
+    if str(value) not in names:
+        rule = f"must be one of {', '.join(names)}{suggestion(str(value), names)}"
+        raise InputError(rule, field=field, value=value)
+
+
 def printable(text: str, keep: str = "") -> str:
     """The text with line breaks, escape sequences and other control characters spelled out, but for those to `keep`."""
     if text.isprintable():  # most texts, of which tables hold many

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, check_choice
 from themis_opt.cli.options import OptionGroup
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def _check_available(transport: str) -> None:
 
     from themis_opt.runtime.links import TRANSPORTS
 
-    if transport not in TRANSPORTS:
-        raise InputError(f"must be one of {', '.join(TRANSPORTS)}", field="--transport", value=transport)
+    check_choice(transport, TRANSPORTS, "--transport")
     if transport == "torch" and find_spec("torch") is None:
         rule = "needs torch: pip install 'themis-opt[torch]'"
         raise InputError(rule, field="--transport", value=transport)

@@ -37,7 +37,7 @@ from formulations.allocation import (
 from formulations.fluid import fluid_bound, least_lag, optimal_weights
 from formulations.lattice import Arc, JobClass
 from themis_opt.base.arrays import FloatArray
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, check_choice
 from themis_opt.base.units import (
     PICOSECONDS_PER_SECOND,
     format_bandwidth,
@@ -444,8 +444,7 @@ def design(
     """
     if not isinstance(problem, DesignProblem):
         problem = load_problem(problem)
-    if reading not in READINGS:
-        raise InputError(f"must be one of {', '.join(READINGS)}", field="reading", value=reading)
+    check_choice(reading, READINGS, "reading")
     parts = parts_of(problem)
     policy = policy or (FIXED_POLICY if reading == "fixed" else FREE_POLICY)
     in_order = allocated(problem, tuple(map(fixed_group, parts)))

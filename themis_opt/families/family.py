@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.errors import InputError, check_choice
 from themis_opt.base.registries import imported
 
 if TYPE_CHECKING:
@@ -118,9 +118,7 @@ def read_solution(reader: str, path: Path, problem: Problem | None = None) -> tu
 
 def make_policy(policies: Mapping[str, Any], specification: str, **knobs: Any) -> Any:
     """The policy of a name. Raises InputError if there is none."""
-    if specification not in policies:
-        rule = f"must be one of {', '.join(policies)}{suggestion(specification, policies)}"
-        raise InputError(rule, field="policy", value=specification)
+    check_choice(specification, policies, "policy")
     return partial(policies[specification], **knobs)
 
 

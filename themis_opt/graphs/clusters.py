@@ -18,7 +18,7 @@ from itertools import product
 from math import gcd, isqrt, prod
 from typing import Any
 
-from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.errors import InputError, check_choice
 from themis_opt.graphs.groups import MAX_GROUP_NPUS
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.problem.documents import INSTANCE_FORMAT
@@ -131,10 +131,7 @@ def cluster_named(name: str) -> GraphInstance:
     fields = {"npus": int, "boxes": int, "levels": int, "oversubscription": int, "shape": str, "seed": int}
     values = dict[str, Any]()
     for field, text in given.items():
-        if field not in fields:
-            raise InputError(
-                f"must be one of {', '.join(fields)}{suggestion(field, fields)}", field="cluster", value=field
-            )
+        check_choice(field, fields, "cluster")
         if fields[field] is int and not (text.isascii() and text.isdecimal() and len(text) < 20):
             raise InputError("must be a whole number", field=f"cluster.{field}", value=text)
         values[field] = fields[field](text)
@@ -148,13 +145,9 @@ def made(document: ClusterDocument) -> GraphInstance:
 
 def _checked(wanted: Cluster) -> Cluster:
     """The cluster with its number of NPUs. Raises InputError if a figure is none of those that there are."""
-    if wanted.kind not in KINDS:
-        rule = f"must be one of {', '.join(KINDS)}{suggestion(wanted.kind, KINDS)}"
-        raise InputError(rule, field="cluster.kind", value=wanted.kind)
+    check_choice(wanted.kind, KINDS, "cluster.kind")
     for field, known in (("levels", (2, 3)), ("oversubscription", (1, 2, 4))):
-        if getattr(wanted, field) not in known:
-            rule = f"must be one of {', '.join(map(str, known))}"
-            raise InputError(rule, field=f"cluster.{field}", value=getattr(wanted, field))
+        check_choice(getattr(wanted, field), known, f"cluster.{field}")
     unused = [f for f in ("shape",) if wanted.kind != "tpu_v4"] + [f for f in ("boxes",) if wanted.kind not in BOXES]
     for field in unused:
         if getattr(wanted, field):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from formulations.interruption import TimeUp
 from formulations.limits import MAX_SECONDS, Limits
 from themis_opt.base.allowance import SLACK, cut_off
-from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.errors import InputError, check_choice
 from themis_opt.base.units import format_percent, format_short_time, nanoseconds
 from themis_opt.graphs.bounds import GraphBound, each_bound, load_bound
 from themis_opt.graphs.plan import merged_plan
@@ -161,9 +161,7 @@ def _check_names(names: Sequence[str]) -> None:
         raise InputError("must name one or more policies, each once", field="--policies", value=", ".join(names))
     known = (*GRAPH_POLICIES, *GRAPH_SEARCHES)
     for name in names:
-        if name not in known:
-            rule = f"must be one of {', '.join(known)}{suggestion(name, known)}"
-            raise InputError(rule, field="--policies", value=name)
+        check_choice(name, known, "--policies")
 
 
 def schedules_of(instance: GraphInstance, name: str, rival: float = math.inf) -> Iterator[GraphSchedule]:

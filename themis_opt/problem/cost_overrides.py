@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, check_choice
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.cost_terms import COST_TERMS
 from themis_opt.problem.fields import ModelError, located
@@ -33,8 +33,7 @@ def with_costs(instance: Instance, *, latency: str | None = None, **costs: str |
 
 def _read(name: str, value: str | float) -> Any:
     """The value of a cost term, checked."""
-    if name not in COST_TERMS:
-        raise InputError(f"must be one of {', '.join(COST_TERMS)}", field="cost", value=name)
+    check_choice(name, COST_TERMS, "cost")
     try:
         return TypeAdapter(cost_type(name)).validate_python(value)
     except ValidationError as error:

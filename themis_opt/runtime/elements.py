@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, check_choice
 
 DTYPES = ("float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8")
 """Names of element types; ``bfloat16`` needs the package ml_dtypes."""
@@ -32,8 +32,7 @@ REDUCTIONS: Mapping[str, Reduction] = {
 
 def element_type(name: str) -> np.dtype[Any]:
     """The numpy type of a name. Raises InputError if there is none, or the package that has it is not installed."""
-    if name not in DTYPES:
-        raise InputError(f"must be one of {', '.join(DTYPES)}", field="dtype", value=name)
+    check_choice(name, DTYPES, "dtype")
     if name != "bfloat16":
         return np.dtype(name)
     try:

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import TypeAdapter
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, check_choice
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_size
 from themis_opt.problem.cost import variable_occupancy
 from themis_opt.problem.exchanges import refuse_sends
@@ -207,9 +207,7 @@ def compile_program(schedule: Schedule, options: RunOptions | None = None) -> Pr
 
 def _check(instance: Instance, options: RunOptions) -> None:
     element_type(options.dtype)
-    if options.reduction not in REDUCTIONS:
-        rule = f"must be one of {', '.join(REDUCTIONS)}"
-        raise InputError(rule, field="reduction", value=options.reduction)
+    check_choice(options.reduction, REDUCTIONS, "reduction")
     refuse_sends(instance.exchanges, "the runtime")
     refuse_rails(instance.fabric.dimensions, "the runtime")
     for number, dimension in enumerate(instance.fabric.dimensions):

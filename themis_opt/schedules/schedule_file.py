@@ -14,7 +14,7 @@ from pydantic import Field, StrictBool, TypeAdapter
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import read_json, schema_text
-from themis_opt.base.errors import InputError, InvalidSchedule
+from themis_opt.base.errors import InputError, InvalidSchedule, check_choice
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, nanoseconds
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.documents import errors_of
@@ -398,8 +398,7 @@ def _launch(instance: Instance, parts: Sequence[LaunchPart], number: int) -> Lau
 
 
 def _index(places: Mapping[str, int], name: str, field: str) -> int:
-    if name not in places:
-        raise InputError(f"must be one of {', '.join(places)}", field=field, value=name)
+    check_choice(name, places, field)
     return places[name]
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
-from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.errors import InputError, check_choice
 from themis_opt.base.units import (
     BANDWIDTH_UNITS,
     PICOSECONDS_PER_SECOND,
@@ -369,9 +369,7 @@ def _changed(instance: Instance, name: str, value: Any) -> Instance:
 
 def check_name(instance: Instance, name: str) -> None:
     """Raise InputError if there is nothing of a name that can be varied."""
-    known = [*OF_ALL, *OF_NETWORK, *_figures(instance)]
-    if name not in known:
-        raise InputError(f"must be one of {', '.join(known)}{suggestion(name, known)}", field="over", value=name)
+    check_choice(name, [*OF_ALL, *OF_NETWORK, *_figures(instance)], "over")
 
 
 def _of_network(network: Network, name: str, value: Any) -> Network:

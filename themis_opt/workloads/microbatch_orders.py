@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeVar, get_args
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, check_choice
 
 MicrobatchSchedule = Literal["gpipe", "1f1b", "v", "dualpipe"]
 
@@ -38,10 +38,7 @@ def stage_of_parts(stages: int, parts: int, schedule: MicrobatchSchedule) -> lis
 
 def check_order(stages: int, parts: int, microbatches: int, schedule: str) -> None:
     """Refuse orders that there are not. Raises InputError with the option that says so."""
-    if schedule not in get_args(MicrobatchSchedule):
-        raise InputError(
-            f"must be one of {', '.join(get_args(MicrobatchSchedule))}", field="--schedule", value=schedule
-        )
+    check_choice(schedule, get_args(MicrobatchSchedule), "--schedule")
     if schedule == "v" and parts != 2:
         raise InputError("must be 2 with --schedule v", field="--virtual-stages", value=parts)
     if schedule == "dualpipe" and parts != 1:

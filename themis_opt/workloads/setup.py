@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, check_choice
 from themis_opt.base.units import format_bandwidth, format_size, parse_bandwidth, parse_size, parse_time
 from themis_opt.problem.network import Network
 from themis_opt.workloads.devices import find_device, memory_of
@@ -121,9 +121,7 @@ class Setup:
                 raise InputError("must be 1 or more", field=field, value=value)
         if self.update < 0:
             raise InputError("must be 0 or more", field="--update", value=f"{self.update} ps")
-        if self.granularity not in get_args(Granularity):
-            rule = f"must be one of {', '.join(get_args(Granularity))}"
-            raise InputError(rule, field="--granularity", value=self.granularity)
+        check_choice(self.granularity, get_args(Granularity), "--granularity")
         check_order(self.stages or 1, self.virtual_stages, self.microbatches, self.schedule)
         _expect("--recompute", self.recompute, (False, True, "selective"), "full or selective")
         _expect("--gathers", self.gathers, ("microbatch", "step"), "microbatch or step")
@@ -193,8 +191,7 @@ def _expect(field: str, value: object, allowed: tuple[object, ...], words: str) 
 
 def element_bytes(dtype: str) -> int:
     """Bytes of one element of a type. Raises InputError if it is none of :data:`BYTES_BY_TYPE`."""
-    if dtype not in BYTES_BY_TYPE:
-        raise InputError(f"must be one of {', '.join(BYTES_BY_TYPE)}", field="--dtype", value=dtype)
+    check_choice(dtype, BYTES_BY_TYPE, "--dtype")
     return BYTES_BY_TYPE[dtype]
 
 

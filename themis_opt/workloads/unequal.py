@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, check_choice
 
 BatchShare = Literal["equal", "proportional"]
 
@@ -72,8 +72,7 @@ def parse_unequal(text: str, share: str) -> Unequal:
 
     Raises InputError if one of them is no positive number, or the share is unknown or says nothing.
     """
-    if share not in get_args(BatchShare):
-        raise InputError(f"must be one of {', '.join(get_args(BatchShare))}", field="--share", value=share)
+    check_choice(share, get_args(BatchShare), "--share")
     if not text and share != "equal":
         raise InputError("needs --speeds", field="--share", value=share)
     try:
