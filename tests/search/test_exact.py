@@ -13,6 +13,7 @@ from background import PATIENCE
 from hypothesis import given, settings
 from layered_iterations import layers, scheduled
 from sharded_iterations import sharded
+from small_iterations import MICROSECOND, PAIR
 from strategies import instances
 
 from formulations import cp_sat
@@ -341,8 +342,11 @@ def test_a_search_of_launches_starts_from_the_best_launching_policy() -> None:
     assert Exact(seconds=1e-9, deterministic=True).solve(instance).schedule.makespan <= best
 
 
-def test_a_search_of_launches_whose_time_is_up_has_a_schedule_that_fits_into_memory() -> None:
-    for instance in (layers(6, task=50), sharded(*[60] * 6, memory="300 kB")):
-        schedule = Exact(seconds=0.0).solve(instance).schedule
-        validate(schedule)
-        assert schedule.makespan <= scheduled(instance, "blocks").makespan
+@pytest.mark.parametrize(("memory", "microseconds"), [(None, 656), ("500 kB", 696)])
+def test_launches_whose_time_is_up_leave_early_in_few_chunks_and_fit(memory: str | None, microseconds: int) -> None:
+    network = {"dimensions": [PAIR | {"latency": "2 us"}]}
+    instance = sharded(*[20, 120] * 3, task=50, memory=memory, network=network, latency="occupy", chunks=16)
+    given = scheduled(instance, "fsdp2")
+    schedule = Exact(seconds=0.0).solve(instance, start=given).schedule
+    validate(schedule)
+    assert schedule.makespan <= microseconds * MICROSECOND < given.makespan * 0.6

@@ -16,7 +16,7 @@ from themis_opt.schedules.plan import Plan, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.search.incumbent import Incumbent, Reference
-from themis_opt.search.start import launched_schedule, starting_schedule
+from themis_opt.search.start import starting_schedule
 from themis_opt.solving.lowering import chunk_overhead
 
 STARTED_PER_SECOND = 70_000  # stages that the fast policies plan and simulate in a second on a slow core
@@ -87,10 +87,12 @@ class Exact(Limits):
     def _start(self, instance: Instance, allowance: Allowance, given: Schedule | None, lower_bound: float) -> Schedule:
         """The best of the schedule that is given and those of the fast policies, if there is time for these."""
         is_late = count_stages(instance) > STARTED_PER_SECOND * (allowance.left - LEAST_START)
-        if given is not None and (has_launches(instance) or (is_late and not self.deterministic)):
-            return given
         if has_launches(instance):
-            return launched_schedule(instance, allowance)
+            from themis_opt.search.launches import launched_schedule
+
+            return launched_schedule(instance, allowance, given)
+        if given is not None and is_late and not self.deterministic:
+            return given
         law = simulate(instance, Law()(instance)) if self.sizes == "free" and has_law(instance) else None
         if law and law.makespan <= lower_bound * (1 + self.gap):
             return law

@@ -6,15 +6,25 @@ from functools import lru_cache
 from itertools import product, takewhile
 from typing import ClassVar, NamedTuple
 
+from themis_opt.base.allowance import SLACK, Allowance
 from themis_opt.base.errors import CyclicPlan, InvalidSchedule
+from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.launching.common import Bucket, may_fuse, of_runs, runs
 from themis_opt.policies.launching.prefetch import as_early_as_fits, budgets, temporary
-from themis_opt.policies.planning import LaunchingPolicy, PlanningOnce, fastest, in_few_chunks, plans_of_launches
+from themis_opt.policies.planning import (
+    LaunchingPolicy,
+    PlanningOnce,
+    fastest,
+    in_few_chunks,
+    plan_launches,
+    plans_of_launches,
+)
 from themis_opt.policies.registry import LAUNCHING, make_policy
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch, Order, TaskOf
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.incumbent import Incumbent
 from themis_opt.solving.lowering import chunk_overhead
@@ -24,8 +34,30 @@ SIMULATED_PER_SECOND = 40_000  # stages that a core simulates in a second, rough
 PLANNING = 10  # planning a stage takes so many times as long as simulating it
 MAX_SIZED = 1_500  # tasks and stages in two periods of which a linear programme chooses the sizes in a second or two
 FEW_TENSORS = 6  # up to which all ways to fuse them are tried: 203
+LEAN = tuple(f"{name}:ahead=0/baseline" for name in ("fsdp2", "one_stream", "fused"))
+"""What holds less, where memory is short: each gather leaves when it is needed; the last two hold least."""
+
 # Tensors that are fused; together all fusible ones, those of one kind and span in the order they become ready
 Buckets = tuple[Bucket, ...]
+
+
+def launched_schedule(instance: Instance, allowance: Allowance, given: Schedule | None = None) -> Schedule:
+    """The best that fits into memory of a given schedule, blocks and tensors alone; the leanest if none does.
+
+    If time is up, tensors alone are left out.
+    """
+    candidates = (alone(instance, count) for count in chunk_counts(instance)[::-1])
+    plans = (plan_launches(instance, each.launches, each.order, Baseline(), each.chunks) for each in candidates)
+    schedules = [given or simulate(instance, make_policy("blocks/baseline")(instance))]
+    schedules += (simulate(instance, plan) for plan in takewhile(lambda _: allowance.left > -SLACK, plans))
+    fitting = [schedule for schedule in schedules if schedule.fits]
+    return min(fitting, key=lambda schedule: schedule.makespan) if fitting else leanest_schedule(instance)
+
+
+def leanest_schedule(instance: Instance) -> Schedule:
+    """The fastest schedule of the policies that hold little, if one fits into memory; else the one that holds least."""
+    schedules = [simulate(instance, make_policy(name)(instance)) for name in LEAN]
+    return min(schedules, key=lambda one: (0, one.makespan) if one.fits else (1, one.memory_peak))
 
 
 @dataclass(frozen=True)
@@ -176,20 +208,19 @@ def content(exchange: Exchange) -> object:
 def candidates(instance: Instance) -> Iterator[Candidate]:
     """More and more evenly cut buckets, which take longer and longer, and the launches of all policies.
 
-    Where gathers may leave at different times, one that fits in memory comes first, and then policies, since searches
-    for large models end early.  Then the smallest buckets have less and less memory, and buckets are fewer and fewer.
-    Where each chunk costs something, evenly cut buckets have fewer and fewer of them.
+    Where gathers may leave at different times, those that fit in memory come first, in fewer and fewer chunks, and then
+    policies, since searches for large models end early.  Then the smallest buckets have less and less memory, and
+    buckets are fewer and fewer.  Where each chunk costs something, evenly cut buckets have fewer and fewer of them.
     """
     policies = [LAUNCHING.load(name)() for name in LAUNCHING]
     by_policies = (of_policy(instance, policy) for policy in policies)
     most = max((len(tensors) for tensors in runs(instance)), default=0)
     powers, amounts = range(most.bit_length()), list(budgets(instance))
     if amounts[0]:
-        smallest = tuple((tensor,) for run in runs(instance) for tensor in run)
-        yield with_buckets(instance, smallest, amounts[0], instance.chunks)
+        yield from (alone(instance, count) for count in chunk_counts(instance))
         yield from by_policies
-        yield with_buckets(instance, smallest, amounts[0], instance.chunks, in_order=False)
-        yield from (with_buckets(instance, smallest, amount, instance.chunks) for amount in amounts[1:])
+        yield alone(instance, instance.chunks, in_order=False)
+        yield from (alone(instance, instance.chunks, amount) for amount in amounts[1:])
         powers = powers[::-1]
     yield from (
         with_buckets(instance, even_buckets(instance, 2**power), amounts[0], count)
@@ -217,6 +248,12 @@ def partitions(tensors: Bucket) -> Iterator[Buckets]:
     for buckets in partitions(tensors[:-1]):
         yield (*buckets, tensors[-1:])
         yield from ((*buckets[:n], (*bucket, tensors[-1]), *buckets[n + 1 :]) for n, bucket in enumerate(buckets))
+
+
+def alone(instance: Instance, chunks: int, budget: int | None = None, *, in_order: bool = True) -> Candidate:
+    """Each tensor alone in so many chunks at most, gathers as early as a budget allows, or all of the memory."""
+    each = tuple((tensor,) for run in runs(instance) for tensor in run)
+    return with_buckets(instance, each, budget or next(budgets(instance)), chunks, in_order=in_order)
 
 
 def of_policy(instance: Instance, policy: LaunchingPolicy) -> Candidate:

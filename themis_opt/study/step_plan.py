@@ -20,8 +20,7 @@ from themis_opt.problem.cost import count_stages
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.plan import TaskOf
 from themis_opt.schedules.validation import validate
-from themis_opt.search.launches import SIMULATED_PER_SECOND
-from themis_opt.search.start import leanest_schedule
+from themis_opt.search.launches import SIMULATED_PER_SECOND, leanest_schedule
 from themis_opt.solving.bounds import bounds
 from themis_opt.study.comparison import compare
 
