@@ -12,14 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from themis_opt.problem.cost import (
-    bytes_sent,
-    fixed_lag,
-    fixed_occupancy,
-    path_divisors,
-    stage_phases,
-    variable_occupancy,
-)
+from themis_opt.problem import cost
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import Phase
@@ -70,7 +63,7 @@ class Themis:
     @staticmethod
     def _fixed(instance: Instance, phase: Phase, dimension: int) -> float:
         """Step latency of a stage and launch overhead, in picoseconds."""
-        return float(fixed_lag(instance, phase, dimension) + fixed_occupancy(instance, phase, dimension))
+        return float(cost.fixed_lag(instance, phase, dimension) + cost.fixed_occupancy(instance, phase, dimension))
 
     def _chunks(self, instance: Instance, number: int, loads: list[float]) -> Chunks:
         collective = instance.exchanges[number]
@@ -96,8 +89,8 @@ class Themis:
         phase = collective.kind.rule.phases[0]
         part = np.array(size / self.threshold_divisor)
         peers = np.array(instance.fabric.sizes[dimension])
-        sent = bytes_sent(instance, phase, dimension, part, peers)
-        time = float(variable_occupancy(instance, phase, dimension, sent))
+        sent = cost.bytes_sent(instance, phase, dimension, part, peers)
+        time = float(cost.variable_occupancy(instance, phase, dimension, sent))
         return time + (self._fixed(instance, phase, dimension) if self.threshold_latency else 0.0)
 
     def _stage_times(
@@ -105,10 +98,10 @@ class Themis:
     ) -> tuple[float, ...]:
         """Predicted busy time that a chunk adds along its path, in picoseconds."""
         whole_path = np.array([path])
-        phases = stage_phases(collective.kind, len(path))
-        divisors = path_divisors(instance, collective.kind, whole_path)
-        sent = bytes_sent(instance, phases, whole_path, np.array(size), divisors)
-        times = variable_occupancy(instance, phases, whole_path, sent)[0]
+        phases = cost.stage_phases(collective.kind, len(path))
+        divisors = cost.path_divisors(instance, collective.kind, whole_path)
+        sent = cost.bytes_sent(instance, phases, whole_path, np.array(size), divisors)
+        times = cost.variable_occupancy(instance, phases, whole_path, sent)[0]
         if self.load_latency:
             times = times + [self._fixed(instance, Phase(phase), k) for phase, k in zip(phases, path, strict=True)]
         counted = len(path) if self.load_phases == "all" else len(path) // len(collective.kind.rule.phases)

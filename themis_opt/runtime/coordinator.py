@@ -21,18 +21,7 @@ from pydantic import ValidationError
 
 from themis_opt.base.arrays import FloatArray
 from themis_opt.base.version import __version__
-from themis_opt.runtime.control import (
-    REPORT,
-    SILENT_FOR,
-    TOKEN_VARIABLE,
-    Alive,
-    ControlLine,
-    Done,
-    Failed,
-    Garbage,
-    Hello,
-    RunReport,
-)
+from themis_opt.runtime import control
 from themis_opt.runtime.layout import coordinates
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.program import Program
@@ -66,7 +55,7 @@ class MeasuredRun:
 class _RankState:
     """The state of a rank as far as the coordinator knows it."""
 
-    line: ControlLine
+    line: control.ControlLine
     address: tuple[str, int]
     pid: int
     listener: Thread
@@ -93,8 +82,8 @@ class Coordinator:
         self._address = "{}:{}".format(*self._listener.getsockname()[:2])
         self._processes: Sequence[subprocess.Popen[bytes]] = ()
         self._peers: dict[int, _RankState] = {}
-        self._callers: queue.Queue[tuple[ControlLine, int, bytes]] = queue.Queue()
-        self._inbox: queue.Queue[tuple[int, RunReport | str]] = queue.Queue()
+        self._callers: queue.Queue[tuple[control.ControlLine, int, bytes]] = queue.Queue()
+        self._inbox: queue.Queue[tuple[int, control.RunReport | str]] = queue.Queue()
         self._sizes: tuple[int, ...] = ()
         self._doing = "starting"
         self._names: dict[int, str] = {}
@@ -150,15 +139,15 @@ class Coordinator:
         if caller is None:
             connection.close()
         else:
-            self._callers.put((ControlLine(connection), caller.rank, words))
+            self._callers.put((control.ControlLine(connection), caller.rank, words))
 
-    def _admit(self, line: ControlLine, rank: int, words: bytes) -> None:
+    def _admit(self, line: control.ControlLine, rank: int, words: bytes) -> None:
         """Take a caller who knows the token for a rank, unless it is no rank or there already."""
         if rank in self._peers or rank >= self._num_ranks:
             line.close()
             return
         try:
-            hello = Hello.model_validate_json(words)
+            hello = control.Hello.model_validate_json(words)
         except ValidationError:
             line.close()
             raise RankFailure(rank, GARBAGE) from None
@@ -170,11 +159,11 @@ class Coordinator:
         self._peers[rank] = _RankState(line, hello.address, hello.pid, listener)
         listener.start()
 
-    def _listen(self, rank: int, line: ControlLine) -> None:
+    def _listen(self, rank: int, line: control.ControlLine) -> None:
         try:
             while True:
-                self._inbox.put((rank, line.hear(REPORT)))
-        except Garbage:
+                self._inbox.put((rank, line.hear(control.REPORT)))
+        except control.Garbage:
             self._inbox.put((rank, GARBAGE))
         except (OSError, EOFError):
             self._inbox.put((rank, "died"))
@@ -210,7 +199,7 @@ class Coordinator:
         self._collect("finished", STALL_SECONDS + 3 * longest)
         self._tell(do="check")
         collected = self._collect("done", math.inf)
-        answers = [answer for _, answer in sorted(collected.items()) if isinstance(answer, Done)]
+        answers = [answer for _, answer in sorted(collected.items()) if isinstance(answer, control.Done)]
         for rank, answer in enumerate(answers):
             if answer.wrong:
                 raise RankFailure(rank, f"ends with a wrong result during {self._doing}: {answer.wrong}")
@@ -225,12 +214,12 @@ class Coordinator:
             except OSError:
                 raise self._named(rank, "died") from None
 
-    def _collect(self, kind: str, stall: float) -> dict[int, RunReport]:
+    def _collect(self, kind: str, stall: float) -> dict[int, control.RunReport]:
         """One message of a kind from every rank.
 
         `stall`: seconds without any progress after which it is given up.
         """
-        answers: dict[int, RunReport] = {}
+        answers: dict[int, control.RunReport] = {}
         moved_at = began = monotonic()
         for peer in self._peers.values():
             peer.heard, peer.done = began, 0
@@ -241,9 +230,9 @@ class Coordinator:
                 peer.heard = monotonic()
                 if isinstance(report, str):
                     raise self._named(rank, report)
-                if isinstance(report, Failed):
+                if isinstance(report, control.Failed):
                     raise self._named(report.rank if report.rank in self._peers else rank, report.what)
-                if isinstance(report, Alive):
+                if isinstance(report, control.Alive):
                     moved_at = monotonic() if report.done != peer.done else moved_at
                     peer.done, peer.at = report.done, report.at
                 elif report.type == kind:
@@ -252,12 +241,12 @@ class Coordinator:
             self._check(answers, moved_at, stall)
         return answers
 
-    def _check(self, answered: Mapping[int, RunReport], moved_at: float, stall: float) -> None:
+    def _check(self, answered: Mapping[int, control.RunReport], moved_at: float, stall: float) -> None:
         now = monotonic()
         waiting = {rank: peer for rank, peer in self._peers.items() if rank not in answered}
         rank, peer = min(waiting.items(), key=lambda item: item[1].heard)
-        if now - peer.heard > SILENT_FOR:
-            raise self._named(rank, f"is silent for {SILENT_FOR:g} s")
+        if now - peer.heard > control.SILENT_FOR:
+            raise self._named(rank, f"is silent for {control.SILENT_FOR:g} s")
         if now - moved_at > stall:
             rank, peer = min(waiting.items(), key=lambda item: item[1].done)
             raise self._named(rank, f"hangs: no rank has finished anything for {stall:.0f} s, this one is the last")
@@ -282,12 +271,12 @@ class Coordinator:
                     process.stdin.close()
 
 
-def _shape(answer: Done) -> tuple[int, int, int]:
+def _shape(answer: control.Done) -> tuple[int, int, int]:
     """Operations and dimensions of which a rank measured something."""
     return len(answer.start), len(answer.end), len(answer.moved)
 
 
-def _measured(answers: Sequence[Done]) -> MeasuredRun:
+def _measured(answers: Sequence[control.Done]) -> MeasuredRun:
     origins = np.array([[answer.origin] for answer in answers])
     start, end = (
         np.array(times, dtype=np.float64) - origins
@@ -310,7 +299,7 @@ def local(num_ranks: int, transport: str = "tcp") -> StartRanks:
         ranks = ",".join(map(str, range(num_ranks)))
         options = ["--ranks", ranks, "--coordinator", coordinator, "--transport", transport]
         line = [sys.executable, "-m", "themis_opt.runtime.worker", *options]
-        environment = os.environ | {TOKEN_VARIABLE: token}  # others may read the words of a line
+        environment = os.environ | {control.TOKEN_VARIABLE: token}  # others may read the words of a line
         return [subprocess.Popen(line, stdin=subprocess.PIPE, start_new_session=True, env=environment)]
 
     return start

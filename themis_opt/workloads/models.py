@@ -6,18 +6,7 @@ from pathlib import Path
 
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.registries import Registry
-from themis_opt.workloads.decoders import (
-    DEEPSEEK_V3,
-    LLAMA_3_8B,
-    LLAMA_3_70B,
-    LLAMA_3_405B,
-    MIXTRAL,
-    VIT_B,
-    VIT_H,
-    VIT_L,
-    decoder,
-    vision_transformer,
-)
+from themis_opt.workloads import decoders
 from themis_opt.workloads.dlrm import dlrm_mlperf, dlrm_totals
 from themis_opt.workloads.gnmt import gnmt
 from themis_opt.workloads.hugging_face import model_of_config, model_of_numbers
@@ -55,14 +44,14 @@ MODELS: Mapping[str, TrainingModel] = Registry(
         "transformer-1t": TrainingModel(
             "Transformer-1T", "https://arxiv.org/abs/2104.04473", partial(transformer, ONE_TRILLION), 2048
         ),
-        "llama-3-8b": TrainingModel("Llama 3 8B", _LLAMA, partial(decoder, LLAMA_3_8B), 8192),
-        "llama-3-70b": TrainingModel("Llama 3 70B", _LLAMA, partial(decoder, LLAMA_3_70B), 8192),
-        "llama-3-405b": TrainingModel("Llama 3 405B", _LLAMA, partial(decoder, LLAMA_3_405B), 8192),
-        "mixtral-8x7b": TrainingModel("Mixtral 8x7B", _MIXTRAL, partial(decoder, MIXTRAL), 4096),
-        "deepseek-v3": TrainingModel("DeepSeek-V3", _DEEPSEEK, partial(decoder, DEEPSEEK_V3), 4096),
-        "vit-b-16": TrainingModel("ViT-B/16", _VIT, partial(vision_transformer, VIT_B)),
-        "vit-l-16": TrainingModel("ViT-L/16", _VIT, partial(vision_transformer, VIT_L)),
-        "vit-h-14": TrainingModel("ViT-H/14", _VIT, partial(vision_transformer, VIT_H)),
+        "llama-3-8b": TrainingModel("Llama 3 8B", _LLAMA, partial(decoders.decoder, decoders.LLAMA_3_8B), 8192),
+        "llama-3-70b": TrainingModel("Llama 3 70B", _LLAMA, partial(decoders.decoder, decoders.LLAMA_3_70B), 8192),
+        "llama-3-405b": TrainingModel("Llama 3 405B", _LLAMA, partial(decoders.decoder, decoders.LLAMA_3_405B), 8192),
+        "mixtral-8x7b": TrainingModel("Mixtral 8x7B", _MIXTRAL, partial(decoders.decoder, decoders.MIXTRAL), 4096),
+        "deepseek-v3": TrainingModel("DeepSeek-V3", _DEEPSEEK, partial(decoders.decoder, decoders.DEEPSEEK_V3), 4096),
+        "vit-b-16": TrainingModel("ViT-B/16", _VIT, partial(decoders.vision_transformer, decoders.VIT_B)),
+        "vit-l-16": TrainingModel("ViT-L/16", _VIT, partial(decoders.vision_transformer, decoders.VIT_L)),
+        "vit-h-14": TrainingModel("ViT-H/14", _VIT, partial(decoders.vision_transformer, decoders.VIT_H)),
     },
 )
 

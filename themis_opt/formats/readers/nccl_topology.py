@@ -12,16 +12,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
 from themis_opt.base.sources import Source
-from themis_opt.formats.readers.nccl_box import (
-    NVLINK_LATENCY,
-    PCI_LATENCY,
-    NoProduct,
-    between,
-    dimensions,
-    graph,
-    unknown_speeds,
-    within,
-)
+from themis_opt.formats.readers import nccl_box
 from themis_opt.formats.readers.parts import Part, Reader
 from themis_opt.problem.network import Dimension, Kind, Network
 
@@ -56,14 +47,14 @@ def _read(sources: Sequence[Source]) -> Part:
 
 
 def _topology(name: str, systems: Sequence[tuple[Source, Element]], note: str, copies: int = 1) -> Part:
-    if speeds := set[str]().union(*(unknown_speeds(root) for _, root in systems)):
+    if speeds := set[str]().union(*(nccl_box.unknown_speeds(root) for _, root in systems)):
         note = (
             f"{note[:-1]}; PCI of a speed that NCCL does not know, {', '.join(sorted(speeds)[:3])}, is taken for 3.0."
         )
     try:
-        return _product(systems[0][0], name, dimensions(systems, copies), note)
-    except NoProduct as error:
-        network = graph(name, list(systems) * copies)
+        return _product(systems[0][0], name, nccl_box.dimensions(systems, copies), note)
+    except nccl_box.NoProduct as error:
+        network = nccl_box.graph(name, list(systems) * copies)
         return Part(graph=lambda _: network, notes=(f"{note[:-1]}; a graph, since {error}.",))
 
 
@@ -99,11 +90,11 @@ def _channels(source: Source, root: Element) -> Part:
     if not channels or not gpus:
         raise source.error("must list channels with their GPUs", "graph", ring.get("id"))
     inside, outside = (_decimal(source, ring, name) * len(channels) for name in ("speedintra", "speedinter"))
-    latency = PCI_LATENCY if ring.get("typeintra") in ("PIX", "PXB", "PHB", "SYS") else NVLINK_LATENCY
+    latency = nccl_box.PCI_LATENCY if ring.get("typeintra") in ("PIX", "PXB", "PHB", "SYS") else nccl_box.NVLINK_LATENCY
     words = f"ring of {len(channels)} channels"
     parts = (
-        within(Kind.RING, len(gpus), inside, latency, f"{words}, {inside:g} GB/s"),
-        between(nodes, outside / len(gpus), f"{words}, {outside:g} GB/s for {len(gpus)} GPUs"),
+        nccl_box.within(Kind.RING, len(gpus), inside, latency, f"{words}, {inside:g} GB/s"),
+        nccl_box.between(nodes, outside / len(gpus), f"{words}, {outside:g} GB/s for {len(gpus)} GPUs"),
     )
     return _product(source, source.path.stem, [part for part in parts if part], note)
 
