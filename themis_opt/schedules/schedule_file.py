@@ -20,17 +20,8 @@ from themis_opt.problem.cost import check_clock
 from themis_opt.problem.documents import errors_of
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules import envelope
 from themis_opt.schedules.dispatch import DISPATCH
-from themis_opt.schedules.envelope import (
-    SUMMARY_ROUNDING,
-    Envelope,
-    MeasuredSummary,
-    SchedulePart,
-    Summary,
-    check_fingerprint,
-    check_summary,
-    measures,
-)
 from themis_opt.schedules.plan import Chunks, Launch, LaunchedPart, Order, Plan, TaskOf, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import VALIDATION_RULES
@@ -42,7 +33,7 @@ Numbers = Annotated[list[WholeNumber], Field(fail_fast=True)]
 Names = Annotated[list[str], Field(fail_fast=True)]  # lists of millions say one error alone: each takes some KiB
 
 
-class MakespanSummary(MeasuredSummary):
+class MakespanSummary(envelope.MeasuredSummary):
     """The summary of a schedule without compute, with what its times say."""
 
     makespan_ns: float
@@ -57,7 +48,7 @@ class PeriodSummary(MakespanSummary):
     exposed_gap: float | None = None
 
 
-class ChunksPart(SchedulePart):
+class ChunksPart(envelope.SchedulePart):
     """The chunks of one collective operation: bytes, and the names of the dimensions along each path."""
 
     name: str
@@ -65,7 +56,7 @@ class ChunksPart(SchedulePart):
     paths: Annotated[list[Names], Field(min_length=1, fail_fast=True)]
 
 
-class TaskPart(SchedulePart):
+class TaskPart(envelope.SchedulePart):
     """A task by name, `later` iterations after the one that launches."""
 
     task: str
@@ -87,7 +78,7 @@ class LaunchPart(ChunksPart):
     urgent: StrictBool | None = None
 
 
-class _Document(Envelope):
+class _Document(envelope.Envelope):
     """Fields of both formats; stages are numbered launch by launch, chunk by chunk, along the path."""
 
     has_compute: ClassVar[bool]
@@ -234,7 +225,7 @@ def schedule_schema() -> str:
     return schema_text(TypeAdapter(ScheduleDocument | PeriodDocument).json_schema())
 
 
-def schedule_document(schedule: Schedule, summary: Summary | None = None) -> dict[str, Any]:
+def schedule_document(schedule: Schedule, summary: envelope.Summary | None = None) -> dict[str, Any]:
     """The schedule as plain JSON values.
 
     Raises InputError if it has no compute, but launches, an order or keys, for which the format has no place.
@@ -242,7 +233,7 @@ def schedule_document(schedule: Schedule, summary: Summary | None = None) -> dic
     `summary`: what is known of it beside what its times say.
     """
     model: type[ScheduleDocument | PeriodDocument] = PeriodDocument if schedule.has_period else ScheduleDocument
-    remarks = (summary or Summary()).model_dump()
+    remarks = (summary or envelope.Summary()).model_dump()
     common = {
         "instance": schedule.instance,
         "fingerprint": schedule.instance.fingerprint,
@@ -257,7 +248,7 @@ def _measures(schedule: Schedule, bounds_ns: Mapping[str, float]) -> dict[str, f
 
     Times are in nanoseconds, all others fractions; gaps are None without bounds.
     """
-    common = measures(schedule.makespan, bounds_ns) | {"utilisation": schedule.utilisation}
+    common = envelope.measures(schedule.makespan, bounds_ns) | {"utilisation": schedule.utilisation}
     if not schedule.has_period:
         return common
     period, best = schedule.period, max(bounds_ns.values(), default=0.0)
@@ -276,7 +267,7 @@ def read_schedule(path: str | Path, instance: Instance | None = None) -> Schedul
     return read_solution(path, instance)[0]
 
 
-def read_solution(path: str | Path, instance: Instance | None = None) -> tuple[Schedule, Summary]:
+def read_solution(path: str | Path, instance: Instance | None = None) -> tuple[Schedule, envelope.Summary]:
     """Read a schedule file as :func:`read_schedule` does, and what its summary says."""
     content = read_json(Path(path))
     kinds: tuple[type[ScheduleDocument | PeriodDocument], ...] = (ScheduleDocument, PeriodDocument)
@@ -290,7 +281,7 @@ def read_solution(path: str | Path, instance: Instance | None = None) -> tuple[S
 
 
 def _schedule(document: ScheduleDocument | PeriodDocument, instance: Instance) -> Schedule:
-    check_fingerprint(document.fingerprint, instance)
+    envelope.check_fingerprint(document.fingerprint, instance)
     if document.has_compute != has_launches(instance):
         rule = f"is for instances {'with' if document.has_compute else 'without'} an iteration"
         raise InputError(rule, field="format", value=document.format)
@@ -312,15 +303,15 @@ def check_plan(instance: Instance, plan: Plan) -> None:
             raise InvalidSchedule(name, broken)
 
 
-def _check_summary(schedule: Schedule, summary: Summary) -> None:
+def _check_summary(schedule: Schedule, summary: envelope.Summary) -> None:
     """Refuse a summary that does not fit the times."""
     if not len(schedule.ready):
         return  # no time of any stage: the rule `shape` says so
     measured = _measures(schedule, summary.bounds_ns)
     best = max(summary.bounds_ns.values(), default=0.0)
-    if best <= nanoseconds(schedule.instance.compute + schedule.instance.bubble) * (1 + SUMMARY_ROUNDING):
+    if best <= nanoseconds(schedule.instance.compute + schedule.instance.bubble) * (1 + envelope.SUMMARY_ROUNDING):
         measured.pop("exposed_gap", None)  # nothing is left between the bound and compute but noise
-    check_summary(summary, measured, schedule.makespan)
+    envelope.check_summary(summary, measured, schedule.makespan)
 
 
 def _chunks_fields(instance: Instance, chunks: Chunks) -> dict[str, Any]:
