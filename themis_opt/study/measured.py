@@ -23,7 +23,7 @@ from themis_opt.base.units import (
 )
 from themis_opt.formats.calibration import Measurement
 from themis_opt.formats.measured_times import MeasuredStep, MeasuredTime, read_steps, read_times
-from themis_opt.graphs.comparison import GraphComparison, compare_graph
+from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.policies.registry import specify, usual_policies
@@ -37,7 +37,7 @@ from themis_opt.solving.bounds import bounds_of
 from themis_opt.solving.cut import too_slow
 from themis_opt.study.ceilings import HIERARCHICAL, ceilings
 from themis_opt.study.columns import Value
-from themis_opt.study.comparison import Comparison, compare
+from themis_opt.study.comparison import compare
 from themis_opt.study.parts import NetworkPart, parse_part, part_in_words, part_of, problem_of
 from themis_opt.study.rival_trees import trees_beside
 from themis_opt.study.step_plan import with_gathers
@@ -263,52 +263,53 @@ def beside_times(
 def _problem_of(
     instance: Instance | GraphInstance, measured: Measurement, part: NetworkPart | None, by: str
 ) -> tuple[Instance | GraphInstance, str]:
-    """The collective that was measured, and its part of the network in words."""
-    if not isinstance(instance, Instance):
-        return _on_graph(instance, measured, by), ""
-    part = part_of(instance.network, measured) if part is None else part
-    return problem_of(instance, measured, part), part_in_words(instance.network, part)
-
-
-def _known(
-    problem: Instance | GraphInstance, policies: Sequence[str] | None, note: Callable[[str], None], **limits: Any
-) -> Beside:
-    """What is known of a problem, with no time measured. Raises KeyboardInterrupt if Ctrl-C ended the search."""
-    compared: PolicyComparison[Any]
-    if isinstance(problem, Instance):
-        compared, best = _beside(problem, policies, **limits)
-    else:
-        compared, best = _best_plan(problem, policies, **limits)
-    if compared.interrupted:
-        raise KeyboardInterrupt
-    for line in compared.notes if policies else ():
-        note(line)
-    return best
-
-
-def _on_graph(instance: GraphInstance, measured: Measurement, by: str) -> GraphInstance:
-    """The collective that was measured. Raises InputError if the log is of other NPUs than those of the graph."""
+    """The collective that was measured, and its part of the network in words; on a graph it is of all NPUs."""
+    if isinstance(instance, Instance):
+        part = part_of(instance.network, measured) if part is None else part
+        return problem_of(instance, measured, part), part_in_words(instance.network, part)
     if measured.num_npus != instance.network.num_npus:
         rule = f"is of {measured.num_npus} NPUs, the graph has {instance.network.num_npus}: give the graph of those"
         raise InputError(rule, field="--measured", value=by)
     collective = Collective(kind=measured.kind, size=measured.size, element_bytes=1 if measured.size % 2 else 2)
-    return instance.replace(collectives=(collective,))
+    return instance.replace(collectives=(collective,)), ""
 
 
-PLAN_SECONDS = 3.0
-"""Work on plans for all sizes on a graph, where no time limit is given: on many NPUs they would take minutes."""
+PLAN_SECONDS = 3.0  # of work on plans for all sizes on a graph by default: on many NPUs they would take minutes
 
 
-def _best_plan(
-    instance: GraphInstance, policies: Sequence[str] | None, *, time_limit: float, **limits: Any
-) -> tuple[GraphComparison, Beside]:
-    """What is known of a problem on a graph, with no time measured; what libraries run is timed first."""
-    names = policies or sorted(GRAPH_POLICIES, key=lambda name: name not in GRAPH_WAYS)
-    compared = compare_graph(instance, names, Limits(seconds=time_limit, **limits))
-    times = {result.policy: float(result.makespan) for result in compared.results}
-    reached = {way: times[name] for name, way in GRAPH_WAYS.items() if name in times}
-    best = compared.best
-    return compared, Beside("", instance, 0.0, best.policy, best.makespan, math.inf, best.bound, ceilings=reached)
+def _known(
+    problem: Instance | GraphInstance,
+    policies: Sequence[str] | None,
+    note: Callable[[str], None],
+    *,
+    time_limit: float,
+    **limits: Any,
+) -> Beside:
+    """What is known of a problem, with no time measured; on a graph what libraries run is timed first.
+
+    Raises KeyboardInterrupt if Ctrl-C ended the search.
+    """
+    compared: PolicyComparison[Any]
+    if isinstance(problem, Instance):
+        usual = usual_policies(problem)
+        today = "nccl" if "nccl" in usual else usual[0]
+        names = dict.fromkeys([today, *(specify(name, problem) for name in policies or usual)])
+        compared = compare(problem, tuple(names), time_limit=time_limit, **limits)
+        needed, reached, trees = _needed(problem), ceilings(problem), trees_beside(problem)
+    else:
+        today, ordered = "", policies or sorted(GRAPH_POLICIES, key=lambda name: name not in GRAPH_WAYS)
+        compared = compare_graph(problem, ordered, Limits(seconds=time_limit, **limits))
+        found = {result.policy: float(result.makespan) for result in compared.results}
+        reached = {way: found[name] for name, way in GRAPH_WAYS.items() if name in found}
+        needed, trees = compared.best.bound, None
+    if compared.interrupted:
+        raise KeyboardInterrupt
+    for line in compared.notes if policies else ():
+        note(line)
+    times = {result.policy: result.makespan for result in compared.results}
+    times |= {"trees": trees.makespan} if trees else {}
+    best = min(times, key=times.__getitem__)
+    return Beside("", problem, 0.0, best, times[best], times.get(today, math.inf), needed, ceilings=reached)
 
 
 def beside_steps(
@@ -472,21 +473,6 @@ def _times_of(
     share = float(collective.size * collective.kind.rule.bus_share(npus))
     time = share * PICOSECONDS_PER_SECOND / parse_bandwidth(str(source))
     return [MeasuredTime(f"your {source}", Measurement(collective.kind, collective.size, npus, time))]
-
-
-def _beside(
-    instance: Instance, policies: Sequence[str] | None, *, time_limit: float, **limits: Any
-) -> tuple[Comparison, Beside]:
-    """What is known of a problem, with no time measured."""
-    usual = usual_policies(instance)
-    today = "nccl" if "nccl" in usual else usual[0]
-    names = dict.fromkeys([today, *(specify(name, instance) for name in policies or usual)])
-    compared = compare(instance, tuple(names), time_limit=time_limit, **limits)
-    times = {result.policy: result.makespan for result in compared.results}
-    if trees := trees_beside(instance):
-        times["trees"] = trees.makespan
-    best, now = min(times, key=times.__getitem__), times.get(today, math.inf)
-    return compared, Beside("", instance, 0.0, best, times[best], now, _needed(instance), ceilings=ceilings(instance))
 
 
 def _needed(instance: Instance) -> float:
