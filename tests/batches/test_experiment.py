@@ -179,6 +179,11 @@ def test_keys_of_heuristics_do_not_depend_on_limits_of_searches(runs_of):
         (f'instances = ["random:5-3"]\n{BASELINE}', "runs[0].instances = 'random:5-3'"),
         (f'{ON_FIG5}\n{BASELINE}\nsize = ["3 B"]', "must be a multiple of element_bytes"),
         (f'{ON_FIG5}\n{BASELINE}\nchunks = [1000]\nlaunch_overhead = ["1000000 s"]', "clock holds"),
+        (BASELINE, "runs[0]: must have instances or workloads"),
+        (
+            f'{on(RESNET)}\nsize = ["1 MB"]\n{BASELINE}',
+            f"runs[0].size = '{RESNET}': is not for training iterations, whose tensors state their sizes",
+        ),
     ],
 )
 def test_a_wrong_block_is_refused(runs_of, block, rule):
@@ -212,12 +217,6 @@ def test_columns_describe_the_iteration(runs_of):
     assert row["fingerprint"] == instance.fingerprint
     assert (row["kind"], row["chunks"], row["npus"]) == ("iteration", 64, 1024)
     assert row["size_bytes"] == sum(tensor.size for tensor in instance.exchanges)
-
-
-def test_sizes_are_refused_for_iterations(runs_of):
-    message = refusal(runs_of, f'{on(RESNET)}\nsize = ["1 MB"]\n{BASELINE}')
-    assert "runs[0].size" in message
-    assert "tensors state their sizes" in message
 
 
 def test_quick_keeps_its_limit_where_kinds_are_mixed(runs_of):
@@ -305,30 +304,17 @@ def test_a_wrong_choice_is_refused(workloads_of, more, rule):
 
 
 @pytest.mark.parametrize(
-    ("npus", "rule"),
-    [
-        ("[8]", "runs[0].workloads[1].npus = [8]: must have one number for each of the 2 dimensions"),
-        ("[1, 1]", "runs[0].workloads[1].npus = [1, 1]: must leave 2 NPUs or more"),
-        ("[8, 0]", "runs[0].workloads[1].npus[1] = 0"),
-        ("8", "runs[0].workloads[1].npus = 8"),
-        ("[1099511627776, 2]", "runs[0].workloads[1].npus: must have at most"),
-    ],
-)
-def test_wrong_npus_are_refused(workloads_of, npus, rule):
-    assert rule in refusal(workloads_of, SMALL, SMALL.replace("[8, 4]", npus))
-
-
-@pytest.mark.parametrize(
     ("table", "rule"),
     [
-        ('network = "v100-256.resnet-50"', "runs[0].workloads[0].model: required field is missing"),
-        ('model = "magic", network = "v100-256.resnet-50"', "runs[0].workloads[0].model = 'magic': unknown model"),
-        ('model = "gnmt", network = "none"', "runs[0].workloads[0].network = 'none': no such file"),
+        (SMALL.replace("[8, 4]", "[8]"), "npus = [8]: must have one number for each of the 2 dimensions"),
+        (SMALL.replace("[8, 4]", "[1, 1]"), "npus = [1, 1]: must leave 2 NPUs or more"),
+        (SMALL.replace("[8, 4]", "[8, 0]"), "npus[1] = 0"),
+        (SMALL.replace("[8, 4]", "8"), "npus = 8"),
+        (SMALL.replace("[8, 4]", "[1099511627776, 2]"), "npus: must have at most"),
+        ('network = "v100-256.resnet-50"', "model: required field is missing"),
+        ('model = "magic", network = "v100-256.resnet-50"', "model = 'magic': unknown model"),
+        ('model = "gnmt", network = "none"', "network = 'none': no such file"),
     ],
 )
-def test_a_missing_model_or_network_is_refused(workloads_of, table, rule):
-    assert rule in refusal(workloads_of, table)
-
-
-def test_a_block_without_instances_and_workloads_is_refused(runs_of):
-    assert "runs[0]: must have instances or workloads" in refusal(runs_of, BASELINE)
+def test_wrong_npus_models_and_networks_are_refused(workloads_of, table, rule):
+    assert f"runs[0].workloads[1].{rule}" in refusal(workloads_of, SMALL, table)

@@ -239,14 +239,10 @@ WAITING = Plan((chunks((0, 1), (1, 0)),)).enforcing((np.array([0, 3]), np.array(
 """The second dimension waits for the first chunk although the second one is ready at once."""
 
 
-def test_an_enforced_order_waits() -> None:
-    sampled = makespans(two_dimensions(all_to_all(2)), Execution(WAITING), samples=1, **EXACT)
-    assert sampled.tolist() == [4 * US]
-
-
-def test_a_stage_that_is_ready_overtakes_in_a_dynamic_order() -> None:
-    sampled = makespans(two_dimensions(all_to_all(2)), Execution(WAITING, enforced=False), samples=1, **EXACT)
-    assert sampled.tolist() == [2 * US]
+@pytest.mark.parametrize(("enforced", "makespan"), [(True, 4 * US), (False, 2 * US)])
+def test_an_enforced_order_waits_and_in_a_dynamic_one_what_is_ready_overtakes(enforced: bool, makespan: int) -> None:
+    sampled = makespans(two_dimensions(all_to_all(2)), Execution(WAITING, enforced=enforced), samples=1, **EXACT)
+    assert sampled.tolist() == [makespan]
 
 
 @pytest.mark.parametrize(("first", "makespan"), [("small", 5.0), ("large", 5.5)])
