@@ -51,13 +51,6 @@ def test_broken_field_is_named_with_value_and_rule(refuse, save, document, path,
     assert said in message
 
 
-def test_more_chunks_than_elements_are_refused(refuse, save, document):
-    small = edited(edited(document, "collectives.0.size", "8 B"), "collectives.0.chunks", 5)
-    message = refuse("show", save(small))
-    assert "collectives[0]" in message
-    assert "chunks must be at most the number of elements, 4, is 5" in message
-
-
 def test_repeated_collective_names_are_refused(refuse, save, document):
     twice = edited(document, "collectives", document["collectives"] * 2)
     assert "collective names must differ" in refuse("show", save(twice))

@@ -43,7 +43,7 @@ OVERRIDES = [
     ("--size", "0 B", "size = '0 B': "),
     ("--size", "-4 B", "size = '-4 B': "),
     ("--size", "1 B", "multiple of element_bytes"),
-    ("--size", "6 B", "chunks must be at most the number of elements, 3, is 4"),
+    ("--size", "6 B", "collectives[0]: chunks must be at most the number of elements, 3, is 4"),
     ("--size", "1e999999999 B", "size = '1e999999999 B': "),
     ("--size", "1 ns", "unknown unit 'ns'"),
     ("--size", "9" * 5000, "size = '999"),

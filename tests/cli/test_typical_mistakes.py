@@ -21,7 +21,7 @@ LINES = [
     (("show", NAME, "--packet", "4096"), "packet = '4096': "),
     (("show", NAME, "--reduction", "fast"), "reduction = 'fast': "),
     (("simulate", NAME, "--policies", "themis scf"), "unknown policy"),
-    (("simulate", STEP, "--size", "1MiB"), "its tensors state their sizes"),
+    (("simulate", STEP, "--size", "1MiB"), "size = '1MiB': an iteration has none: its tensors state their sizes"),
     (("simulate", STEP, "--policies", "ddp:bucket=25MiB"), "unknown knob 'bucket'"),
     (("sweep", NAME, "--over", "bandwidth=1GB/s"), "must be one of size, chunks, "),
     (("sweep", NAME, "--over", "dim1.bandwith=1GB/s"), "did you mean 'dim1.bandwidth'?"),

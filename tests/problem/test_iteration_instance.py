@@ -84,7 +84,7 @@ TEN_MORE = [{"kind": "ring", "size": 2, "bandwidth": "1 GB/s"}] * 11
         (changed(*TASKS, 0, "parameter_bytes", to=-1), "iteration.tasks[0].parameter_bytes = -1"),
         (changed(*TASKS, 0, "after", to=["sleep"]), "iteration.tasks[0].after names 'sleep', there is no such task"),
         (changed(*TASKS, 0, "after", to=["update"]), "iteration.tasks: 'forward' waits for 'update', which is listed"),
-        (changed(*TASKS, 0, "after", to=["backward"]), "dependencies form a cycle: "),
+        (changed(*TASKS, 0, "after", to=["backward"]), "dependencies form a cycle: forward <- backward <- forward"),
         (changed(*TASKS, 0, "after", to=["forward"]), "dependencies form a cycle: forward <- forward"),
         (changed(*TASKS, 1, "name", to="forward"), "iteration.tasks: names must differ, 'forward' stands twice"),
         (changed(*TENSORS, to=[]), "iteration.tensors: tuple should have at least 1 item"),
