@@ -77,7 +77,7 @@ FIELDS = [
     ("start_ps", [0] * 16, "duration"),
     ("collectives", [], "collectives"),
     ("collectives.0.sizes", [], "sizes"),
-    ("collectives.0.sizes", [64_000_000] * 3, "sizes"),
+    ("collectives.0.sizes", [64_000_000] * 3, "collectives[0].sizes: must hold one size for each of 4 paths, has 3"),
     ("collectives.0.sizes.0", 0, "sizes"),
     ("collectives.0.sizes.0", 32_000_000, "sizes"),
     ("collectives.0.sizes.0", 2**63, "sizes"),
@@ -85,7 +85,7 @@ FIELDS = [
     ("collectives.0.paths", [[]] * 4, "stages"),
     ("collectives.0.paths.0", [], "paths"),
     ("collectives.0.paths.0", ["dim1", "dim2", "dim2", "dim9"], "dim9"),
-    ("collectives.0.paths.0", ["dim1", "dim1", "dim2", "dim2"], "stages"),
+    ("collectives.0.paths.0", ["dim1", "dim1", "dim2", "dim2"], "schedule breaks rule 'stages': "),
     ("collectives.0.paths.0", [0, 1, 1, 0], "paths"),
     ("collectives.0.name", "weights", "weights"),
     ("sequences", {"dim1": None}, "sequences"),
@@ -124,7 +124,9 @@ FIELDS_OF_PERIODS = [
     ("launches.0.sizes.0", -2, "launches[0].sizes[0]"),
     ("launches.0.sizes.0", 0, "chunk 0 of rows has 0 bytes"),
     ("launches.0.sizes.0", 2**53 - 1, "chunk 0 of rows has 9007199254740991 bytes"),
-    ("launches.0.sizes", [1_000_000], "launches[0].sizes: must hold one size for each of 2 paths, has 1"),
+    ("launches.0.sizes", [1_000_000] * 3, "launches[0].sizes: must hold one size for each of 2 paths, has 3"),
+    ("launches.1.tensors", ["w0", "w1", "w1"], "schedule breaks rule 'coverage': "),
+    ("launches.1.sizes.0", 2, "schedule breaks rule 'sizes': "),
     ("keys", [0.5], "keys"),
     ("sequences", [[], []], "sequences[0]"),
     ("sequences", [[]], "sequences"),
@@ -157,20 +159,11 @@ def ends_late() -> Schedule:
     return replace(MAKESPAN, end=end, ready=ready)
 
 
-BREAKS = {
-    "stages": edited(DOCUMENTS["makespan"], "collectives.0.paths.0", ["dim1", "dim1", "dim2", "dim2"]),
-    "duration": schedule_document(ends_late()),
-    "coverage": edited(DOCUMENTS["period"], "launches.1.tensors", ["w0", "w1", "w1"]),
-    "sizes": edited(DOCUMENTS["period"], "launches.1.sizes.0", 2),
-}
-"""Files that break a rule each; tests of the validator break all of them."""
-
-
-@pytest.mark.parametrize("rule", BREAKS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_broken_rule_is_named(refuse, save, command, rule):
-    file = save(BREAKS[rule])
-    assert refuse(command, file).startswith(f"error: {file}: schedule breaks rule '{rule}': ")
+def test_broken_rule_is_named(refuse, save, command):
+    """Tests of the validator break all other rules."""
+    file = save(schedule_document(ends_late()))
+    assert refuse(command, file).startswith(f"error: {file}: schedule breaks rule 'duration': ")
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
