@@ -1,6 +1,7 @@
 """Calibration: a robust fit, and a network that is recovered."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from programs import schedule
 from themis_opt.base.errors import InputError
 from themis_opt.formats.calibration import robust_fit
 from themis_opt.problem.catalog import load
+from themis_opt.runtime import calibration
 from themis_opt.runtime.calibration import calibrate
 
 TRUE = (2e-4, 8e-8, 1e-8)
@@ -53,8 +55,16 @@ def test_paced_networks_are_found_again(succeed, tmp_path):
     assert measured.with_suffix(".svg").read_text().startswith("<?xml")
 
 
-def test_split_dimensions_are_refused():
+def test_what_no_times_can_tell_is_refused(monkeypatch):
     problem = load("2d-sw_sw.transformer-1t")
     assert problem.fabric is not problem.network
     with pytest.raises(InputError, match="dimensions that are split cannot be calibrated"):
         calibrate(problem, schedule("s2 r2"), None)
+
+    def execute(planned, *others, **options):
+        run = SimpleNamespace(start=np.zeros(1), end=np.ones(1))
+        return SimpleNamespace(executed=[SimpleNamespace(name=n, predicted=planned[n], runs=[run]) for n in planned])
+
+    monkeypatch.setattr(calibration, "execute", execute)
+    with pytest.raises(InputError, match="dim1: takes no longer for more bytes: measure larger collectives"):
+        calibrate((made := schedule("s2 r2")).instance, made, None)

@@ -105,5 +105,8 @@ def test_pictures_are_left_out_where_packages_are_missing(invoke, tmp_path, monk
     assert result.stderr.count("no pictures: needs altair: pip install 'themis-opt[pictures]'") == 1
     assert (tmp_path / "schedule.json").exists()
     assert not (tmp_path / "gantt.svg").exists()
+    runs = 'name = "a"\n[[runs]]\ninstances = ["fig5.all_reduce.256MB"]\npolicies = ["baseline"]\n'
+    (tmp_path / "experiment.toml").write_text(runs, encoding="utf-8")
+    assert "1 of 1 rows" in invoke("batch", tmp_path / "experiment.toml").stdout
     refused = invoke("plot", tmp_path / "schedule.json", "-o", tmp_path / "a.svg")
     assert (refused.exit_code, refused.stderr) == (2, "error: needs altair: pip install 'themis-opt[pictures]'\n")

@@ -60,12 +60,15 @@ def batch(
 
 
 def _check_report(experiment: Path) -> None:
-    """Refuse an experiment whose report does not exist before its runs are made."""
+    """Refuse an experiment whose report does not exist before its runs are made; these need no pictures."""
     from themis_opt.batches.experiment import read_experiment
+    from themis_opt.cli.answers.answer import has_pictures
     from themis_opt.reports.making import report_function
 
     try:
-        report_function(read_experiment(experiment).report, experiment.parent)
+        report = read_experiment(experiment).report
+        if has_pictures():
+            report_function(report, experiment.parent)
     except InputError as error:
         raise error if error.source else error.within(str(experiment)) from None
 

@@ -112,8 +112,8 @@ def calibrate(
 ) -> NetworkCalibration:
     """Measure all dimensions of a network at the sizes of the stages of a schedule; its sizes and algorithms stay.
 
-    Raises InputError if a dimension is split between groups, so that it is not what ranks see; RankFailure if a rank
-    does not do its part.
+    Raises InputError if a dimension is split between groups, so that it is not what ranks see, or times do not tell its
+    bandwidth; RankFailure if a rank does not do its part.
 
     `coordinator`: the ranks, not yet connected.
     `repeat`: runs of each measurement.
@@ -187,6 +187,9 @@ def _fit(instance: Instance, k: int, samples: Sequence[StageSample]) -> StageFit
     chosen = tuple(s for s in samples if s.dimension == k and s.algorithm == dimension.basic_algorithm)
     design = np.array([[1.0, s.sent, s.sent * s.phase.rule.reduces] for s in chosen])
     (fixed, per_byte, per_sum), _ = robust_fit(design, np.array([s.seconds for s in chosen]))
+    if per_byte <= 0:
+        rule = "takes no longer for more bytes: measure larger collectives, or again with a higher --repeat"
+        raise InputError(rule, field=instance.network.dimension_names[k])
     latency, count = 0.0, steps(dimension, CALIBRATED_KINDS[0].rule.phases[0])
     direct = [s for s in samples if s.dimension == k and s.algorithm != dimension.basic_algorithm]
     if direct and count > 1:
