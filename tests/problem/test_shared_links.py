@@ -8,7 +8,6 @@ from planning import schedule_of
 from themis_opt.problem.description import tables
 from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.simulator import makespans
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds
 
@@ -34,7 +33,6 @@ WAYS = {
 def microseconds(instance: Instance, policy: str = "baseline+fifo") -> float:
     schedule = schedule_of(instance, policy)
     validate(schedule)
-    assert makespans(instance, [schedule.plan]).tolist() == [schedule.makespan]
     return schedule.makespan / 1e6
 
 

@@ -179,20 +179,6 @@ def test_many_plans_take_as_long_as_each_alone(paper_instance: Instance, mixed: 
         assert makespans(instance, plans).tolist() == alone
 
 
-def test_many_plans_may_differ_in_their_chunks(figure_5: Instance) -> None:
-    few = make_policy("themis+scf")(figure_5.overridden(chunks=2))
-    plans = [few, make_policy("themis+scf")(figure_5)]
-    assert makespans(figure_5, plans).tolist() == [simulate(figure_5, plan).makespan for plan in plans]
-
-
-def test_a_cycle_among_many_plans_is_named(figure_5: Instance) -> None:
-    plan = make_policy("themis+scf")(figure_5)
-    backwards = simulate(figure_5, plan).enforced_plan()
-    cyclic = backwards.enforcing(tuple(s[::-1] for s in backwards.sequences if s is not None))
-    with pytest.raises(CyclicPlan, match="wait for each other"):
-        makespans(figure_5, [plan, cyclic])
-
-
 @pytest.mark.parametrize(
     ("kind", "factor"),
     [

@@ -64,33 +64,6 @@ class Workspace(NamedTuple):
     queue_start: IntArray
 
 
-def start_times_of_runs(runs: int, operations: Operations, workspace: Workspace, start: IntArray) -> None:
-    """Serve all operations of all runs; fills `start`, shape (runs, operations)."""
-    for run in range(runs):
-        serve_all(operations_of_run(operations, runs, run), workspace)
-        for i in range(len(workspace.start)):
-            start[run, i] = workspace.start[i]
-
-
-def operations_of_run(operations: Operations, runs: int, run: int) -> Operations:
-    """One run of many that share releases and precedence."""
-    count, num_resources = len(operations.num_predecessors), len(operations.enforced) // runs
-    first, last = run * count, (run + 1) * count
-    return Operations(
-        operations.resource[first:last],
-        operations.duration[first:last],
-        operations.lag[first:last],
-        operations.release,
-        operations.successor_start,
-        operations.successor,
-        operations.num_predecessors,
-        operations.major[first:last],
-        operations.minor[first:last],
-        operations.time_sign[first:last],
-        operations.enforced[run * num_resources : (run + 1) * num_resources],
-    )
-
-
 def makespan_of(operations: Operations, workspace: Workspace) -> int:
     """Serve all operations of one run; returns the makespan, for searches that are compiled with the loop."""
     serve_all(operations, workspace)

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray, read_only
 from themis_opt.base.errors import CyclicPlan, InputError
 from themis_opt.base.units import MAX_CLOCK, format_seconds
-from themis_opt.problem.cost import StageCosts, check_clock, path_costs, stage_phases
+from themis_opt.problem.cost import StageCosts, check_clock
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.dispatch import DISPATCH, PriorityKeys
-from themis_opt.schedules.kernel import Operations, start_times, start_times_of_runs
+from themis_opt.schedules.dispatch import DISPATCH
+from themis_opt.schedules.kernel import Operations, start_times
 from themis_opt.schedules.plan import Launch, Plan, TaskOf
 from themis_opt.schedules.schedule import Schedule
 
@@ -57,70 +57,9 @@ def _run(instance: Instance, plan: Plan, costs: StageCosts, iterations: int) -> 
     return Schedule(instance, plan, *times, start[:, :tasks]).knowing(costs)
 
 
-STAGES_TOGETHER = 2**13
-"""Stages of all plans simulated in one call of the kernel: larger arrays leave the processor's cache, and their memory
-goes back to the system and is cleared by it at every call."""
-
-
 def makespans(instance: Instance, plans: Sequence[Plan]) -> IntArray:
-    """Makespans of many plans, as :func:`simulate` finds them; faster than one by one where they are alike.
-
-    Returns picoseconds, shape (plans,), and raises what :func:`simulate` raises.  Plans with the same numbers of chunks
-    and the same dispatch rule are simulated together.
-    """
-    _check_clock_once(instance)
-    alike: dict[Any, list[int]] = {}
-    for number, plan in enumerate(plans):
-        alike.setdefault((plan.dispatch, tuple(c.paths.shape for c in plan.chunks)), []).append(number)
-    makespans = np.zeros(len(plans), dtype=np.int64)
-    for members in alike.values():
-        together = max(1, STAGES_TOGETHER // plans[members[0]].num_stages)
-        for first in range(0, len(members), together):
-            block = members[first : first + together]
-            makespans[block] = _makespans_of_alike(instance, [plans[number] for number in block])
-    return makespans
-
-
-def _makespans_of_alike(instance: Instance, plans: Sequence[Plan]) -> IntArray:
-    runs, one = len(plans), plans[0]
-    resource, costs = _stages_of_alike(instance, plans)
-    shapes = _shapes(one)
-    chains = _chains(shapes)
-    keys = DISPATCH[one.dispatch](costs, _last_of_chunk(shapes, runs))
-    major, enforced = _enforced_of_alike(instance, plans, keys)
-    sign = np.full(len(resource), keys.time_sign)
-    operations = chains.operations(resource, costs, one.releases(instance), (major, keys.minor, sign), enforced)
-    start = start_times_of_runs(operations, runs)
-    for stuck in np.flatnonzero(start.min(axis=1) < 0).tolist():
-        simulate(instance, plans[stuck])  # raises, naming the cycle
-    makespans: IntArray = (start + (costs.occupancy + costs.lag).reshape(runs, -1)).max(axis=1)
-    return makespans
-
-
-def _stages_of_alike(instance: Instance, plans: Sequence[Plan]) -> tuple[IntArray, StageCosts]:
-    """Resources and costs of all stages of all plans, one plan after the other."""
-    per_collective = []
-    for number, exchange in enumerate(plans[0].launched(instance)):
-        sizes = np.concatenate([plan.chunks[number].sizes for plan in plans])
-        paths = np.concatenate([plan.chunks[number].paths for plan in plans])
-        held = paths
-        if not instance.ports.is_plain:
-            held = instance.ports.resource[stage_phases(exchange.kind, paths.shape[1]), paths]
-        arrays = (held, *path_costs(instance, exchange.kind, sizes, paths))
-        per_collective.append([array.reshape(len(plans), -1) for array in arrays])
-    several = len(per_collective) > 1  # a single array is not worth a copy
-    joined = (np.concatenate(arrays, axis=1) if several else arrays[0] for arrays in zip(*per_collective, strict=True))
-    resource, *costs = (array.ravel() for array in joined)
-    return resource, StageCosts(*costs)
-
-
-def _enforced_of_alike(instance: Instance, plans: Sequence[Plan], keys: PriorityKeys) -> tuple[FloatArray, BoolArray]:
-    """:func:`_enforced` for all plans, one after the other."""
-    if not any(plan.sequences for plan in plans):
-        return keys.major, np.zeros(len(plans) * instance.num_resources, dtype=np.bool_)
-    majors = keys.major.reshape(len(plans), -1)
-    each = [_enforced(instance, plan, major[None]) for plan, major in zip(plans, majors, strict=True)]
-    return np.concatenate([major.ravel() for major, _ in each]), np.concatenate([flags for _, flags in each])
+    """Makespans of many plans in picoseconds, shape (plans,), as :func:`simulate` finds them."""
+    return np.array([simulate(instance, plan).makespan for plan in plans], dtype=np.int64)
 
 
 class _Chains(NamedTuple):
@@ -137,21 +76,14 @@ class _Chains(NamedTuple):
     successor: IntArray
     num_predecessors: IntArray
 
-    def operations(
-        self,
-        resource: IntArray,
-        costs: StageCosts,
-        release: IntArray,
-        priorities: tuple[FloatArray, IntArray, IntArray],
-        enforced: BoolArray,
-    ) -> Operations:
-        """Operations that wait for nothing but the stage before them."""
-        waits = (self.successor_start, self.successor, self.num_predecessors)
-        return Operations(resource, costs.occupancy, costs.lag, release, *waits, *priorities, enforced)
+
+def _chains(plan: Plan) -> _Chains:
+    """The chains of a plan."""
+    return _chains_of(tuple(c.paths.shape for c in plan.chunks))
 
 
 @lru_cache(maxsize=256)
-def _chains(shapes: tuple[tuple[int, ...], ...]) -> _Chains:
+def _chains_of(shapes: tuple[tuple[int, ...], ...]) -> _Chains:
     """Chains for the shapes (chunks, stages) of all collectives."""
     stages = np.concatenate([np.full(chunks, length) for chunks, length in shapes])
     last = np.cumsum(stages) - 1
@@ -164,17 +96,6 @@ def _chains(shapes: tuple[tuple[int, ...], ...]) -> _Chains:
     successor = np.flatnonzero(continues) + 1
     arrays = (first, last, np.repeat(last, stages), successor_start, successor, num_predecessors)
     return _Chains(*(read_only(array) for array in arrays))
-
-
-@lru_cache(maxsize=16)
-def _last_of_chunk(shapes: tuple[tuple[int, ...], ...], runs: int) -> IntArray:
-    """The last stage of the chunk of every stage, for several runs one after the other."""
-    last = _chains(shapes).last_of_chunk
-    return read_only((last + np.arange(runs)[:, None] * len(last)).ravel())
-
-
-def _shapes(plan: Plan) -> tuple[tuple[int, ...], ...]:
-    return tuple(c.paths.shape for c in plan.chunks)
 
 
 def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iterations: int = 1) -> Operations:
@@ -211,14 +132,15 @@ def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iteratio
 
 def _chained(instance: Instance, plan: Plan, costs: StageCosts) -> Operations:
     """Operations that wait for nothing but the stage before them; what they have in common with other plans is kept."""
-    chains = _chains(_shapes(plan))
+    chains = _chains(plan)
     keys = DISPATCH[plan.dispatch](costs, chains.last_of_chunk)
     ranks, minor, sign = keys.major[None], keys.minor, np.full(plan.num_stages, keys.time_sign)
     if plan.keys is not None or plan.order != "ready" or any(launch.urgent for launch in plan.launches):
         ranks, minor, sign = _priorities(instance, plan, costs, 1)
     major, enforced = _enforced(instance, plan, ranks)
-    priorities = (major.ravel(), minor.ravel(), sign.ravel())
-    return chains.operations(plan.stage_resources(instance), costs, plan.releases(instance), priorities, enforced)
+    waits = (chains.successor_start, chains.successor, chains.num_predecessors)
+    times = (plan.stage_resources(instance), costs.occupancy, costs.lag, plan.releases(instance))
+    return Operations(*times, *waits, major.ravel(), minor.ravel(), sign.ravel(), enforced)
 
 
 def _check_clock_of_row(instance: Instance, costs: StageCosts, iterations: int) -> None:
@@ -283,7 +205,7 @@ def _priorities(
     Tasks need none: each waits for the one before it.
     """
     tasks, stages = len(instance.tasks), plan.num_stages
-    keys = DISPATCH[plan.dispatch](costs, _chains(_shapes(plan)).last_of_chunk)
+    keys = DISPATCH[plan.dispatch](costs, _chains(plan).last_of_chunk)
     keys_of_stages = keys.major if plan.keys is None else plan.keys
     ranks = _launch_ranks(instance, plan, iterations)[:, plan.launch_of_stage]
     major = np.zeros((iterations, tasks + stages))
@@ -404,7 +326,7 @@ def _describe_cycle(instance: Instance, plan: Plan, start: IntArray) -> str:
     """Name stages of one iteration that wait for each other: each waits for its chunk or its sequence."""
     if instance.tasks or any(launch.after_launches for launch in plan.launches):
         return "launches, tasks and sequences wait for each other"
-    firsts = set(_chains(_shapes(plan)).first.tolist())
+    firsts = set(_chains(plan).first.tolist())
     waits_for: dict[int, int] = {}
     before = {int(b): int(a) for s in plan.sequences if s is not None for a, b in pairwise(s)}
     stuck = set(np.flatnonzero(start < 0).tolist())

@@ -11,12 +11,13 @@ from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.hourglass.candidates import Candidates, aims_of, empty_candidates, plan_of, run
 from themis_opt.policies.hourglass.paths import empty_pool
 from themis_opt.policies.hourglass.tables import Portion, Tables, equal_portions, tables_of
+from themis_opt.policies.planning import fastest
 from themis_opt.policies.themis import Themis
 from themis_opt.problem.cost import check_clock, fixed_occupancy
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import makespans, simulate
+from themis_opt.schedules.simulator import simulate
 from themis_opt.solving.lowering import chunk_overhead
 
 TRIED_COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
@@ -91,10 +92,8 @@ def _or_usual(instance: Instance, schedule: Schedule) -> Schedule:
     if schedule.makespan <= _fixed_load(instance):
         return schedule
     themis = Themis("scf")(instance)
-    plans = (themis, replace(themis, dispatch="fifo"), Baseline()(instance))
-    times = makespans(instance, plans)
-    best = int(times.argmin())
-    return simulate(instance, plans[best]) if times[best] < schedule.makespan else schedule
+    usual = fastest(instance, (themis, replace(themis, dispatch="fifo"), Baseline()(instance)))
+    return usual if usual.makespan < schedule.makespan else schedule
 
 
 def _fixed_load(instance: Instance) -> float:
