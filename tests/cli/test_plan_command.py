@@ -29,10 +29,6 @@ def test_it_says_one_sentence_and_writes_plan_and_picture(succeed, step, tmp_pat
     assert (tmp_path / "plan" / "plan.svg").read_text().startswith("<svg")
 
 
-def test_limits_that_are_none_are_refused(refuse, step):
-    assert "memory" in refuse("plan", step, "--memory", "much")
-
-
 SIZES = (4, 2, 3)
 """Parameters of layers that are traced, in millions."""
 

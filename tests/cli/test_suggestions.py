@@ -14,7 +14,7 @@ from themis_opt.workloads.models import find_model
 
 
 @pytest.mark.parametrize(
-    ("parse", "text", "meant"),
+    ("ask", "name", "meant"),
     [
         (parse_bandwidth, "400 Gbps", "Gb/s"),
         (parse_bandwidth, "50 GBps", "GB/s"),
@@ -25,16 +25,6 @@ from themis_opt.workloads.models import find_model
         (parse_size, "64 mb", "MB"),
         (parse_time, "3 usec", "us"),
         (parse_time, "3 MS", "ms"),
-    ],
-)
-def test_units_that_others_write_are_understood_in_errors(parse, text, meant):
-    with pytest.raises(ValueError, match=rf"unknown unit '\w+(/s)?'; did you mean '{meant}'\?$"):
-        parse(text)
-
-
-@pytest.mark.parametrize(
-    ("ask", "name", "meant"),
-    [
         (make_policy, "themsi", "themis"),
         (make_policy, "themis+sfc", "scf"),
         (make_policy, "random:sed=1", "seed"),
@@ -45,7 +35,7 @@ def test_units_that_others_write_are_understood_in_errors(parse, text, meant):
     ],
 )
 def test_names_that_are_near_are_suggested(ask, name, meant):
-    with pytest.raises(InputError, match=rf"did you mean '{meant}'\?"):
+    with pytest.raises((InputError, ValueError), match=rf"did you mean '{meant}'\?$"):
         ask(name)
 
 

@@ -55,7 +55,6 @@ LINES = [
     (("compare", "p4_m8", "--measured", "nccl.log"), "--measured = 'nccl.log': is not for pipelines"),
     (("best-known", "show", "fig"), "best-known list names all"),
     (("best-known", "lst"), "error: Invalid value for 'action': 'lst' is not one of"),
-    (("best-known", "submit", "nowhere.json"), "nowhere.json: cannot be read"),
     (("design", MESH), "no shipped design of that name"),
     (("workload", "resnet-50", "--network", MESH), f"network = '{MESH}': is a graph"),
     (("workload", "resnet-50", "--network", NAME, "--parallelism", "tensr"), "did you mean 'tensor'?"),

@@ -16,7 +16,6 @@ from themis_opt.problem.phases import CollectiveKind
 from themis_opt.solving.cut import cut
 from themis_opt.study.measured import Measured, beside_steps, beside_times, measured
 from themis_opt.study.parts import parse_part
-from themis_opt.study.verdict import on_step
 
 MB = 10**6
 
@@ -316,17 +315,6 @@ def test_a_step_that_moves_other_bytes_is_not_the_iteration(write):
     assert row.sentence().startswith(
         "Your step moves 4 MB in 1.3 ms, the iteration 8 MB in 1.3 ms: these are two steps"
     )
-
-
-def test_bounds_of_traced_gathers_name_what_they_leave_out(write):
-    parts = [("_allgather_base", 0, 10), ("_allgather_base", 60, 70), ("_reduce_scatter_base", 110, 120)]
-    events = [kernel(start, end, 20, **collective_arguments(name)) for name, start, end in parts]
-    events += [kernel(start, start + 40) for start in (10, 70, 120)]
-    instance = themis_opt.load(write(pytorch_trace(events), "trace.json"))
-    (row,) = beside_steps(instance, read_steps(write(pytorch_trace(events), "trace.json")), None)
-    for sentence in (row.sentence(), *on_step(instance)):
-        assert " 160 us" in sentence
-        assert " while gathers stay where the trace has them; with any plan a step takes 160 us or more" in sentence
 
 
 def test_sizes_of_a_log_share_the_time_and_the_largest_has_most(write, monkeypatch):
