@@ -7,8 +7,9 @@ machines already visited in this phase, ``machine`` the next one.  A set of D ma
 it has D! orders.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 Arc = tuple[int, int]
 
@@ -110,16 +111,19 @@ class JobClass:
         return self.phases[number].duration[arc] + self.phases[number].lag[arc[1]]
 
 
-def subsets(machines: tuple[int, ...]) -> Iterator[int]:
+@lru_cache(maxsize=16)
+def subsets(machines: tuple[int, ...]) -> tuple[int, ...]:
     """Masks of all subsets of the machines, each after its proper subsets."""
-    for choice in range(1 << len(machines)):
-        yield sum(1 << machine for bit, machine in enumerate(machines) if choice >> bit & 1)
+    masks = [0]
+    for machine in machines:
+        masks += [mask | 1 << machine for mask in masks]
+    return tuple(masks)
 
 
-def arcs(machines: tuple[int, ...]) -> Iterator[Arc]:
+@lru_cache(maxsize=16)
+def arcs(machines: tuple[int, ...]) -> tuple[Arc, ...]:
     """All arcs of the lattice, sources first."""
-    for visited in subsets(machines):
-        yield from ((visited, machine) for machine in machines if not visited >> machine & 1)
+    return tuple((seen, machine) for seen in subsets(machines) for machine in machines if not seen >> machine & 1)
 
 
 def cheapest_path(machines: tuple[int, ...], cost: Mapping[Arc, float]) -> float:

@@ -3,7 +3,7 @@ import pytest
 from iteration_schedules import SHARED, layers, scheduled, with_compute
 
 from themis_opt.base.errors import InputError
-from themis_opt.formats.order_table import order_json, order_rows, order_table, read_order_table
+from themis_opt.formats.order_table import order_columns, order_json, order_table, read_order_table
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
@@ -108,8 +108,9 @@ def test_dimensions_that_are_one_resource_issue_together():
     entry = order_table(scheduled(instance=layers(**SHARED)))["dimensions"][1]
     assert (entry["name"], entry["size"]) == ("near+far", 4)
     assert {issue["dimension"] for issue in entry["issue_order"]} == {"near", "far"}
-    rows = order_rows(scheduled(instance=layers(**SHARED)))
-    assert [row["position"] for row in rows if row["dimension"] != "dim1"] == list(range(len(entry["issue_order"])))
+    columns = order_columns(scheduled(instance=layers(**SHARED)))
+    pairs = zip(columns["dimension"], columns["position"], strict=True)
+    assert [position for name, position in pairs if name != "dim1"] == list(range(len(entry["issue_order"])))
 
 
 def check_followed(path, schedule):

@@ -4,7 +4,7 @@ import io
 from iteration_schedules import with_compute
 from planning import schedule_of
 
-from themis_opt.formats.tables import task_rows, to_csv
+from themis_opt.formats.tables import columns_csv, task_columns, to_csv
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
@@ -20,13 +20,10 @@ def scheduled(kind: str) -> Schedule:
     return schedule_of(instance, "baseline+fifo")
 
 
-def test_there_is_one_row_per_stage():
-    rows = scheduled("all_reduce").stage_rows()
+def test_a_row_of_each_stage_holds_names_nanoseconds_and_bytes():
+    rows = scheduled("all_reduce").to_frame().to_dict("records")
     assert [(row["chunk"], row["position"]) for row in rows] == [(c, p) for c in range(4) for p in range(4)]
-
-
-def test_a_row_holds_names_nanoseconds_and_bytes():
-    assert scheduled("all_reduce").stage_rows()[0] == {
+    assert rows[0] == {
         "collective": 'the "big", one',
         "chunk": 0,
         "position": 0,
@@ -42,29 +39,29 @@ def test_a_row_holds_names_nanoseconds_and_bytes():
 
 def test_times_keep_their_picoseconds():
     schedule = scheduled("all_reduce")
-    assert [round(row["end_ns"] * 1000) for row in schedule.stage_rows()] == schedule.end.tolist()
+    assert [round(end * 1000) for end in schedule.stage_columns()["end_ns"]] == schedule.end.tolist()
 
 
 @with_compute
 def test_rows_with_compute_are_those_of_the_last_complete_iteration(schedule):
     row = schedule.num_iterations - 2
     begin = schedule.task_start[row, 0]
-    starts = [round(stage["start_ns"] * 1000) for stage in schedule.stage_rows()]
+    starts = [round(start * 1000) for start in schedule.stage_columns()["start_ns"]]
     assert starts == (schedule.period.stage_start[row] - begin).tolist()
-    ends = [round(task["end_ns"] * 1000) for task in task_rows(schedule)]
+    ends = [round(end * 1000) for end in task_columns(schedule)["end_ns"]]
     assert ends == (schedule.period.task_end[row] - begin).tolist()
 
 
 @with_compute
 def test_rows_with_compute_name_launches_and_tasks(schedule):
-    assert {row["collective"] for row in schedule.stage_rows()} == {launch.name for launch in schedule.plan.launches}
-    assert task_rows(schedule)[0] == {"task": "layer0_forward", "start_ns": 0.0, "end_ns": 40_000.0}
+    assert set(schedule.stage_columns()["collective"]) == {launch.name for launch in schedule.plan.launches}
+    assert [column[0] for column in task_columns(schedule).values()] == ["layer0_forward", 0.0, 40_000.0]
 
 
 def test_csv_reads_back():
-    rows = scheduled("all_reduce").stage_rows()
-    read = list(csv.DictReader(io.StringIO(to_csv(rows))))
-    assert read == [{key: str(value) for key, value in row.items()} for row in rows]
+    columns = scheduled("all_reduce").stage_columns()
+    read = list(csv.DictReader(io.StringIO(columns_csv(columns))))
+    assert {name: [row[name] for row in read] for name in columns} == {n: [*map(str, c)] for n, c in columns.items()}
 
 
 def test_control_characters_are_spelled_out():

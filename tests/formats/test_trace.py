@@ -183,10 +183,10 @@ def test_every_end_of_an_arrow_lies_on_a_slice(schedule):
     assert ends <= starts
 
 
-@pytest.mark.parametrize("limit", ["MAX_TRACED_STAGES", "MAX_ITERATIONS"])
+@pytest.mark.parametrize("limit", ["MAX_PICTURED_BARS", "MAX_ITERATIONS"])
 def test_only_the_last_iterations_are_shown_where_all_are_too_many(monkeypatch, limit):
     schedule = iteration_schedules.scheduled()
-    monkeypatch.setattr(trace, limit, {"MAX_TRACED_STAGES": schedule.plan.num_stages, "MAX_ITERATIONS": 1}[limit])
+    monkeypatch.setattr(trace, limit, {"MAX_PICTURED_BARS": schedule.plan.num_stages, "MAX_ITERATIONS": 1}[limit])
     shown = {e["args"]["iteration"] for e in events(schedule, "X", NPU)}
     assert shown == {schedule.num_iterations - 2, schedule.num_iterations - 1}
     assert len(events(schedule, "X")) == schedule.plan.num_stages

@@ -1,7 +1,8 @@
 """Schedules as pictures: every stage in its row at its time, iterations, waits, and what names hold."""
 
 import re
-from itertools import combinations
+from itertools import combinations, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -78,6 +79,14 @@ def test_bars_of_short_stages_are_a_pixel_wide_and_memory_begins_with_the_bars()
     assert min(widths) == pytest.approx(length / WIDTH)
     held = [point for data in specification(gantt(schedule))["datasets"].values() for point in data if "held" in point]
     assert min(point["start"] for point in held) == 0
+
+
+def test_short_bars_of_a_pixel_are_one_and_leave_no_gap():
+    schedule = scheduled(all_reduce(chunks=5_000))
+    shown = sorted((bar for bar in bars(schedule) if bar["row"].startswith("dim1")), key=itemgetter("start"))
+    assert len(shown) <= 2 * WIDTH < np.count_nonzero(schedule.plan.stage_dimensions == 0)
+    pauses = sum(max(later["start"] - bar["end"], 0.0) for bar, later in pairwise(shown))
+    assert pauses <= (1 - schedule.busy["dim1"]) * schedule.makespan / 1e9
 
 
 def test_gathering_bars_are_paler_and_chunks_lie_along_the_colours():

@@ -40,13 +40,13 @@ def test_the_page_calls_microseconds_by_one_name(comparison: Comparison) -> None
 def test_bars_are_the_stages(comparison: Comparison) -> None:
     bars = [bar for bar in bars_of(comparison) if bar["row"].startswith("themis")]
     drawn = sorted((round(bar["start"] * 1e3), round(bar["end"] * 1e3), bar["phase"]) for bar in bars)
-    stages = comparison.best.schedule.stage_rows()
+    stages = comparison.best.schedule.to_frame().to_dict("records")
     written = [(round(s["start_ns"]), round(s["end_ns"]), s["phase"].replace("_", "-")) for s in stages]
     assert drawn == sorted(written)
 
 
 def test_a_bar_says_how_long_its_chunk_waited(comparison: Comparison) -> None:
-    stages = comparison.best.schedule.stage_rows()
+    stages = comparison.best.schedule.to_frame().to_dict("records")
     waited = {
         (after["chunk"], after["phase"], after["dimension"])
         for before, after in pairwise(stages)

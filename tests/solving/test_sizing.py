@@ -72,6 +72,10 @@ def test_a_solver_that_gives_up_leaves_the_sizes_alone(figure_5: Instance, monke
     monkeypatch.setattr("themis_opt.solving.sizing.best_shares", gives_up)
     schedule = scheduled(figure_5)
     assert resized(schedule) is schedule
+    monkeypatch.undo()
+    assert resized(schedule) is not schedule
+    monkeypatch.setattr("themis_opt.solving.sizing.MAX_SIZED_STAGES", schedule.plan.num_stages - 1)
+    assert resized(schedule) is schedule
 
 
 @pytest.mark.parametrize("launching", LAUNCHING)

@@ -31,7 +31,8 @@ def tune(
     ] = None,
     trials: Annotated[int, Option(help="Settings to try.", min=1)] = 100,
     time_limit: Annotated[
-        float | None, Option(help="Seconds for all trials, from the first on; the last is cut off.", min=0.1)
+        float | None,
+        Option(help="Seconds for all trials, from the first on, and files; the last trial is cut off.", min=0.1),
     ] = None,
     memory: Annotated[
         float, Option(help="GiB; settings whose schedules need more are not tried.", min=0.001, max=1e6)
@@ -69,6 +70,7 @@ def _run(
     as_json: bool,
 ) -> None:
     from themis_opt.base.documents import make_folder
+    from themis_opt.cli.answers.product import seconds_to_write
     from themis_opt.cli.printing import tell, tell_note
     from themis_opt.cli.progress import trial_progress
     from themis_opt.problem.cost_overrides import is_free_to_cut
@@ -80,7 +82,7 @@ def _run(
     if is_free_to_cut(space.instance):
         tell_note("nothing makes small chunks costly; state --launch-overhead, --packet or --latency occupy")
     make_folder(folder)
-    limit = math.inf if time_limit is None else time_limit
+    limit = math.inf if time_limit is None else time_limit - seconds_to_write(space.instance, time_limit)
     with trial_progress(space.describe) as progress:
         tuned = tune(space, time_limit=limit, journal=folder / "measured.jsonl", progress=progress, **search)
     with undisturbed():

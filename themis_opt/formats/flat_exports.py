@@ -1,7 +1,7 @@
 """Exporters whose files are single views of a schedule: tables, the order table, and a trace with few tracks."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.formats.exports import Exporter
-from themis_opt.formats.order_table import order_json, order_rows
-from themis_opt.formats.tables import task_rows, to_csv
+from themis_opt.formats.order_table import order_columns, order_json
+from themis_opt.formats.tables import columns_csv, task_columns
 from themis_opt.formats.trace import chrome_trace
 from themis_opt.schedules.schedule import Schedule
 
-EXPORTED_TABLES: Mapping[str, Callable[[Schedule], Sequence[Mapping[str, Any]]]] = {
-    "stages": Schedule.stage_rows,
-    "order": order_rows,
-    "tasks": task_rows,
+EXPORTED_TABLES: Mapping[str, Callable[[Schedule], Mapping[str, list[Any]]]] = {
+    "stages": Schedule.stage_columns,
+    "order": order_columns,
+    "tasks": task_columns,
 }
 
 ORDER_SCHEMA = Path(__file__).with_name("order.schema.json")
@@ -37,9 +37,9 @@ class Csv(Exporter):
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """One file per table that has rows."""
-        for name, rows in EXPORTED_TABLES.items():
+        for name, columns in EXPORTED_TABLES.items():
             if name != "tasks" or schedule.has_period:
-                yield f"{name}.csv", to_csv(rows(schedule))
+                yield f"{name}.csv", columns_csv(columns(schedule))
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
-from themis_opt.formats.tables import is_tabulated, phase_name, to_csv
+from themis_opt.formats.tables import columns_csv, is_tabulated, phase_name
 from themis_opt.problem.catalog import is_graph, library_instances, read_instance, shipped
 from themis_opt.problem.documents import errors_of
 from themis_opt.problem.instance import Instance
@@ -69,28 +69,30 @@ def order_json(schedule: Schedule) -> str:
     return _object(_texts(head) | {"collectives": _list(collectives), "dimensions": _list(dimensions)}) + "\n"
 
 
-def order_rows(schedule: Schedule) -> list[dict[str, Any]]:
-    """The issue orders as flat rows: dimension, position, collective, chunk, phase and bytes of the chunk.
+def order_columns(schedule: Schedule) -> dict[str, list[Any]]:
+    """The issue orders: dimension, position, collective, chunk, phase and bytes of the chunk.
 
     With compute there is the shift, too, and positions count along the resource of the dimension.
     """
-    table = order_table(schedule)
-    sizes = {each["name"]: [chunk["bytes"] for chunk in each["chunks"]] for each in table["collectives"]}
-    return [
-        {
-            "dimension": dimension["name"],
-            "position": position,
-            **{name: value for name, value in issue.items() if name != "rails"},
-            "bytes": sizes[issue["collective"]][issue["chunk"]],
-        }
-        for dimension in table["dimensions"]
-        for position, issue in enumerate(dimension["issue_order"])
-    ]
+    plan = schedule.enforced_plan()
+    orders = [order for order in plan.sequences if order is not None]
+    stages, counts = np.concatenate(orders), list(map(len, orders))
+    columns = schedule.stage_columns()
+    sizes = np.concatenate([np.repeat(chunks.sizes, chunks.paths.shape[1]) for chunks in plan.chunks])
+    served = {name: np.array(column, dtype=object)[stages].tolist() for name, column in columns.items()}
+    resources = np.repeat(np.array(schedule.instance.resource_names, dtype=object), counts).tolist()
+    return {
+        "dimension": served["dimension"] if schedule.has_period else resources,
+        "position": [position for count in counts for position in range(count)],
+        **{name: served[name] for name in ("collective", "chunk", "phase")},
+        **({"shift": plan.shifts[stages].tolist()} if schedule.has_period else {}),
+        "bytes": sizes[stages].tolist(),
+    }
 
 
 def order_csv(schedule: Schedule) -> str | None:
     """The issue orders as the text of a file, unless there are more than spreadsheets hold."""
-    return to_csv(order_rows(schedule)) if is_tabulated(schedule) else None
+    return columns_csv(order_columns(schedule)) if is_tabulated(schedule) else None
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:

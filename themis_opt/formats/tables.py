@@ -15,13 +15,10 @@ MAX_TABULATED_STAGES = 200_000
 """Stages of an iteration up to which they are written as tables; they would take a hundred megabytes for a million."""
 
 
-def task_rows(schedule: Schedule) -> list[dict[str, Any]]:
-    """One row per task of the last complete iteration, times in ns from its start on."""
+def task_columns(schedule: Schedule) -> dict[str, list[Any]]:
+    """The tasks of the last complete iteration, times in ns from its start on."""
     start, end = ((times[0] / PICOSECONDS_PER_NANOSECOND).tolist() for times in last_iterations(schedule).tasks)
-    return [
-        {"task": task.name, "start_ns": begin, "end_ns": finish}
-        for task, begin, finish in zip(schedule.instance.tasks, start, end, strict=True)
-    ]
+    return {"task": [task.name for task in schedule.instance.tasks], "start_ns": start, "end_ns": end}
 
 
 def phase_name(phase: Phase) -> str:
@@ -35,25 +32,31 @@ def phase_title(phase: Phase) -> str:
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows of equal fields as CSV (RFC 4180, lines end with a line feed); no rows, no text."""
-    if not rows:
-        return ""
+    """Rows of equal fields as CSV; no rows, no text."""
+    return columns_csv({name: [row[name] for row in rows] for name in rows[0]}) if rows else ""
+
+
+def columns_csv(columns: Mapping[str, list[Any]]) -> str:
+    """Columns as CSV (RFC 4180, lines end with a line feed)."""
     text = io.StringIO()
-    writer, names = csv.writer(text, lineterminator="\n"), list(rows[0])
-    writer.writerow(names)
-    writer.writerows(zip(*(_harmless([row[name] for row in rows]) for name in names), strict=True))
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*map(_harmless, columns.values()), strict=True))
     return text.getvalue()
 
 
 def _harmless(column: list[Any]) -> list[Any]:
     """The cells of a column; its texts are few, and its cells may be many."""
-    texts = {cell: harmless(cell) for cell in {cell for cell in column if isinstance(cell, str)}}
-    return [texts[cell] if isinstance(cell, str) else cell for cell in column] if texts else column
+    kinds = set(map(type, column))
+    if kinds == {str}:
+        texts = {cell: harmless(cell) for cell in set(column)}
+        return [texts[cell] for cell in column]
+    return column if kinds <= {int, float} else [harmless(cell) for cell in column]
 
 
 def stages_csv(schedule: Schedule) -> str | None:
     """The stages as the text of a file, unless there are more than spreadsheets hold."""
-    return to_csv(schedule.stage_rows()) if is_tabulated(schedule) else None
+    return columns_csv(schedule.stage_columns()) if is_tabulated(schedule) else None
 
 
 def is_tabulated(schedule: Schedule) -> bool:
@@ -63,4 +66,4 @@ def is_tabulated(schedule: Schedule) -> bool:
 
 def tasks_csv(schedule: Schedule) -> str | None:
     """The compute tasks as the text of a file, where there are any."""
-    return to_csv(task_rows(schedule)) if schedule.has_period else None
+    return columns_csv(task_columns(schedule)) if schedule.has_period else None

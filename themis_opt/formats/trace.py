@@ -15,7 +15,7 @@ import numpy as np
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import NANOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_NANOSECOND
-from themis_opt.formats.timeline import Timeline, is_pictured, last_iterations
+from themis_opt.formats.timeline import MAX_PICTURED_BARS, Timeline, is_pictured, last_iterations
 from themis_opt.problem.iteration import ComputeTask
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules.schedule import Schedule
@@ -36,13 +36,13 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
 
     Process *network* has one track per dimension, and arrows link the stages of each chunk.  Process *in flight* shows
     the step latencies that delay chunks without holding a dimension, on as few tracks as there are at once.  Process
-    *NPU* has compute, with arrows from the tasks that release launches and to those that wait for results.  Of
-    iterations the last complete ones are shown.  Times are microseconds with all their picoseconds.
+    *NPU* has compute, with arrows from the tasks that release launches and to those that wait for results.  The
+    last complete iterations are shown, as many as can be read.  Times are microseconds with all their picoseconds.
 
     Raises InputError if the plan has more than :data:`MAX_TRACED_STAGES` stages.
     """
     _check_size(schedule.plan.num_stages)
-    count = min(MAX_TRACED_STAGES // schedule.plan.num_stages, MAX_ITERATIONS)
+    count = min(max(MAX_PICTURED_BARS // schedule.plan.num_stages, 1), MAX_ITERATIONS)
     timeline = last_iterations(schedule, count)
     at_tasks, at_stages = _launch_arrows(timeline)
     return {

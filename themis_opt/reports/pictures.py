@@ -186,9 +186,8 @@ def gantt(schedule: Schedule, bound: float | None = None) -> StackedChart:
     empty = pd.DataFrame(
         dict.fromkeys(BAR_COLUMNS, 0.0) | {"row": names, "key": "", "series": drawn[0]["series"].iloc[0]}
     )
-    frame = pd.concat([empty, *drawn])  # all rows in order, unused ones too
-    visible = frame["start"] + (shown.length / scale - frame["start"]).clip(0, shown.length / scale / WIDTH)
-    frame["end"] = frame["end"].where(frame["end"] == frame["start"], np.maximum(frame["end"], visible))
+    frame = pd.concat([empty, *drawn], ignore_index=True)  # all rows in order, unused ones too
+    frame = _visible(frame, shown.length / scale)
     axis, (times, shares) = Axis("start", f"time ({unit})"), shown.busy_bandwidth
     if len(times) > MOST_STEPS:
         times, shares = _averaged(times, shares, shown.length)
@@ -198,6 +197,16 @@ def gantt(schedule: Schedule, bound: float | None = None) -> StackedChart:
         below.insert(0, _memory(schedule, shown.begin, scale, axis))
     chart = timeline(frame, axis.label, pd.DataFrame(marks, columns=["time", "label"]), numbered=True)
     return stacked(chart, *below, height=STRIP)
+
+
+def _visible(frame: pd.DataFrame, length: float) -> pd.DataFrame:
+    """Bars of a pixel at least; narrower ones that look alike and begin in the same become one."""
+    width, pixel = frame["end"] - frame["start"], length / WIDTH
+    narrow = (width > 0) & (width < pixel)
+    keys, bars = ["row", "series", "solid", "pixel"], frame[narrow]
+    bars = bars.assign(pixel=bars["start"] // pixel, end=(bars["start"] + pixel).clip(upper=length))
+    bars["end"] = bars.groupby(keys, sort=False)["end"].transform("max")
+    return pd.concat([frame[~narrow], bars.drop_duplicates(keys)[[*frame.columns]]]).sort_index()
 
 
 def _caption(schedule: Schedule, bound: float | None) -> list[str]:

@@ -90,14 +90,14 @@ class Schedule:
         """The instance."""
         return self.instance
 
-    def stage_rows(self) -> list[dict[str, Any]]:
-        """One row per stage, by collective, chunk and position along the path of the chunk.
+    def stage_columns(self) -> dict[str, list[Any]]:
+        """The stages as columns, by collective, chunk and position along the path of the chunk.
 
         With compute they are those of the last complete iteration, whose start is time 0, and a collective is a launch.
 
         Returns
         -------
-        list of dict
+        dict of lists
             `collective`, `phase` and `dimension` are names, `chunk` and `position` count from 0.  `start_ns`,
             `end_ns` and `ready_ns` say when the stage takes its dimension, gives it back and has its result;
             `bytes_sent` is what each NPU sends, `bytes_held_before` what it holds of the chunk until then.
@@ -116,14 +116,13 @@ class Schedule:
             "bytes_sent": self.costs.sent,
             "bytes_held_before": self.costs.held_before,
         }
-        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-        return [dict(zip(columns, row, strict=True)) for row in rows]
+        return {name: column.tolist() for name, column in columns.items()}
 
     def to_frame(self) -> "pandas.DataFrame":
-        """The rows of :meth:`stage_rows`."""
+        """One row per stage, with the columns of :meth:`stage_columns`."""
         import pandas
 
-        return pandas.DataFrame(self.stage_rows())
+        return pandas.DataFrame(self.stage_columns())
 
     @property
     def makespan(self) -> int:

@@ -6,6 +6,7 @@ precedes every all-gather of it; :mod:`themis_opt.solving.cut` holds for every a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from formulations.chunk_count import ChunkCount
 from formulations.fluid import fluid_bound
@@ -60,6 +61,7 @@ def ideal(instance: Instance) -> float:
     return total * PICOSECONDS_PER_SECOND / sum(instance.bandwidth_by_resource.values())
 
 
+@lru_cache(maxsize=1)  # other bounds are no less
 def fluid(instance: Instance) -> float:
     """Linear relaxation over all chunk sizes and orders (:mod:`formulations.fluid`)."""
     return fluid_bound(_linear_jobs(instance))
@@ -104,10 +106,10 @@ def least_equal(exchange: Exchange) -> int:
 
 
 def _head_tail(instance: Instance, least_sizes: Sequence[int]) -> float:
-    jobs = _linear_jobs(instance)
-    known = max(fluid_bound(jobs), chain(instance))
+    known = max(fluid(instance), chain(instance))
     if _num_arcs(instance) > MAX_BOUND_ARCS:
         return known
+    jobs = _linear_jobs(instance)
     least = [job_class(instance, *pair, "fluid") for pair in zip(instance.exchanges, least_sizes, strict=True)]
     return head_tail_bound(jobs, least, known)
 
@@ -134,6 +136,7 @@ def _num_arcs(instance: Instance) -> int:
     )
 
 
+@lru_cache(maxsize=1)
 def chain(instance: Instance) -> float:
     """Shortest way of the largest chunk through all its stages, with all lags, from its release."""
     bounds = []

@@ -19,7 +19,7 @@ from themis_opt.schedules.plan import Chunks, Plan, equal_sizes
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
-MAX_SIZED_STAGES = 4_000  # stages of an iteration up to which the sizes of its chunks are chosen
+MAX_SIZED_STAGES = 4_000  # stages up to which sizes of chunks are chosen: on more, the solver gives up after a second
 SizeWait = tuple[int, int, int, int]  # events i and j, the height, and 1 if j waits for the result of i
 
 
@@ -28,9 +28,10 @@ def resized(schedule: Schedule) -> Schedule:
 
     They come from :mod:`formulations.chunk_sizes`.  Sizes are whole multiples of :func:`granule`; chunks that end with
     nothing are dropped.  The schedule itself is returned where rounding leaves no gain, or the solver gives up; where
-    iterations do not repeat each other; and where halves of all-reduces are launched alone.
+    there are more than :data:`MAX_SIZED_STAGES`, or iterations do not repeat each other; and where halves of
+    all-reduces are launched alone.
     """
-    if schedule.has_period and not _has_free_sizes(schedule):
+    if schedule.plan.num_stages > MAX_SIZED_STAGES or (schedule.has_period and not _has_free_sizes(schedule)):
         return schedule
     plan = schedule.enforced_plan()
     try:
@@ -42,9 +43,8 @@ def resized(schedule: Schedule) -> Schedule:
 
 
 def _has_free_sizes(schedule: Schedule) -> bool:
-    """Whether sizes of the launches of a period can be chosen one by one, and in seconds."""
-    whole = all(launch.part == "whole" for launch in schedule.plan.launches)
-    return whole and schedule.period.is_steady and schedule.plan.num_stages <= MAX_SIZED_STAGES
+    """Whether sizes of the launches of a period can be chosen one by one."""
+    return schedule.period.is_steady and all(launch.part == "whole" for launch in schedule.plan.launches)
 
 
 def granule(instance: Instance, exchange: Exchange) -> int:

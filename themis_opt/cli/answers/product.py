@@ -248,11 +248,17 @@ def compare(
 
 def _seconds_to_search(instance: "Instance", search: options.SearchOptions, folder: Path | None) -> float:
     """What is left of the time limit of the command, but for its files."""
+    writing = 0.0 if folder is None else seconds_to_write(instance, search.time_limit)
+    return max(remaining(search.time_limit) - writing, 0.0)
+
+
+def seconds_to_write(instance: "Instance", time_limit: float) -> float:
+    """What to keep of a time limit for the files of a schedule."""
     from themis_opt.problem.cost import count_stages
 
-    stages = 0 if folder is None else count_stages(instance)
+    stages = count_stages(instance)
     writing = min(PICTURE_SECONDS * stages, PICTURES_SECONDS) + WRITE_SECONDS * stages
-    return max(remaining(search.time_limit) - min(writing, MAX_WRITING * search.time_limit), 0.0)
+    return min(writing, MAX_WRITING * time_limit)
 
 
 def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
