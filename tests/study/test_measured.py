@@ -343,3 +343,4 @@ def test_searches_beside_what_was_measured_have_its_time(write, monkeypatch):
     measured(network(8), write(nccl_table([(8 * MB, 900, 900)])), policies=["exact"], time_limit=0.5, sizes="free")
     assert {0 < call.kwargs["time_limit"] <= 0.5 for call in spied.call_args_list} == {True}
     assert spied.call_args.kwargs["sizes"] == "free"
+    assert not spied.call_args.kwargs["slow_bounds"]  # a second for each size of a log

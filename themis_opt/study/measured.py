@@ -294,7 +294,7 @@ def _known(
         usual = usual_policies(problem)
         today = "nccl" if "nccl" in usual else usual[0]
         names = dict.fromkeys([today, *(specify(name, problem) for name in policies or usual)])
-        compared = compare(problem, tuple(names), time_limit=time_limit, **limits)
+        compared = compare(problem, tuple(names), time_limit=time_limit, slow_bounds=False, **limits)
         needed, reached, trees = _needed(problem), ceilings(problem), trees_beside(problem)
     else:
         today, ordered = "", policies or sorted(GRAPH_POLICIES, key=lambda name: name not in GRAPH_WAYS)
