@@ -5,15 +5,10 @@
 #define HOURGLASS_H
 #include <math.h>
 #include <string.h>
-#define HG_DIMENSIONS 5
-#define HG_CHUNKS 25   /* of two dimensions */
-#define HG_ENTRIES 112 /* of the larger table of paths */
-#define HG_RANKED 24   /* paths that are tried */
-#define HG_CHANGES 2000 /* of paths that the table lacks */
-#define HG_FEW 9       /* mirrored chunks; of equal ones there are fewer */
-#define HG_LENGTH (2 * HG_DIMENSIONS)
-#define HG_LEAST_GAP 1e-6
-#define HG_FLOAT_ERROR 1e-12
+enum { HG_DIMENSIONS = 5, HG_LENGTH = 2 * HG_DIMENSIONS, HG_CHUNKS = 25 /* of two dimensions */ };
+enum { HG_FEW = 9 /* mirrored chunks; of equal ones there are fewer */, HG_ENTRIES = 131 /* of the largest table */ };
+enum { HG_RANKED = 180 /* over the square of D: paths of a table that are tried */, HG_CHANGES = 2000 };
+static const double HG_LEAST_GAP = 1e-6, HG_FLOAT_ERROR = 1e-12, HG_EARLY = 8;
 /* Time in which a byte leaves an NPU, for which a stage holds the dimension besides, and from then to its result. */
 typedef struct { int npus; double byte_time, fixed, lag; } hg_dimension;
 typedef struct {
@@ -30,37 +25,41 @@ typedef struct {
 typedef struct { hg_block best, other; } hg_workspace;
 typedef struct { const hg_dimension *network; int width, phases; double size; } hg_problem; /* width: dimensions */
 typedef struct { /* mirrored chunks that keep every dimension busy from 0 to 1 */
-    int width, count, tries, num_served, served[HG_FEW * HG_LENGTH];
+    int width, count, tried, most, num_served, served[HG_FEW * HG_LENGTH];
     int paths[HG_FEW][HG_LENGTH], next[HG_FEW], mirror[HG_FEW];
-    double durations[HG_FEW][HG_LENGTH], free_at[HG_DIMENSIONS], ready[HG_FEW], reached;
+    double durations[HG_FEW][HG_LENGTH], free_at[HG_DIMENSIONS], ready[HG_FEW], reached, early;
 } hg_half;
 /* Paths of 2 D - 1 chunks of 3 and 4 dimensions, and 2 D weights, as in chunk_law.py; the orders of their letters. */
 static const char *const hg_paths[] = {
-    "aeccbimlkpraebcfafqqhnbffbcbkshkrbccebmmqjlnaedaahxmhriacbfcomhpnkbccbbiepohqabafftrilpjadbeesjjplkadaefmshlqoaeec"
-    "bhfksjpbddacbduijqaeaffryhgsqcbecbaasoepbcbeaujjollafcadiymgsdaebcdadrinpaebcbwlkqihbbedffantcnddefaunhpmibfbcdseh"
-    "ufoabdcbbaqlkraacfbtvljohafceejzlfqoadbccpkgrkoafdacemseopbbbffukknlheadbbaavldoaebfeppdqplbabddqfksgkceaabeuqgqid"
-    "bbffcdugkpaaaddthkqijaeedazninmjddbcasglqfkacabbvkjplibcbefearqfibddcascgsjnadccarejonibaaeazsgmnjafccclwmiok",
-    "wqgxouelmplklpqlwolrmdfgjslnjlqohjgsdihglqmkpromwhxaoqnklmnphvisqibniopnilmgvotspcnkskjkrokqairkcoojlnojloweogndmu"
-    "kngsknqgawcxmrlqjrgonvaeshpjaffshpjnkwredicnjkpomhncsiwvbbdkqshiplaxnjhqxstlkkpnibrghwhugacpkrhqrciugldednrpemnmwm"
-    "rgpvmqnkjoookmjqcuehqkqiojodiexmtlrimhqnmiflkqqeslhgmppfofwwinwcqcmjthloumcuawpfpunjiqmgwmubmbnwmihopmeuawumnkmljl"
-    "rlofrthqfjlhfnsjgrsqapmxjstnhlpmjcqmtchsjjqmqepkeoiwblmtojhnonnxpunhkfhfaqmpdnbamuajgtlsiqhqiowmabddcdksijooiwajfk"
-    "xqijlolmmnvgoeqfymgfpolkrccxiwngmuqjgpntvbnpkxdefmrljosmkwckannmjnqkmashocwdutkjjnpjkneoatqlpdojsdobmpkawjfqppcool"
-    "qkeierhtjgjsmgmkvpfteeedgtlkimpbiwtvdlkpppiklkrsvukmkjhhqpkqbuwkajhrkijsjmkdghmgsbfplphpmncuowlgbkimohirmblkneustn"
-    "hipsejttlkqcdgchrqhhmcmhrkmmfmhljuinbmmwandlxmkiqmjcxqidhhsjgkthkmmvixlcoeguqkeqlgwdxmlxrrvjlhrmawobcmjdonsgiqhxpe"
-    "wnhuiifpnoeknrgxhocvrmikooiwbntcjgjeipqdmmerskgugpsiinpknbwqmtlqofejsngouroufxgvrsjljpnuaofawfhmjthklmhxtodxmwrlgm"
-    "qklberckqehldsfrhnlndksmbllhmnrdmguovllxagurlepluxgwmvbqyuhilqnhxlssrpkrkmknkncisrmwbsllemqmmaxntwwqkfmmpgomuwcmiu"
-    "bgpkngooltkhpivcrjjipkolfjgkadsomggrpikfcocdhkhefqqkemmodgatmngqirerkasgwsoalxukgmonspowkpcquimlpglestjwkjhdjpsgin"
-    "nqfkkpslkejqrcmlaaugxpglunkhqnthbpdhgqieitmhlnqcjwwmlfijrhplcjcuiwvqpxklfrmwjgshqdjvppempjkidgenpeccprndnawutokakq"
-    "mlikqlqphmiuehjmpjpimvbcnjkfiiitlijncxqchfkinhpfplndcraorkhhkrmlhlurvwilqgmjqfpllotiqcxtjtxmdisoirausnbtpljkqlnaqn"
-    "icxmtlqipiokcocxmqhvrqgkoolilxuqtbigqoogoimxecowggnsjfnrmtrthbnmolfgqqhmsqakgvbtwnfnpllextjnkhtjjjslhngsopbibpgnik"
-    "oolkhbrsusnjhhmtfowkbwtrdvjgkqlkmjlbhvevhhhsmjhnmjnsawwlftlpfqjsqargxmlwpeirnnisbnspbinimftkogtcxsspjowmihrntkcxbq"
-    "pullfrloihxauhicwsrhllplasgwimdituncmplsbbqotafonphnnlhmaxasjozthfoqnckdgerhzlreqjnn"};
+    "eeaebacABebedcebdAeABbcfdabEdcBcaaedaaesDEiAedaefPEdfDbafdffmkFbfBcfadfgnFBhacfecbDEDiBabdfbcNKlECcafcffjtHHjcaebcarcDccBfbafcOdkLfaeddbbQSdhHcbfaccdfGg"
+    "dAdebdeCHecHdfeafdIrcIjBaeccbBbBAfbbaaeanfCBeAcbecbabABBabfcdelAEfcAafdccNEgIddceafeDvCKjbecabalCBhKcceefbaobIhabfcfemhMffabcbefGMgfGAafddflbDedCfaaeaQh"
+    "fEdacacfaJsdMiaddbcfPYhkNAbebdemIDiEadabddOKnDHbafaccnhFBecffaedUBfLkafabddOTmcKabfbcdjMElIadaafdGgiECabccfbsADfBBcfecambAcEbaacfbmoaFdBbdccalIGiBaaebcd"
+    "LKeaabfcbddJWiiPbaefebFfeHhabcbfcfEJjAaabefbpaEebBaeecbDEDiBaefcfbpgCccBadaefgnFBhaddefaodFebAdbbffCadDaabdfadOTmcKaafdefMniLcbbabddiFadCAcfbdehCJiAa",
+    "bdafcdfljFBgaedecafcCdGhCdafbdefdhOIhdAdacabdeLYlbMbaeafacdJmAFgdbceeaebeAeAaAceafbdesaBBAbfedeaffKbiKcccdaffebDFIehAdaecddaIHhcEaecbfafcpjAbABcbcfaffKr"
+    "hOgabfafedchjMhfBedbdfadDAddGafbfabeaQakIAcbeafefcbpEAhAedecdfamGCkEBadcfacayGAcFCeddbecaIUdjJbdecfafeJpcIjA",
+    "gvelottdPmacBhaspotgxcEgoBIcmahgouaqeDCGCBffdrakqovbTFFqHCCeluwmhpdNUZhfgHcouaakqaKimiEdbBwkiuaxkADoafOlbknmomxaahEEElCebuwhfxhqFKGsCBBcuveiwfJPxfbToakq"
+    "fkexxjoGBbmHAekbriwxbsGHEndAcxthowhQJAfAHkcewvgekpVXPqiFIafxboougnlqPgCjahrumcuqReKadmLdcjcuiwvkfzbBUoahoawbvmvuhMGkiAthosawdKPlakRkaasgwsoaEyzAObjacsiw"
+    "vbbZIkrLHkBwhauawbsaCJoLiAepomowgMsDfWmechmcwqkecECbcfEbavdhhqtoEHQodeAmugxuqebzjaMeiAleanwidGTRileWcotiqcxtGtzeOHlarfuwbltWUPqHjIbsrquitbpddbmFDBfkiwer"
+    "tzcQMlnHCcwgsspctlrFEciAotqibqdBIKhkJGetiixmtdhKoHjMkcevsriwplzhBGkBBhxrfuoaMkJlOpEBknskfxmeCUIioMdrciugldYXEqjVdaougxupiQrpgNEnahxouertxnaUhdiAgwdxmlxi"
+    "fwHADjauxgwmvbivuHFbiArobnpfbEbZmFpUahlqsfivSTZkoAWcbamuajgtapFjNlBaugxsqdzskNCfjAlwolrmdEEbnHaEaftckissLTpjkTgBbwuodxmysBSdnAadkbntmrHRZFufSclmiwcudbAo"
+    "lCNhaeqgsrvuQiGkKjaBmwbmergazAFNqAAwibnmvpCLFEqICdgtcxsspEjzdKNobasgwimdcerANdhacwtlgsdtGqIfJnAbweogscdxiDLjiCrmdklddWZXwjKMamteokrarnGaAiGAuroufxgvoyIA"
+    "HmAfxnkknsvDTGqkXahmaxasjozyPQflcqgawcxmsclDkNfacuumawpPhweEJlbxamtkcbZZCyIMabawavhonzmmMbfiDkwredicfDFkfdNabpmvungchMGGtEbcocxmqhrvlJAfcabwqgajmnNFFsHa"
+    "acuowlgbIMfiJKocsrermugztDNghaBixqkxceUZMhtKIbepowpmlZCXqZrGbsqargxmoxbLGoBagucxwklDMuamUkakqdhfxswnUKhsQBwqgxoueigqCCHjdkwxbpxaNedsLcEakltlsnoaLQCoiSca"
+    "xnjhqxrCCGEifBqiatbubxEdLoMjAbmpkawjUhfiZjlAkidgenpTZZhpgVAnlumhpgAsRdMuMapaaxmwkWagqPGlAlddurmcUZQtlOHaqlkrudsGGZBhvZbmvixlcoVNxlFSnaeqguqicjOSLqiIbixh"
+    "csprZDDoSmCagsbogxdhunFLhhaaiouergysnKfBgAwjogawnFUhBvSBbrccxiwnGgvkILiadghmgsbKockUjbAxpunhkfRQZmemXackdgerhzPuVmNjcfgxeatnXZbolZeagwmubmbBzbGNkkAnndgv"
+    "neJZZqkAUaajkqmvtmfCNhjcAaqnicxmlBjOjEjAqgekawevNPFvJEahxtodxmzpaOhjGacqmtchsGLvCmWnBvdctupmZKEvFEIcexnlkmlFfQdapUbmwhpcsvLloeJbgbahhrwhshdUJqjScjsxagxd"
+    "SQspJJhbfxmwigncYAGsTlawjgshqdGngiObhAbmmwandazDDGkAAgvotspcfFqBKFqbwimxfrhzbFUmiABnrgxhoczxCKDlaAsnpbjfaUGKwOiTcdiexmtlvGfDhBAAisbnspbQgIaStBcgthocxnfw"
+    "sEACkCktiuxcbZGdzUJeacisrmwbzbGQcjdaqkeierhyHVIsdPbdghmhbeTPZlErQasqakgvbksbOefdAmffjuqwBWKnkLHaeuawumnFhFIdlBbguovllxZLvlASlBhxauhicifdICcga",
+    "rdemiwavoNbcrZdhakomxmxkrfygJJcjdBqlouittjceRyBrYjBrpbmkiffoLFDgajJAnmcqfkfntcKQNwbNcldqethcdcLSIshUDatpesladqoODjieGKciuatqohxbecADdClatherkmfqmcERIjoS"
+    "dtsshckkraxAWKtGAalqixouxebVGzlUErBfrawaultwDuzDADkBvmrnwlbqrYAMoHiPckoerngfkhdJLJniJcoueokmgxjZtfhOifAfgsrfuowarViOnEhcawcubmuuhHddJQkpccnnkkpqcfhLHapI"
+    "IdwdupwkmpiVUKklbSBmpixtvgtrDGsCgSsAowtgevmvhlmzDbLmcuncugxnlezAJIafhAtruokqnvazoCKbpCCwivuatollVXtkhZmBpdxbsebnbGOUrHeObsmkncwfrmBwnLaqFbenpeicxoaLMBvL"
+    "aOcupwigqavnofCAfCBaobatkqcxvByBhLefBcbgubqunebwjBDjBbaktkexspgzoOTlkaCwmgbfllqmHMjiBACebnuqrnqidCaKcDsWbitdotuaxmtEoNlUrcemsqglevqzsGKanDBitbxouutfGizC"
+    "LLvcowausthjeevfCFEmApgovvtmneEKbnDMearjwoxdetmTQPmlIRcvnsehxsprSFLkQsPamxuokqauavzzKIjjAaxjaxbkqoZONuUAhanvoilextfOZHjnXiBomglcwspdxqGKClaaufgsvrhvmNkI"
+    "jVcoAmgrdnllvsKWIetNGaovaksobxhztcLjAgCkiqoajhrqwELLnmRAjxiqsoosbKzrENlfbvbmtcuhrvOabkDGgcrgundikrqRQZfkjSBlwhrmvaptzbBJcckDeusmowgreosdGMnga"};
 static const char *const hg_orders[] = {"012021102120201210",
     "012301320213023103120321102310321203123013021320201320312103213023012310301230213102312032013210"};
 /* Time for which a part of the data holds a dimension. */
-static double hg_held(const hg_dimension *d, double part) {
-    return part * d->byte_time * (d->npus - 1) / d->npus + d->fixed;
-}
+static double hg_held(const hg_dimension *d, double b) { return b * d->byte_time * (d->npus - 1) / d->npus + d->fixed; }
 /* Add a chunk, whose path the caller fills. */
 static int *hg_add(const hg_problem *p, hg_block *b, double share) {
     hg_chunk *c = &b->chunks[b->num_chunks++];
@@ -119,14 +118,14 @@ static void hg_pair(const hg_problem *p, hg_block *b, int most_chunks) {
     for (int i = base; ends && i < n; i++) hg_push(p, b, is_nested ? n - 1 - i + base : i, 3);
     if (ends && base) hg_push(p, b, 0, 3);
 }
-/* Whether the stages that are served can be continued until 1 without a pause. */
+/* Whether the stages that are served can be continued until 1 without a pause. Early dead ends may end the trial. */
 static int hg_is_full(hg_half *h) {
     int k = 0, last = 2 * h->width - 1;
-    if (--h->tries < 0) return 0;
-    for (int other = 1; other < h->width; other++)
-        if (h->free_at[other] < h->free_at[k] - HG_FLOAT_ERROR) k = other;
-    double time = h->free_at[k];
-    h->reached = fmax(h->reached, time);
+    double time = h->free_at[0];
+    if (++h->tried > h->most) return 0;
+    for (int other = 1; other < h->width; other++) time = fmin(time, h->free_at[other]);
+    while (h->free_at[k] > time + HG_FLOAT_ERROR) k++;
+    time = h->free_at[k], h->reached = fmax(h->reached, time);
     if (time >= 1 - HG_FLOAT_ERROR) return 1;
     for (unsigned seen = 0;;) { /* the longest stage first */
         double longest = 0;
@@ -136,10 +135,10 @@ static int hg_is_full(hg_half *h) {
             if (h->next[h->mirror[j]] > last - h->next[j] || h->durations[j][h->next[j]] <= longest) continue;
             i = j, longest = h->durations[j][h->next[j]];
         }
+        if (i < 0 && !seen && h->reached < 1 - h->early / (h->width * h->tried)) h->tried = h->most;
         if (i < 0) return 0;
         double ready = h->ready[i], end = time + longest;
-        seen |= 1u << i;
-        h->free_at[k] = h->ready[i] = end, h->next[i]++, h->served[h->num_served++] = i;
+        seen |= 1u << i, h->free_at[k] = h->ready[i] = end, h->next[i]++, h->served[h->num_served++] = i;
         if (hg_is_full(h)) return 1;
         h->free_at[k] = time, h->ready[i] = ready, h->next[i]--, h->num_served--;
     }
@@ -150,24 +149,26 @@ static int hg_equal_loads(int count, double rows[][HG_DIMENSIONS], double *sizes
     for (int i = 0; i < count; i++) {
         int pivot = i;
         for (int k = i + 1; k < count; k++) if (fabs(rows[k][i]) > fabs(rows[pivot][i])) pivot = k;
-        memcpy(r, rows[i], sizeof r), memcpy(rows[i], rows[pivot], sizeof r), memcpy(rows[pivot], r, sizeof r);
-        if (rows[i][i] == 0) return 0;
-        for (int k = 0; k < count; k++) {
-            double factor = rows[k][i] / rows[i][i];
-            for (int j = i; k != i && j <= count; j++) rows[k][j] -= factor * rows[i][j];
-        }
+        memcpy(r, rows[pivot], sizeof r), memmove(rows[i + 1], rows[i], sizeof r * (size_t)(pivot - i));
+        memcpy(rows[i], r, sizeof r);
+        if (r[i] == 0) return 0;
+        for (int k = i + 1; k < count; k++)
+            for (int j = count; j > i; j--) rows[k][j] -= rows[k][i] / r[i] * r[j];
     }
-    for (int i = 0; i < count; i++) if ((sizes[i] = rows[i][count] / rows[i][i]) <= 0) return 0;
+    for (int i = count - 1; i >= 0; i--) {
+        double sum = 0;
+        for (int j = i + 1; j < count; j++) sum += rows[i][j] * sizes[j];
+        if ((sizes[i] = (rows[i][count] - sum) / rows[i][i]) <= 0) return 0;
+    }
     return 1;
 }
 /* How far mirrored chunks fill half of the time, -1 if no sizes suit; adds them if they fill it. Letters: scatters and
  * gathers of each pair, scatters of the last chunk. `more` pairs beyond D - 1 come first, with the size of the next. */
-static double hg_fill(const hg_problem *p, hg_block *b, const double *times, const int *dims, const char *text,
-                      int more) {
+static double hg_fill(const hg_problem *p, hg_block *b, const double *times, const int *dims, const char *text, int more, int spare) {
     int width = p->width, count = 2 * (width + more) - 1, last = 2 * width - 1;
-    double loads[HG_FEW + 1][HG_DIMENSIONS], rows[HG_DIMENSIONS][HG_DIMENSIONS] = {{0}}, sizes[HG_DIMENSIONS];
+    double loads[HG_FEW + 1][HG_DIMENSIONS], rows[HG_DIMENSIONS][HG_DIMENSIONS] = {{0}}, sizes[HG_DIMENSIONS], whole = 0;
     const char *orders[HG_FEW + 1];
-    hg_half h = {.width = width, .count = count, .tries = 40 * width - 60};
+    hg_half h = {.width = width, .count = count, .most = 4 * width * count, .early = spare ? HG_EARLY : HUGE_VAL};
     for (int i = 0; i <= count; i++) { /* orders of scatters as if in turn forwards and backwards */
         double part = 1;
         orders[i] = hg_orders[width - 3] + width * (text[i < count ? i : count - 1] - 'a');
@@ -181,15 +182,13 @@ static double hg_fill(const hg_problem *p, hg_block *b, const double *times, con
             rows[k][i / 2 < more ? 0 : i / 2 - more] += i < count - 1 ? loads[i][k] + loads[i + 1][k] : loads[i][k];
     if (!hg_equal_loads(width, rows, sizes)) return -1;
     for (int i = width - 1 + more; i > 0; i--) sizes[i] = sizes[i < more ? 0 : i - more];
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; h.mirror[i] = i == count - 1 ? i : i ^ 1, i++)
         for (int j = 0; j <= last; j++) {
             int place = i % 2 ? last - j : j, from = i - i % 2 + place / width;
             h.paths[i][j] = orders[from][from == count ? last - place : place % width] - '0';
             h.durations[i][j] = sizes[i / 2] * loads[from][h.paths[i][j]];
-            h.mirror[i] = i == count - 1 ? i : i ^ 1;
         }
     if (!hg_is_full(&h)) return h.reached;
-    double whole = 0;
     for (int i = 0; i < count; i += 2) whole += i < count - 1 ? sizes[i / 2] + sizes[i / 2] : sizes[i / 2];
     for (int i = 0; i < count; i++) {
         int *path = hg_add(p, b, sizes[i / 2] / whole);
@@ -200,16 +199,13 @@ static double hg_fill(const hg_problem *p, hg_block *b, const double *times, con
     for (int j = h.num_served, i; j-- > 0;) i = h.served[j], hg_push(p, b, h.mirror[i], last - --h.next[i]);
     return b->is_solid = 1;
 }
-static int hg_draw(unsigned *state, unsigned most) { /* a random number below `most` */
-    return (int)((*state = (*state * 1103515245u + 12345u) & 0x7fffffffu) / 256 % most);
-}
-/* The block of an all-reduce that is the same backwards: paths of the table, or by random changes of one more pair. */
+/* A random number below `most`. */
+static int hg_draw(unsigned *s, int most) { return (int)((*s = (*s * 1103515245u + 12345u) & 0x7fffffffu) / 256) % most; }
+/* The block of an all-reduce that is the same backwards: paths of the tables, or random changes of one more pair. */
 static void hg_mirrored(const hg_problem *p, hg_block *b, int most_chunks) {
-    int dimensions[HG_DIMENSIONS], width = p->width, count = 2 * width - 1, length = count + 2 * width, num_entries = 0;
-    double times[HG_DIMENSIONS], logs[HG_LENGTH], scores[HG_ENTRIES] = {0}, least = HUGE_VAL, filled = -1;
-    const char *letters = hg_paths[width - 3], *first = letters;
+    int dimensions[HG_DIMENSIONS], width = p->width, count = 2 * width - 1, orders = width == 3 ? 6 : 24, spare;
+    double times[HG_DIMENSIONS], logs[HG_LENGTH], least = HUGE_VAL, filled = -2;
     char now[HG_FEW], tried[HG_FEW];
-    unsigned places = (unsigned)count + 2, orders = width == 3 ? 6 : 24;
     for (int k = 0, j; k < width; k++) { /* from fast to slow */
         double time = hg_held(&p->network[k], 1) - p->network[k].fixed;
         for (j = k; j > 0 && times[j - 1] > time; j--) times[j] = times[j - 1], dimensions[j] = dimensions[j - 1];
@@ -217,25 +213,31 @@ static void hg_mirrored(const hg_problem *p, hg_block *b, int most_chunks) {
     }
     for (int k = 0; k < width; k++) logs[width - 1 + k] = log2(p->network[dimensions[k]].npus);
     for (int k = 1; k < width; k++) logs[k - 1] = log2(times[k] / times[k - 1]);
-    logs[2 * width - 1] = 1;
-    for (; letters[length * num_entries]; num_entries++)
-        for (int j = 0; j < 2 * width; j++)
-            scores[num_entries] += (letters[length * num_entries + count + j] - 'm') * logs[j];
-    for (int rank = 0; rank < HG_RANKED && !b->is_solid; rank++) {
-        int entry = 0;
-        for (int e = 1; e < num_entries; e++) if (scores[e] > scores[entry]) entry = e;
-        scores[entry] = -HUGE_VAL, first = rank > 0 ? first : letters + length * entry;
-        hg_fill(p, b, times, dimensions, letters + length * entry, 0);
+    logs[2 * width - 1] = 4, spare = 2 * times[width - 1] <= least;
+    for (int more = 0;; more++, count += 2, filled = -2) {
+        const char *letters = hg_paths[2 * (width - 3) + more];
+        int length = count + 2 * width, num_entries = (int)strlen(letters) / length;
+        double scores[HG_ENTRIES] = {0};
+        for (int place = 0, c; place < length * num_entries; place++)
+            if (c = letters[place], place % length >= count)
+                scores[place / length] += (c >= 'a' ? c - 'a' : '@' - c) * logs[place % length - count];
+        for (int rank = 0; rank < (spare ? HG_RANKED / (width * width) : num_entries) && rank < num_entries; rank++) {
+            int entry = 0;
+            for (int e = 1; e < num_entries; e++) if (scores[e] > scores[entry]) entry = e;
+            double reached = hg_fill(p, b, times, dimensions, letters + length * entry, more, spare);
+            if (b->is_solid) return;
+            if (reached > filled) filled = reached, memcpy(now, letters + length * entry, (size_t)count);
+            scores[entry] = -HUGE_VAL;
+        }
+        if (most_chunks <= 2 * width || (more && !spare)) return;
+        if (more) break;
     }
-    if (2 * times[width - 1] > least || most_chunks <= 2 * width) return; /* no bandwidth to spare */
-    memcpy(now, first, 2), memcpy(now + 2, first, (size_t)count);
     for (unsigned state = 1, change = 0; change < HG_CHANGES && !b->is_solid; change++) {
         memcpy(tried, now, sizeof now);
         for (int drawn, goes_on = 1; goes_on; goes_on = hg_draw(&state, 3) == 0)
-            drawn = hg_draw(&state, places * orders), tried[drawn % places] = (char)('a' + drawn / places);
-        double reached = hg_fill(p, b, times, dimensions, tried, 1);
-        if (b->is_solid || reached < filled - 0.02 * hg_draw(&state, 1024) / 1024) continue;
-        filled = reached, memcpy(now, tried, sizeof now);
+            drawn = hg_draw(&state, count * orders), tried[drawn % count] = (char)('a' + drawn / count);
+        double reached = hg_fill(p, b, times, dimensions, tried, 1, 1);
+        if (reached >= filled - 0.02 * hg_draw(&state, 1024) / 1024) filled = reached, memcpy(now, tried, sizeof now);
     }
 }
 /* Equal chunks, each of which visits the dimensions from the least to the most loaded one, and gathers backwards.
@@ -267,8 +269,8 @@ static void hg_equal(const hg_problem *p, hg_block *b, int count) {
     }
 }
 /* Fill w->best for phases = 2, an all-reduce, or 1, a reduce-scatter (backwards: an all-gather); returns its time. */
-static double hourglass_plan(hg_workspace *w, const hg_dimension *network, int num_dimensions, int phases,
-                             long long size, long long unit, int most_chunks) {
+static double hourglass_plan(hg_workspace *w, const hg_dimension *network, int num_dimensions, int phases, long long size,
+                             long long unit, int most_chunks) {
     const hg_problem p = {network, num_dimensions, phases, (double)size};
     hg_block *b = &w->best;
     double total = 0, rest[HG_CHUNKS];

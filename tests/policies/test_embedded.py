@@ -91,7 +91,7 @@ def test_plans_of_more_dimensions_are_those_of_python(program: Path) -> None:
 
 
 def test_plans_of_one_more_pair_are_those_of_python(program: Path) -> None:
-    networks = [[d._replace(byte_time=float(d.byte_time)) for d in random_network(seed)] for seed in (241, 1481, 74)]
+    networks = [[d._replace(byte_time=float(d.byte_time)) for d in random_network(seed)] for seed in (241, 7697, 138)]
     assert_equal(program, [(network, 2, 100_000, most) for network in networks for most in (64, 6)])
 
 

@@ -63,7 +63,7 @@ def test_few_chunks_meet_the_bound_where_bandwidth_is_to_spare() -> None:
     assert more.count(-1) >= 0.9 * len(more)
 
 
-@pytest.mark.parametrize("seed", [241, 1481, 74])
+@pytest.mark.parametrize("seed", [241, 7697, 138])
 def test_one_more_pair_meets_the_bound_where_no_path_of_the_table_suits(seed: int) -> None:
     network = random_network(seed)
     block = MirroredBlocks(network, rounding=0).block()
@@ -84,7 +84,7 @@ def test_the_gap_halves_with_two_chunks_at_just_enough(most: int, growth: int) -
 def test_nine_chunks_meet_the_bound_of_five_dimensions() -> None:
     network = [LawDimension(4, Fraction(1, bandwidth)) for bandwidth in (200, 200, 100, 100, 50)]
     paths = ["DABCE", "EDBCA", "BADCE", "BDECA", "BCADE", "EDABC", "EBCDA", "ECBAD", "BAEDC"]
-    block = MirroredBlocks(network, rounding=0).of_paths([tuple(map("ABCDE".index, path)) for path in paths])
+    _, block = MirroredBlocks(network, rounding=0).tried([tuple(map("ABCDE".index, path)) for path in paths])
     assert block is not None
     assert len(block.chunks) == 9
     assert makespan(network, block, 2, Fraction(1)) == 2 * Fraction(1023, 1024) / 650

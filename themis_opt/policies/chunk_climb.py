@@ -52,10 +52,14 @@ class Starts(NamedTuple):
 class ClimbSpace(NamedTuple):
     """Work space: per dimension and chunk when it is free or ready, idle time left, and where in its path a chunk is.
 
+    `best`, `now`, `tried`: the best chunks, chunks to change, and changed ones.
     `served`: chunks in the order of their stages.  `times`: of starts.  `state`, shape (2,): of the random numbers, and
     stages served.
     """
 
+    best: Few
+    now: Few
+    tried: Few
     free: FloatArray
     spare: FloatArray
     ready: FloatArray
@@ -98,15 +102,15 @@ def climbed_block(
     """The best block of a climb from the chunks of another block or from starts, by default the shipped ones."""
     most = max(min(most_chunks, MOST_EQUAL_CHUNKS), len(start.chunks))
     length, width = len(start.chunks[0].path), len(network)
-    best, now, tried = (few_chunks(most, length) for _ in range(3))
+    starts = shipped_starts(width, phases) if starts is None else starts
+    space = climb_space(width, most, length, len(starts.number))
+    best = space.best
     by_time = sorted(range(width), key=lambda k: network[k].byte_time * (1 - 1 / network[k].npus))
     best.number[0] = len(start.chunks)
     for i, chunk in enumerate(start.chunks):
         best.paths[i], best.shares[i] = [by_time.index(k) for k in chunk.path], chunk.share
-    starts = shipped_starts(width, phases) if starts is None else starts
-    space = climb_space(width, most, length, len(starts.number))
     run = CLIMB.function if CLIMB.interprets(work) else CLIMB.compiled
-    run(columns_of([network[k] for k in by_time]), starts, float(size), most, work, best, now, tried, space)
+    run(columns_of([network[k] for k in by_time]), starts, float(size), work, space)
     count, places = int(best.number[0]), [0] * most
     stages = []
     for i in space.served[: count * length].tolist():
@@ -125,7 +129,8 @@ def climb_space(width: int, most: int, length: int, num_starts: int) -> ClimbSpa
     """Work space for so many dimensions and chunks."""
     free, spare, ready, times = np.zeros(width), np.zeros(width), np.zeros(most), np.full(num_starts + 1, np.inf)
     places, served, state = np.zeros(most, np.int64), np.zeros(most * length, np.int64), np.array([1, 0])
-    return ClimbSpace(free, spare, ready, places, served, times, state)
+    best, now, tried = (few_chunks(most, length) for _ in range(3))
+    return ClimbSpace(best, now, tried, free, spare, ready, places, served, times, state)
 
 
 def columns_of(network: Sequence[LawDimension]) -> FloatArray:
@@ -133,23 +138,14 @@ def columns_of(network: Sequence[LawDimension]) -> FloatArray:
     return np.array([(d.npus, d.held(1) - d.fixed, d.fixed, d.lag) for d in network], dtype=np.float64)
 
 
-def climb(
-    dimensions: FloatArray,
-    starts: Starts,
-    size: float,
-    most: int,
-    work: int,
-    best: Few,
-    now: Few,
-    tried: Few,
-    space: ClimbSpace,
-) -> None:
+def climb(dimensions: FloatArray, starts: Starts, size: float, work: int, space: ClimbSpace) -> None:
     """Climb from the best starts, and on from the best block of all; fills `space.served` with its stages."""
+    best, now, tried = space.best, space.now, space.tried
     for i in range(best.number[0]):
         hold(dimensions, size, best, i)
     least = bound = serve_all(dimensions, best, space, np.inf)
     for e in range(len(starts.number)):
-        if starts.number[e] <= most:
+        if starts.number[e] <= len(best.shares):
             begin(dimensions, size, starts, e, tried)
             space.times[e] = serve_all(dimensions, tried, space, (1 + STARTS_SPREAD) * bound)
             bound = min(bound, space.times[e])
@@ -162,35 +158,25 @@ def climb(
             if time < least:
                 least = time
                 copy(now, best)
-        least = improve(dimensions, size, work * (beam + 1) // (2 * BEAMS), best, now, tried, time, least, space)
+        least = improve(dimensions, size, work * (beam + 1) // (2 * BEAMS), time, least, space)
     copy(best, now)
-    improve(dimensions, size, work, best, now, tried, least, least, space)
+    improve(dimensions, size, work, least, least, space)
     serve_all(dimensions, best, space, np.inf)
 
 
-def improve(
-    dimensions: FloatArray,
-    size: float,
-    work: int,
-    best: Few,
-    now: Few,
-    tried: Few,
-    time: float,
-    least: float,
-    space: ClimbSpace,
-) -> float:
+def improve(dimensions: FloatArray, size: float, work: int, time: float, least: float, space: ClimbSpace) -> float:
     """Change chunks at random, as long as the work lasts; the makespan of the best.
 
     A change is kept if it costs at most a random part of the time, which falls to zero.
     """
-    before, most = space.state[1], len(best.shares)
+    now, tried, before = space.now, space.tried, space.state[1]
     while space.state[1] < work:
         chance = draw(space, 4096) / 4096
         limit = time * (1 + HEAT * chance * chance * (work - space.state[1]) / (work - before))
         copy(now, tried)
-        change(dimensions, size, tried, most, space)
+        change(dimensions, size, tried, space)
         while draw(space, 3) == 0:
-            change(dimensions, size, tried, most, space)
+            change(dimensions, size, tried, space)
         space.state[1] += tried.number[0] * tried.paths.shape[1] // 4
         changed = serve_all(dimensions, tried, space, limit)
         if changed <= limit:
@@ -198,7 +184,7 @@ def improve(
             copy(tried, now)
         if changed < least:
             least = changed
-            copy(tried, best)
+            copy(tried, space.best)
     return least
 
 
@@ -268,7 +254,7 @@ def serve_all(dimensions: FloatArray, few: Few, space: ClimbSpace, limit: float)
     return end
 
 
-def change(dimensions: FloatArray, size: float, few: Few, most: int, space: ClimbSpace) -> None:
+def change(dimensions: FloatArray, size: float, few: Few, space: ClimbSpace) -> None:
     """Exchange two dimensions of a path, or the paths of two chunks, move bytes, or split or join chunks."""
     count, width, length = few.number[0], len(dimensions), few.paths.shape[1]
     kind, i, j = draw(space, 16), draw(space, count), draw(space, count)
@@ -286,7 +272,7 @@ def change(dimensions: FloatArray, size: float, few: Few, most: int, space: Clim
         moved = share * draw(space, 4096) / 4096 * draw(space, 4096) / 4096 * draw(space, 4096) / 4096
         few.shares[i] -= moved
         few.shares[j] += moved
-    elif kind == 14 and count < most:
+    elif kind == 14 and count < len(few.shares):
         j = count
         few.shares[j] = share * draw(space, 4096) / 4096
         few.shares[i] -= few.shares[j]

@@ -11,7 +11,7 @@ all dimensions are busy from its begin to its end.
 from collections.abc import Iterable, Sequence
 from functools import cache, reduce
 from itertools import pairwise, permutations
-from math import log2
+from math import inf, log2
 from operator import add, mul
 from typing import NamedTuple
 
@@ -20,42 +20,65 @@ MOST_LAW_CHUNKS = 25  # of two dimensions
 MOST_EQUAL_CHUNKS = 8  # tried where chunks cost something, or nothing better is known
 LEAST_GAP = 1e-6  # gap below which no more chunks are made
 MIRRORED_PATHS = {
-    3: (
-        "aeccbimlkpraebcfafqqhnbffbcbkshkrbccebmmqjlnaedaahxmhriacbfcomhpnkbccbbiepohqabafftrilpjadbeesjjplkadaefmshlqo"
-        "aeecbhfksjpbddacbduijqaeaffryhgsqcbecbaasoepbcbeaujjollafcadiymgsdaebcdadrinpaebcbwlkqihbbedffantcnddefaunhpmi"
-        "bfbcdsehufoabdcbbaqlkraacfbtvljohafceejzlfqoadbccpkgrkoafdacemseopbbbffukknlheadbbaavldoaebfeppdqplbabddqfksgk"
-        "ceaabeuqgqidbbffcdugkpaaaddthkqijaeedazninmjddbcasglqfkacabbvkjplibcbefearqfibddcascgsjnadccarejonibaaeazsgmnj"
-        "afccclwmiok"
+    (3, 0): (
+        "eeaebacABebedcebdAeABbcfdabEdcBcaaedaaesDEiAedaefPEdfDbafdffmkFbfBcfadfgnFBhacfecbDEDiBabdfbcNKlECcafcffjtHHjc"
+        "aebcarcDccBfbafcOdkLfaeddbbQSdhHcbfaccdfGgdAdebdeCHecHdfeafdIrcIjBaeccbBbBAfbbaaeanfCBeAcbecbabABBabfcdelAEfcA"
+        "afdccNEgIddceafeDvCKjbecabalCBhKcceefbaobIhabfcfemhMffabcbefGMgfGAafddflbDedCfaaeaQhfEdacacfaJsdMiaddbcfPYhkNA"
+        "bebdemIDiEadabddOKnDHbafaccnhFBecffaedUBfLkafabddOTmcKabfbcdjMElIadaafdGgiECabccfbsADfBBcfecambAcEbaacfbmoaFdB"
+        "bdccalIGiBaaebcdLKeaabfcbddJWiiPbaefebFfeHhabcbfcfEJjAaabefbpaEebBaeecbDEDiBaefcfbpgCccBadaefgnFBhaddefaodFebA"
+        "dbbffCadDaabdfadOTmcKaafdefMniLcbbabddiFadCAcfbdehCJiAa"
     ),
-    4: (
-        "wqgxouelmplklpqlwolrmdfgjslnjlqohjgsdihglqmkpromwhxaoqnklmnphvisqibniopnilmgvotspcnkskjkrokqairkcoojlnojloweog"
-        "ndmukngsknqgawcxmrlqjrgonvaeshpjaffshpjnkwredicnjkpomhncsiwvbbdkqshiplaxnjhqxstlkkpnibrghwhugacpkrhqrciugldedn"
-        "rpemnmwmrgpvmqnkjoookmjqcuehqkqiojodiexmtlrimhqnmiflkqqeslhgmppfofwwinwcqcmjthloumcuawpfpunjiqmgwmubmbnwmihopm"
-        "euawumnkmljlrlofrthqfjlhfnsjgrsqapmxjstnhlpmjcqmtchsjjqmqepkeoiwblmtojhnonnxpunhkfhfaqmpdnbamuajgtlsiqhqiowmab"
-        "ddcdksijooiwajfkxqijlolmmnvgoeqfymgfpolkrccxiwngmuqjgpntvbnpkxdefmrljosmkwckannmjnqkmashocwdutkjjnpjkneoatqlpd"
-        "ojsdobmpkawjfqppcoolqkeierhtjgjsmgmkvpfteeedgtlkimpbiwtvdlkpppiklkrsvukmkjhhqpkqbuwkajhrkijsjmkdghmgsbfplphpmn"
-        "cuowlgbkimohirmblkneustnhipsejttlkqcdgchrqhhmcmhrkmmfmhljuinbmmwandlxmkiqmjcxqidhhsjgkthkmmvixlcoeguqkeqlgwdxm"
-        "lxrrvjlhrmawobcmjdonsgiqhxpewnhuiifpnoeknrgxhocvrmikooiwbntcjgjeipqdmmerskgugpsiinpknbwqmtlqofejsngouroufxgvrs"
-        "jljpnuaofawfhmjthklmhxtodxmwrlgmqklberckqehldsfrhnlndksmbllhmnrdmguovllxagurlepluxgwmvbqyuhilqnhxlssrpkrkmknkn"
-        "cisrmwbsllemqmmaxntwwqkfmmpgomuwcmiubgpkngooltkhpivcrjjipkolfjgkadsomggrpikfcocdhkhefqqkemmodgatmngqirerkasgws"
-        "oalxukgmonspowkpcquimlpglestjwkjhdjpsginnqfkkpslkejqrcmlaaugxpglunkhqnthbpdhgqieitmhlnqcjwwmlfijrhplcjcuiwvqpx"
-        "klfrmwjgshqdjvppempjkidgenpeccprndnawutokakqmlikqlqphmiuehjmpjpimvbcnjkfiiitlijncxqchfkinhpfplndcraorkhhkrmlhl"
-        "urvwilqgmjqfpllotiqcxtjtxmdisoirausnbtpljkqlnaqnicxmtlqipiokcocxmqhvrqgkoolilxuqtbigqoogoimxecowggnsjfnrmtrthb"
-        "nmolfgqqhmsqakgvbtwnfnpllextjnkhtjjjslhngsopbibpgnikoolkhbrsusnjhhmtfowkbwtrdvjgkqlkmjlbhvevhhhsmjhnmjnsawwlft"
-        "lpfqjsqargxmlwpeirnnisbnspbinimftkogtcxsspjowmihrntkcxbqpullfrloihxauhicwsrhllplasgwimdituncmplsbbqotafonphnnl"
-        "hmaxasjozthfoqnckdgerhzlreqjnn"
+    (3, 1): (
+        "bdafcdfljFBgaedecafcCdGhCdafbdefdhOIhdAdacabdeLYlbMbaeafacdJmAFgdbceeaebeAeAaAceafbdesaBBAbfedeaffKbiKcccdaffe"
+        "bDFIehAdaecddaIHhcEaecbfafcpjAbABcbcfaffKrhOgabfafedchjMhfBedbdfadDAddGafbfabeaQakIAcbeafefcbpEAhAedecdfamGCkE"
+        "BadcfacayGAcFCeddbecaIUdjJbdecfafeJpcIjA"
+    ),
+    (4, 0): (
+        "gvelottdPmacBhaspotgxcEgoBIcmahgouaqeDCGCBffdrakqovbTFFqHCCeluwmhpdNUZhfgHcouaakqaKimiEdbBwkiuaxkADoafOlbknmom"
+        "xaahEEElCebuwhfxhqFKGsCBBcuveiwfJPxfbToakqfkexxjoGBbmHAekbriwxbsGHEndAcxthowhQJAfAHkcewvgekpVXPqiFIafxboougnlq"
+        "PgCjahrumcuqReKadmLdcjcuiwvkfzbBUoahoawbvmvuhMGkiAthosawdKPlakRkaasgwsoaEyzAObjacsiwvbbZIkrLHkBwhauawbsaCJoLiA"
+        "epomowgMsDfWmechmcwqkecECbcfEbavdhhqtoEHQodeAmugxuqebzjaMeiAleanwidGTRileWcotiqcxtGtzeOHlarfuwbltWUPqHjIbsrqui"
+        "tbpddbmFDBfkiwertzcQMlnHCcwgsspctlrFEciAotqibqdBIKhkJGetiixmtdhKoHjMkcevsriwplzhBGkBBhxrfuoaMkJlOpEBknskfxmeCU"
+        "IioMdrciugldYXEqjVdaougxupiQrpgNEnahxouertxnaUhdiAgwdxmlxifwHADjauxgwmvbivuHFbiArobnpfbEbZmFpUahlqsfivSTZkoAWc"
+        "bamuajgtapFjNlBaugxsqdzskNCfjAlwolrmdEEbnHaEaftckissLTpjkTgBbwuodxmysBSdnAadkbntmrHRZFufSclmiwcudbAolCNhaeqgsr"
+        "vuQiGkKjaBmwbmergazAFNqAAwibnmvpCLFEqICdgtcxsspEjzdKNobasgwimdcerANdhacwtlgsdtGqIfJnAbweogscdxiDLjiCrmdklddWZX"
+        "wjKMamteokrarnGaAiGAuroufxgvoyIAHmAfxnkknsvDTGqkXahmaxasjozyPQflcqgawcxmsclDkNfacuumawpPhweEJlbxamtkcbZZCyIMab"
+        "awavhonzmmMbfiDkwredicfDFkfdNabpmvungchMGGtEbcocxmqhrvlJAfcabwqgajmnNFFsHaacuowlgbIMfiJKocsrermugztDNghaBixqkx"
+        "ceUZMhtKIbepowpmlZCXqZrGbsqargxmoxbLGoBagucxwklDMuamUkakqdhfxswnUKhsQBwqgxoueigqCCHjdkwxbpxaNedsLcEakltlsnoaLQ"
+        "CoiScaxnjhqxrCCGEifBqiatbubxEdLoMjAbmpkawjUhfiZjlAkidgenpTZZhpgVAnlumhpgAsRdMuMapaaxmwkWagqPGlAlddurmcUZQtlOHa"
+        "qlkrudsGGZBhvZbmvixlcoVNxlFSnaeqguqicjOSLqiIbixhcsprZDDoSmCagsbogxdhunFLhhaaiouergysnKfBgAwjogawnFUhBvSBbrccxi"
+        "wnGgvkILiadghmgsbKockUjbAxpunhkfRQZmemXackdgerhzPuVmNjcfgxeatnXZbolZeagwmubmbBzbGNkkAnndgvneJZZqkAUaajkqmvtmfC"
+        "NhjcAaqnicxmlBjOjEjAqgekawevNPFvJEahxtodxmzpaOhjGacqmtchsGLvCmWnBvdctupmZKEvFEIcexnlkmlFfQdapUbmwhpcsvLloeJbgb"
+        "ahhrwhshdUJqjScjsxagxdSQspJJhbfxmwigncYAGsTlawjgshqdGngiObhAbmmwandazDDGkAAgvotspcfFqBKFqbwimxfrhzbFUmiABnrgxh"
+        "oczxCKDlaAsnpbjfaUGKwOiTcdiexmtlvGfDhBAAisbnspbQgIaStBcgthocxnfwsEACkCktiuxcbZGdzUJeacisrmwbzbGQcjdaqkeierhyHV"
+        "IsdPbdghmhbeTPZlErQasqakgvbksbOefdAmffjuqwBWKnkLHaeuawumnFhFIdlBbguovllxZLvlASlBhxauhicifdICcga"
+    ),
+    (4, 1): (
+        "rdemiwavoNbcrZdhakomxmxkrfygJJcjdBqlouittjceRyBrYjBrpbmkiffoLFDgajJAnmcqfkfntcKQNwbNcldqethcdcLSIshUDatpesladq"
+        "oODjieGKciuatqohxbecADdClatherkmfqmcERIjoSdtsshckkraxAWKtGAalqixouxebVGzlUErBfrawaultwDuzDADkBvmrnwlbqrYAMoHiP"
+        "ckoerngfkhdJLJniJcoueokmgxjZtfhOifAfgsrfuowarViOnEhcawcubmuuhHddJQkpccnnkkpqcfhLHapIIdwdupwkmpiVUKklbSBmpixtvg"
+        "trDGsCgSsAowtgevmvhlmzDbLmcuncugxnlezAJIafhAtruokqnvazoCKbpCCwivuatollVXtkhZmBpdxbsebnbGOUrHeObsmkncwfrmBwnLaq"
+        "FbenpeicxoaLMBvLaOcupwigqavnofCAfCBaobatkqcxvByBhLefBcbgubqunebwjBDjBbaktkexspgzoOTlkaCwmgbfllqmHMjiBACebnuqrn"
+        "qidCaKcDsWbitdotuaxmtEoNlUrcemsqglevqzsGKanDBitbxouutfGizCLLvcowausthjeevfCFEmApgovvtmneEKbnDMearjwoxdetmTQPml"
+        "IRcvnsehxsprSFLkQsPamxuokqauavzzKIjjAaxjaxbkqoZONuUAhanvoilextfOZHjnXiBomglcwspdxqGKClaaufgsvrhvmNkIjVcoAmgrdn"
+        "llvsKWIetNGaovaksobxhztcLjAgCkiqoajhrqwELLnmRAjxiqsoosbKzrENlfbvbmtcuhrvOabkDGgcrgundikrqRQZfkjSBlwhrmvaptzbBJ"
+        "cckDeusmowgreosdGMnga"
     ),
 }
-"""Paths of 2 D - 1 chunks of D dimensions from fast to slow, and 2 D weights, which rank them for a network.
+"""For D dimensions from fast to slow, paths of 2 D - 1 chunks and of two more, and 2 D weights, which rank the paths.
 
-A letter for each permutation: scatters and gathers of the first chunk of each pair, and scatters of the last chunk.  A
-hill climb on random networks found them; the weights are a logistic regression of which paths suit which networks.
+A letter for each permutation: scatters and gathers of the first chunk of each pair, and scatters of the last chunk.
+Then weights, a for 0, b for 1, A for -1, B for -2.  A hill climb on random networks found the paths; the weights are
+the logistic regression of which paths suit which networks.
 """
-MOST_RANKED = 24  # paths of the table that are tried
-MOST_REDRAWS = 2000  # of paths that the table lacks
+MOST_RANKED = 180  # over the square of D: paths of a table that are tried
+CONSTANT = 4.0  # what the last weight is for
+EARLY = 8  # a dead end ends a trial that is less full than one by this over the width and the tried stages
+MOST_REDRAWS = 2000  # of paths that the tables lack
 REDRAW_HEAT = 0.02  # part of the first half of the time that a change of paths may leave less full
 
 Path = tuple[int, ...]  # dimensions
+Clock = tuple[list[float], list[float], list[float]]  # when dimensions are free and chunks ready, and bytes of chunks
 Stages = list[tuple[int, int]]  # chunks and positions in their paths, in the order in which dimensions serve them
 
 
@@ -120,7 +143,7 @@ def closed_form(network: Sequence[LawDimension], phases: int, most_chunks: int) 
     width = len(network)
     if width == 2:
         return pair_block(network, phases, min(most_chunks, MOST_LAW_CHUNKS))
-    is_mirrored = width in MIRRORED_PATHS and phases == 2 and most_chunks >= 2 * width - 1
+    is_mirrored = (width, 0) in MIRRORED_PATHS and phases == 2 and most_chunks >= 2 * width - 1
     return MirroredBlocks(network).block(most_chunks) if is_mirrored else None
 
 
@@ -137,23 +160,16 @@ def whole_sizes(block: ChunkBlock, size: int, unit: int) -> list[int]:
 
 def makespan(network: Sequence[LawDimension], block: ChunkBlock, phases: int, size: float = 1) -> float:
     """Time of a collective of some bytes, every dimension serving its stages in the order of the block."""
-    free, ready = [0 * size] * len(network), [0 * size] * len(block.chunks)
-    parts = [chunk.share * size for chunk in block.chunks]
+    ready = [0 * size] * len(block.chunks)
+    clock = [0 * size] * len(network), ready, [chunk.share * size for chunk in block.chunks]
     for number, position in block.stages:
-        serve(network, block.chunks[number].path, position, number, free, ready, parts)
+        serve(network, block.chunks[number].path, position, number, clock)
     return max(ready)
 
 
-def serve(
-    network: Sequence[LawDimension],
-    path: Path,
-    position: int,
-    number: int,
-    free: list[float],
-    ready: list[float],
-    parts: list[float],
-) -> None:
+def serve(network: Sequence[LawDimension], path: Path, position: int, number: int, clock: Clock) -> None:
     """Serve a stage of a chunk as soon as its dimension is `free` and the chunk is `ready`."""
+    free, ready, parts = clock
     dimension = network[path[position]]
     if position >= len(network):
         parts[number] *= dimension.npus
@@ -225,17 +241,13 @@ def _stages_of_pair(count: int, base: int, phases: int, is_nested: bool) -> Stag
 
 
 @cache
-def mirrored_paths(width: int) -> list[tuple[list[Path], list[int]]]:
-    """The entries of the table: paths and weights."""
-    count, table, orders = 2 * width - 1, MIRRORED_PATHS[width], list(permutations(range(width)))
+def mirrored_paths(width: int, more: int) -> tuple[list[list[Path]], list[tuple[int, ...]]]:
+    """The paths of the entries of a table, and their weights, one list for each weight."""
+    count, table, orders = 2 * (width + more) - 1, MIRRORED_PATHS[width, more], list(permutations(range(width)))
     entries = [table[first : first + count + 2 * width] for first in range(0, len(table), count + 2 * width)]
-    return [
-        (
-            [orders[ord(letter) - ord("a")] for letter in entry[:count]],
-            [ord(letter) - ord("m") for letter in entry[count:]],
-        )
-        for entry in entries
-    ]
+    paths = [[orders[ord(letter) - ord("a")] for letter in entry[:count]] for entry in entries]
+    weights = [[ord(c) - ord("a") if c >= "a" else ord("@") - ord(c) for c in entry[count:]] for entry in entries]
+    return paths, list(zip(*weights, strict=True))
 
 
 class MirroredBlocks:
@@ -253,23 +265,36 @@ class MirroredBlocks:
         self.times = [times[k] for k in self.dimensions]
         self.npus = [network[k].npus for k in self.dimensions]
         self.rounding, self.width = rounding, len(network)
+        self.is_to_spare = 2 * self.times[-1] <= min(map(mul, self.npus, self.times))
+        self._loads: dict[Path, list[float]] = {}
 
     def block(self, most_chunks: int = MOST_LAW_CHUNKS) -> ChunkBlock | None:
-        """The block of the first paths of the table that suit the network, by rank, or else of one more pair.
+        """The block of the first paths of the tables that suit the network, by rank, or else by random changes.
 
         One more pair is enough where bandwidth is to spare, as far as is known.
         """
         logs = [log2(slower / faster) for faster, slower in pairwise(self.times)] + [log2(npus) for npus in self.npus]
-        ranked = sorted(mirrored_paths(self.width), key=lambda entry: -total(map(mul, entry[1], [*logs, 1.0])))
-        for paths, _ in ranked[:MOST_RANKED]:
-            if block := self.of_paths(paths):
-                return block
-        is_to_spare = 2 * self.times[-1] <= min(map(mul, self.npus, self.times))
-        return self._of_changed(ranked[0][0]) if is_to_spare and most_chunks > 2 * self.width else None
+        for more in range(2):
+            entries, weights = mirrored_paths(self.width, more)
+            scores = [0.0] * len(entries)
+            for column, log in zip(weights, [*logs, CONSTANT], strict=True):
+                scores = [score + weight * log for score, weight in zip(scores, column, strict=True)]
+            filled, fullest = -2.0, entries[0]
+            for _ in entries[: MOST_RANKED // self.width**2 if self.is_to_spare else None]:
+                place = scores.index(max(scores))
+                scores[place] = -inf
+                reached, block = self.tried(entries[place])
+                if block:
+                    return block
+                if reached > filled:
+                    filled, fullest = reached, entries[place]
+            if most_chunks <= 2 * self.width or (more and not self.is_to_spare):
+                return None
+        return self._of_changed(fullest, filled)
 
-    def _of_changed(self, paths: Sequence[Path]) -> ChunkBlock | None:
-        """The block of changed paths and one more pair, by random changes that fill the first half of the time."""
-        orders, now, filled, state = list(permutations(range(self.width))), [*paths[:2], *paths], -1.0, 1
+    def _of_changed(self, now: Sequence[Path], filled: float) -> ChunkBlock | None:
+        """The block of changed paths, by random changes that fill the first half of the time."""
+        orders, state = list(permutations(range(self.width))), 1
 
         def draw(most: int) -> int:
             nonlocal state
@@ -281,125 +306,131 @@ class MirroredBlocks:
             while goes_on:
                 order, place = divmod(draw(len(tried) * len(orders)), len(tried))
                 tried[place], goes_on = orders[order], draw(3) == 0
-            half = self._half(tried)
-            if half and half.reached >= 1 - self.rounding:
-                return self._of_half(half)
-            reached = half.reached if half else -1.0
+            reached, block = self.tried(tried)
+            if block:
+                return block
             if reached >= filled - REDRAW_HEAT * draw(1024) / 1024:
                 now, filled = tried, reached
         return None
 
-    def of_paths(self, orders: Sequence[Path]) -> ChunkBlock | None:
-        """The block of scatters and gathers of each pair, and scatters of the last chunk, if it exists."""
-        half = self._half(orders)
-        return self._of_half(half) if half and half.reached >= 1 - self.rounding else None
+    def tried(self, orders: Sequence[Path]) -> tuple[float, ChunkBlock | None]:
+        """How far scatters and gathers of each pair, and scatters of the last chunk, fill the first half of the time.
 
-    def _half(self, orders: Sequence[Path]) -> "FirstHalf | None":
-        """The first half of the time, as far as it can be filled; None if no sizes make equal loads."""
-        last, more = len(orders) - 1, len(orders) // 2 + 1 - self.width
-        loads = [self._loads(order[::-1] if place % 2 else order) for place, order in enumerate(orders)]
-        pairs = [[a + b for a, b in zip(*loads[place : place + 2], strict=True)] for place in range(0, last, 2)]
-        first = [total(times) for times in zip(*pairs[: more + 1], strict=True)]
+        -1 if no sizes make equal loads; also the block if it is full.
+        """
+        last, more, width = len(orders) - 1, len(orders) // 2 + 1 - self.width, self.width
+        loads = [self._loads_of(order[::-1] if place % 2 else order) for place, order in enumerate(orders)]
+        pairs = [list(map(add, loads[place], loads[place + 1])) for place in range(0, last, 2)]
+        first = [total(times) for times in zip(*pairs[: more + 1], strict=True)] if more else pairs[0]
         sizes = equal_loads([first, *pairs[more + 1 :], loads[-1]])
         if not sizes:
-            return None
+            return -1.0, None
         sizes = sizes[:1] * more + sizes
         paths: list[Path] = []
         durations: list[list[float]] = []
         for place, size in zip(range(0, last + 1, 2), sizes, strict=True):
             back = place + 1 if place < last else last
-            gathers = orders[back] if place < last else orders[last][::-1]
-            held = [size * loads[place][k] for k in orders[place]] + [size * loads[back][k] for k in gathers]
-            paths += [orders[place] + gathers, gathers[::-1] + orders[place][::-1]]
+            path = orders[place] + (orders[back] if place < last else orders[last][::-1])
+            held = [size * loads[place][k] for k in path[:width]] + [size * loads[back][k] for k in path[width:]]
+            paths += [path, path[::-1]]
             durations += [held, held[::-1]]
-        half = FirstHalf(sizes, paths[:-1], durations[:-1], self.rounding)
-        half.fill()
-        return half
-
-    def _of_half(self, half: "FirstHalf") -> ChunkBlock:
-        """The block whose first half is full."""
-        whole = total([size + size for size in half.sizes[:-1]]) + half.sizes[-1]
+        mirror = [*(number ^ 1 for number in range(last)), last]
+        early = EARLY if self.is_to_spare else inf
+        reached, stages = first_half(paths[:-1], durations[:-1], mirror, self.rounding, early)
+        if reached < 1 - self.rounding:
+            return reached, None
+        whole = total([size + size for size in sizes[:-1]]) + sizes[-1]
         chunks = [
-            Chunk(half.sizes[number // 2] / whole, tuple(self.dimensions[k] for k in path))
-            for number, path in enumerate(half.paths)
+            Chunk(sizes[number // 2] / whole, tuple(self.dimensions[k] for k in path))
+            for number, path in enumerate(paths[:-1])
         ]
-        mirrored = [(half.mirror[number], half.last - position) for number, position in reversed(half.stages)]
-        return ChunkBlock(chunks, half.stages + mirrored, is_solid=True)
+        mirrored = [(mirror[number], 2 * width - 1 - position) for number, position in reversed(stages)]
+        return reached, ChunkBlock(chunks, stages + mirrored, is_solid=True)
 
-    def _loads(self, order: Path) -> list[float]:
+    def _loads_of(self, order: Path) -> list[float]:
         """Time for which all data hold each dimension if they scatter in this order."""
-        loads, part = list(self.times), self.times[0] / self.times[0]
-        for k in order:
-            loads[k] = loads[k] * part
-            part /= self.npus[k]
-        return loads
+        if order not in self._loads:
+            self._loads[order] = loads = [*self.times]
+            part = loads[0] / loads[0]
+            for k in order:
+                loads[k] *= part
+                part /= self.npus[k]
+        return self._loads[order]
 
 
-class FirstHalf:
-    """Stages of mirrored chunks that keep every dimension busy from 0 to 1, by trial and error.
+def first_half(
+    paths: Sequence[Path], durations: Sequence[Sequence[float]], mirror: Sequence[int], rounding: float, early: float
+) -> tuple[float, Stages]:
+    """How far mirrored chunks keep every dimension busy from 0 to 1, by trial and error, and their stages until then.
 
     A dimension that is free serves the longest stage that is there.  A stage is left for the second half if its mirror
-    image is served in the first one.
+    image is served in the first one.  A dead end ends the trial if that is less full than one by `early` over the
+    dimensions and the tried stages, as later ones hardly come further.
     """
+    width, last, numbers = len(paths[0]) // 2, len(paths[0]) - 1, range(len(paths))
+    free, ready, places = [0 * durations[0][0]] * width, [0 * durations[0][0]] * len(paths), [0] * len(paths)
+    waiting: list[list[int]] = [[number for number in numbers if paths[number][0] == k] for k in range(width)]
+    done: list[int] = []
+    stages: Stages = []
+    tried, most, reached = 0, 4 * width * len(paths), free[0]
 
-    def __init__(self, sizes: list[float], paths: list[Path], durations: list[list[float]], rounding: float) -> None:
-        count, width = len(paths), len(paths[0]) // 2
-        self.sizes, self.paths, self.durations, self.rounding = sizes, paths, durations, rounding
-        self.last, self.reached = 2 * width - 1, 0 * sizes[0]
-        self.mirror = [*(number ^ 1 for number in range(count - 1)), count - 1]
-        self.free: list[float] = [0] * width
-        self.ready: list[float] = [0] * count
-        self.places = [0] * count
-        self.stages: Stages = []
-        self.tries = 40 * width - 60
-
-    def fill(self) -> bool:
-        """Go on from the stages that are served, without a pause; whether to 1, and `reached` says how far."""
-        self.tries -= 1
-        if self.tries < 0:
+    def fill() -> bool:
+        nonlocal tried, reached
+        tried += 1
+        if tried > most:
             return False
-        free, ready, places, paths = self.free, self.ready, self.places, self.paths
-        k = 0
-        for other in range(1, len(free)):
-            if free[other] < free[k] - self.rounding:
-                k = other
+        latest, k = min(free) + rounding, 0
+        while free[k] > latest:
+            k += 1
         time = free[k]
-        self.reached = max(self.reached, time)
-        if time >= 1 - self.rounding:
-            return True
-        latest, choices = time + self.rounding, []
-        for number, position in enumerate(places):
-            is_there = ready[number] <= latest and places[self.mirror[number]] <= self.last - position
-            if is_there and paths[number][position] == k:
-                choices.append((-self.durations[number][position], number))
-        choices.sort()
-        for duration, number in choices:
-            before, position = ready[number], places[number]
-            free[k] = ready[number] = time - duration
-            places[number] += 1
-            self.stages.append((number, position))
-            if self.fill():
+        if time > reached:
+            reached = time
+            if time >= 1 - rounding:
                 return True
-            self.stages.pop()
-            places[number] = position
-            free[k], ready[number] = time, before
+        latest = time + rounding
+        there = [i for i in waiting[k] if ready[i] <= latest and places[mirror[i]] <= last - places[i]]
+        if not there:
+            if reached < 1 - early / (width * tried):
+                tried = most
+            return False
+        if len(there) > 1:
+            there.sort(key=lambda number: (-durations[number][places[number]], number))
+        for number in there:
+            before, position = ready[number], places[number]
+            free[k] = ready[number] = time + durations[number][position]
+            places[number] = position + 1
+            after = waiting[paths[number][position + 1]] if position < last else done
+            waiting[k].remove(number)
+            after.append(number)
+            stages.append((number, position))
+            if fill():
+                return True
+            stages.pop()
+            after.remove(number)
+            waiting[k].append(number)
+            places[number], free[k], ready[number] = position, time, before
         return False
+
+    fill()
+    return reached, stages
 
 
 def equal_loads(columns: Sequence[Sequence[float]]) -> list[float]:
     """Positive numbers whose products with the columns sum to 1 in every row, by elimination; empty without any."""
-    count = len(columns)
     rows = [[*row, row[0] / row[0]] for row in zip(*columns, strict=True)]
-    for i in range(count):
-        pivot = max(range(i, count), key=lambda k: abs(rows[k][i]))
-        rows[i], rows[pivot] = rows[pivot], rows[i]
-        if rows[i][i] == 0:
+    heads: list[list[float]] = []
+    while rows:
+        head = max(rows, key=lambda row: abs(row[0]))
+        rows.remove(head)
+        if head[0] == 0:
             return []
-        for k in range(count):
-            factor = rows[k][i] / rows[i][i]
-            if k != i:
-                rows[k][i:] = [a - factor * b for a, b in zip(rows[k][i:], rows[i][i:], strict=True)]
-    sizes = [rows[i][count] / rows[i][i] for i in range(count)]
+        heads.append(head)
+        for place, row in enumerate(rows):
+            factor = row[0] / head[0]
+            rows[place] = [a - factor * b for a, b in zip(row[1:], head[1:], strict=True)]
+    sizes: list[float] = []
+    for head in reversed(heads):
+        sizes.insert(0, (head[-1] - total(map(mul, head[1:], sizes))) / head[0])
     return sizes if min(sizes) > 0 else []
 
 
@@ -422,7 +453,7 @@ def equal_block(network: Sequence[LawDimension], phases: int, size: float, count
     waiting = list(range(count))
     while waiting:
         number = min(waiting, key=lambda i: (max(ready[i], free[paths[i][places[i]]]), places[i] in ends))
-        serve(network, paths[number], places[number], number, free, ready, parts)
+        serve(network, paths[number], places[number], number, (free, ready, parts))
         stages.append((number, places[number]))
         places[number] += 1
         if places[number] == width * phases:
