@@ -265,7 +265,7 @@ TOLERANCE = 1.01
         ("free", True, False, 3538671088),
         ("reverse", False, False, 3327489096),
         ("reverse", True, False, 3462082632),
-        ("free", True, True, 4247968850),
+        ("free", True, True, 4191670404),
     ],
 )
 def test_annealing_comes_as_far_as_before(

@@ -12,8 +12,9 @@ import numpy as np
 from formulations.interruption import POLL_SECONDS, TimeUp
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.search.annealing import Annealing, can_anneal, is_ready
+from themis_opt.search.annealing_state import COSTLY_MOVES, USUAL_MOVES
 from themis_opt.search.incumbent import MIN_GAIN, Incumbent
-from themis_opt.solving.lowering import num_arcs
+from themis_opt.solving.lowering import chunk_overhead, num_arcs
 from themis_opt.solving.sizing import resized
 
 WORK_PER_SECOND = 20_000_000
@@ -117,7 +118,8 @@ def _anneal(
 
     An annealing that would be followed by too short a one takes all that is left.
     """
-    annealing = Annealing(start, seed, resizes=resizes)
+    moves = COSTLY_MOVES if chunk_overhead(start.instance) > 0 else USUAL_MOVES
+    annealing = Annealing(start, seed, moves, resizes=resizes)
     work = work if most_work > 2 * work else most_work
     num_slices = max(1, round(SLICES_PER_SECOND * work / WORK_PER_SECOND))
     steps = max(1, int(work / num_slices / annealing.step_work))

@@ -24,6 +24,7 @@ class MoveParams(NamedTuple):
 
 
 USUAL_MOVES = MoveParams()
+COSTLY_MOVES = MoveParams(resize=0.6)  # where chunks cost something
 
 
 class AnnealingProblem(NamedTuple):

@@ -31,6 +31,7 @@ class HourglassParams:
     `weights`: weights of the time in middle stages for which paths are chosen; 0.0 balances loads alone.
     `trials_per_stage`: changes of a path to try for each stage of the plan, as long as that is not too much work.
     `most_work`: stages to simulate in all trials, and in all candidates but the first: what bounds the time.
+    `costly_weights`, `costly_work`: the same for each number of chunks, where chunks cost something.
     `free_chunks`: most chunks of free sizes of one collective.
     `resized`, `rebalanced`: where chunks cost something, of how many schedules the sizes are optimised, and how often
       the paths of the best one are dealt out again for the sizes that suit them.
@@ -39,9 +40,11 @@ class HourglassParams:
     weights: tuple[float, ...] = (0.3, 0.0)
     trials_per_stage: int = 36
     most_work: int = 240_000
+    costly_weights: tuple[float, ...] = (0.6, 0.0)
+    costly_work: int = 16_000
     free_chunks: int = 18
     resized: int = 3
-    rebalanced: int = 4
+    rebalanced: int = 5
 
 
 USUAL_HOURGLASS = HourglassParams()
@@ -154,9 +157,8 @@ def with_free_sizes(instance: Instance, params: HourglassParams = USUAL_HOURGLAS
     if most == 0:
         return balanced(instance, params)
     if chunk_overhead(instance) > 0:
-        schedules = _of_suitable_counts(
-            instance, most, replace(params, most_work=params.most_work // len(TRIED_COUNTS))
-        )
+        costly = replace(params, weights=params.costly_weights, most_work=params.costly_work)
+        schedules = _of_suitable_counts(instance, most, costly)
     else:
         schedules = [_of_few_chunks(instance, most, params)]
     if most < allowed and min(schedule.makespan for schedule in schedules) > _fixed_load(instance):
