@@ -18,13 +18,11 @@ from themis_opt.policies.chunk_climb import (
     LETTERS,
     STARTS,
     ClimbSpace,
-    Few,
     Starts,
     begin,
     climb_space,
     climbed_block,
     columns_of,
-    few_chunks,
     serve_all,
     starts_of,
 )
@@ -106,20 +104,18 @@ def times_of(cases: Sequence[tuple[list[LawDimension], float]], starts: Starts) 
     times = np.zeros((len(starts.number), len(cases)))
     for number, (network, size) in enumerate(cases):
         length = 2 * len(network)
-        few, space = few_chunks(MOST_EQUAL_CHUNKS, length), climb_space(len(network), MOST_EQUAL_CHUNKS, length, 0)
+        space = climb_space(len(network), MOST_EQUAL_CHUNKS, length, 0)
         row = np.zeros(len(starts.number))
-        TIMES.compiled(columns_of(network), starts, size, few, space, row)
+        TIMES.compiled(columns_of(network), starts, size, space, row)
         times[:, number] = row
     return times
 
 
-def time_starts(
-    dimensions: FloatArray, starts: Starts, size: float, few: Few, space: ClimbSpace, times: FloatArray
-) -> None:
+def time_starts(dimensions: FloatArray, starts: Starts, size: float, space: ClimbSpace, times: FloatArray) -> None:
     """Fill in the makespan of every start."""
     for e in range(len(times)):
-        begin(dimensions, size, starts, e, few)
-        times[e] = serve_all(dimensions, few, space, np.inf)
+        begin(dimensions, size, starts, e, space.tried)
+        times[e] = serve_all(dimensions, space.tried, space, np.inf)
 
 
 TIMES = Compilable(time_starts, chunk_climb)

@@ -120,16 +120,12 @@ def climbed_block(
     return ChunkBlock(chunks, stages, is_solid=False)
 
 
-def few_chunks(most: int, length: int) -> Few:
-    """Room for so many chunks, with paths of so many stages."""
-    return Few(np.zeros(1, np.int64), np.zeros((most, length), np.int64), np.zeros(most), np.zeros((most, length)))
-
-
 def climb_space(width: int, most: int, length: int, num_starts: int) -> ClimbSpace:
-    """Work space for so many dimensions and chunks."""
+    """Work space for so many dimensions and chunks, with paths of so many stages."""
     free, spare, ready, times = np.zeros(width), np.zeros(width), np.zeros(most), np.full(num_starts + 1, np.inf)
     places, served, state = np.zeros(most, np.int64), np.zeros(most * length, np.int64), np.array([1, 0])
-    best, now, tried = (few_chunks(most, length) for _ in range(3))
+    rows, ints = (most, length), np.int64
+    best, now, tried = (Few(np.zeros(1, ints), np.zeros(rows, ints), np.zeros(most), np.zeros(rows)) for _ in range(3))
     return ClimbSpace(best, now, tried, free, spare, ready, places, served, times, state)
 
 

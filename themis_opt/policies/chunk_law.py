@@ -319,6 +319,7 @@ class MirroredBlocks:
         -1 if no sizes make equal loads; also the block if it is full.
         """
         last, more, width = len(orders) - 1, len(orders) // 2 + 1 - self.width, self.width
+        orders = [*orders, orders[last][::-1]]
         loads = [self._loads_of(order[::-1] if place % 2 else order) for place, order in enumerate(orders)]
         pairs = [list(map(add, loads[place], loads[place + 1])) for place in range(0, last, 2)]
         first = [total(times) for times in zip(*pairs[: more + 1], strict=True)] if more else pairs[0]
@@ -329,9 +330,8 @@ class MirroredBlocks:
         paths: list[Path] = []
         durations: list[list[float]] = []
         for place, size in zip(range(0, last + 1, 2), sizes, strict=True):
-            back = place + 1 if place < last else last
-            path = orders[place] + (orders[back] if place < last else orders[last][::-1])
-            held = [size * loads[place][k] for k in path[:width]] + [size * loads[back][k] for k in path[width:]]
+            path = orders[place] + orders[place + 1]
+            held = [size * loads[place][k] for k in path[:width]] + [size * loads[place + 1][k] for k in path[width:]]
             paths += [path, path[::-1]]
             durations += [held, held[::-1]]
         mirror = [*(number ^ 1 for number in range(last)), last]

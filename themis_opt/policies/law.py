@@ -52,15 +52,11 @@ def _block(network: Sequence[LawDimension], phases: int, size: int, most_chunks:
     times = [makespan(dimensions, block, phases, size) for dimensions in (network, plain)]
     if block.is_solid and times[0] <= times[1] * (1 + PROVEN_GAP):
         return block
-    if has_costs:
-        climbed = climbed_block(network, phases, size, equal, most_chunks)
-        return min(block, climbed, key=lambda block: makespan(network, block, phases, size))
-    if len(network) == 2:
-        return block
-    portions = Portions(network, min(MOST_LOTS, most_chunks)).block(phases)
-    if portions:
-        return portions
-    climbed = climbed_block(network, phases, size, block, most_chunks)
+    if not has_costs:
+        portions = Portions(network, min(MOST_LOTS, most_chunks)).block(phases) if len(network) > 2 else block
+        if portions:
+            return portions
+    climbed = climbed_block(network, phases, size, equal if has_costs else block, most_chunks)
     return min(block, climbed, key=lambda block: makespan(network, block, phases, size))
 
 

@@ -118,8 +118,7 @@ def _anneal(
 
     An annealing that would be followed by too short a one takes all that is left.
     """
-    moves = COSTLY_MOVES if chunk_overhead(start.instance) > 0 else USUAL_MOVES
-    annealing = Annealing(start, seed, moves, resizes=resizes)
+    annealing = Annealing(start, seed, COSTLY_MOVES if chunk_overhead(start.instance) else USUAL_MOVES, resizes=resizes)
     work = work if most_work > 2 * work else most_work
     num_slices = max(1, round(SLICES_PER_SECOND * work / WORK_PER_SECOND))
     steps = max(1, int(work / num_slices / annealing.step_work))

@@ -152,6 +152,8 @@ def with_free_sizes(instance: Instance, params: HourglassParams = USUAL_HOURGLAS
 
     The few are as many as the linear programme can do with in time, or as suits where every chunk costs something.
     """
+    from themis_opt.solving.sizing import resized  # loads a solver, which equal chunks do not need
+
     allowed = max(exchange.chunks for exchange in instance.exchanges)
     most = min(allowed, params.free_chunks, 64 // len(instance.exchanges))  # time rises with the square of all
     if most == 0:
@@ -160,7 +162,7 @@ def with_free_sizes(instance: Instance, params: HourglassParams = USUAL_HOURGLAS
         costly = replace(params, weights=params.costly_weights, most_work=params.costly_work)
         schedules = _of_suitable_counts(instance, most, costly)
     else:
-        schedules = [_of_few_chunks(instance, most, params)]
+        schedules = [resized(balance(instance, params, equal_portions(instance, most)).schedule)]
     if most < allowed and min(schedule.makespan for schedule in schedules) > _fixed_load(instance):
         schedules.append(balanced(instance, replace(params, trials_per_stage=0)))
     return min(schedules, key=lambda schedule: schedule.makespan)
@@ -168,11 +170,12 @@ def with_free_sizes(instance: Instance, params: HourglassParams = USUAL_HOURGLAS
 
 def _of_suitable_counts(instance: Instance, most: int, params: HourglassParams) -> list[Schedule]:
     """Schedules of the numbers of chunks that suit best, once their paths suit their sizes too."""
-    from themis_opt.solving.sizing import resized  # loads a solver, which equal chunks do not need
+    from themis_opt.solving.sizing import resized
 
     counts = sorted({min(count, most) for count in TRIED_COUNTS})
     equal = [balance(instance, params, equal_portions(instance, count)) for count in counts]
-    suitable = [resized(candidate.schedule) for candidate in _best(equal, params.resized)]
+    different = {candidate.makespan: candidate for candidate in equal}
+    suitable = [resized(different[makespan].schedule) for makespan in sorted(different)[: params.resized]]
     tried = set[int]()
     for _ in range(params.rebalanced):
         untried = [schedule for schedule in suitable if schedule.makespan not in tried]
@@ -184,24 +187,8 @@ def _of_suitable_counts(instance: Instance, most: int, params: HourglassParams) 
     return suitable
 
 
-def _best(tried: Sequence[Balanced], most: int) -> list[Balanced]:
-    """The best of different makespans, at most so many."""
-    different = {candidate.makespan: candidate for candidate in tried}
-    return [different[makespan] for makespan in sorted(different)[:most]]
-
-
 def _rebalanced(schedule: Schedule, params: HourglassParams) -> Schedule:
     """Paths and sequences for the chunks of a schedule, each of which is dealt out alone."""
-    portions = [
-        Portion(number, np.array([size]))
-        for number, chunks in enumerate(schedule.plan.chunks)
-        for size in chunks.sizes.tolist()
-    ]
+    launches = enumerate(schedule.plan.chunks)
+    portions = [Portion(number, np.array([size])) for number, chunks in launches for size in chunks.sizes]
     return balance(schedule.instance, params, portions).schedule
-
-
-def _of_few_chunks(instance: Instance, count: int, params: HourglassParams) -> Schedule:
-    """At most so many chunks of each collective, of free sizes."""
-    from themis_opt.solving.sizing import resized
-
-    return resized(balance(instance, params, equal_portions(instance, count)).schedule)
