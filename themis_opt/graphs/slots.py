@@ -142,13 +142,16 @@ class SlotTable:
     ) -> tuple[int, IntArray]:
         """A slot of messages over links, and the turn of each on its link."""
         arcs, kinds = self.arcs(tails, heads), self._kind[roots % len(self._kind)]
-        used, place = np.unique(arcs, return_inverse=True)
+        order = np.argsort(arcs, kind="stable")
+        first = np.flatnonzero(np.diff(arcs[order], prepend=-1))
+        used, place = arcs[order][first], np.empty_like(arcs)
+        place[order] = np.repeat(np.arange(len(used)), np.diff(first, append=len(arcs)))
         cells = np.bincount(place * len(self.sizes) + kinds, minlength=len(used) * len(self.sizes))
         cells = cells.reshape(len(used), -1)
         rates = self.rate_of[used]
         loads = np.column_stack((rates, cells))[self._unlike(rates, cells)].tolist()
         slot = self._slot(self._class(*name), loads, int(self._latency[used].max()), waits)
-        return slot, self._turns(place, kinds) if self.is_lifted else arcs[:, None]
+        return slot, self._turns(order, first, kinds) if self.is_lifted else arcs[:, None]
 
     @staticmethod
     def _unlike(rates: IntArray, counts: IntArray) -> IntArray:
@@ -161,13 +164,14 @@ class SlotTable:
         unlike[kind] = np.arange(len(kind))
         return unlike
 
-    def _turns(self, place: IntArray, kinds: IntArray) -> IntArray:
-        order = np.argsort(place, kind="stable")
-        before = np.cumsum(np.eye(len(self.sizes), dtype=np.int64)[kinds[order]], axis=0)
-        before -= np.eye(len(self.sizes), dtype=np.int64)[kinds[order]]
-        first = np.searchsorted(place[order], np.arange(place.max() + 1))
-        turns = np.empty_like(before)
-        turns[order] = before - before[first][place[order]]
+    def _turns(self, order: IntArray, first: IntArray, kinds: IntArray) -> IntArray:
+        """How many of each size go before each message; `order` is by link, and `first` where those of each begin."""
+        turns = np.empty((len(order), len(self.sizes)), dtype=np.int64)
+        counts = np.diff(first, append=len(order))
+        for kind in range(len(self.sizes)):
+            is_one = kinds[order] == kind
+            before = np.cumsum(is_one) - is_one
+            turns[order, kind] = before - np.repeat(before[first], counts)
         return turns
 
     def _gather(self) -> None:
