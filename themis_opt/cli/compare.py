@@ -74,7 +74,7 @@ def compare(
     ] = None,
     time_limit: Annotated[
         float | None,
-        Option(help="Seconds for the whole command: 60, but 3 with --measured on a graph.", min=0.1, max=1e9),
+        Option(help="Seconds for the whole command: 60, but 3 of --measured alone on a graph.", min=0.1, max=1e9),
     ] = None,
     search: options.SearchOptions,
     output: Annotated[Path | None, options.output("Folder for the best schedule and the table.")] = None,

@@ -246,7 +246,7 @@ def beside_times(
     sizes = {problem: measurement.size for _, measurement, problem, _ in rows}
     weights = {problem: 2 * len(sizes) if size == rows[0][1].size else 1 for problem, size in sizes.items()}
     if time_limit is None and isinstance(instance, GraphInstance):
-        time_limit, limits["deterministic"] = PLAN_SECONDS, True
+        time_limit, limits["deterministic"] = Limits.seconds if policies else PLAN_SECONDS, True
     clock = Allowance(Limits.seconds if time_limit is None else time_limit, limits.get("deterministic", False))
     known: dict[Instance | GraphInstance, Beside] = {}
     for label, measurement, problem, words in rows:
@@ -274,7 +274,7 @@ def _problem_of(
     return instance.replace(collectives=(collective,)), ""
 
 
-PLAN_SECONDS = 3.0  # of work on plans for all sizes on a graph by default: on many NPUs they would take minutes
+PLAN_SECONDS = 3.0  # of work on plans of all policies for all sizes on a graph: on many NPUs they would take minutes
 
 
 def _known(
@@ -422,7 +422,7 @@ def measured(
     note : callable, optional
         Hears of rows of a log that do not count, and of named policies without a schedule.
     **search
-        Options of :func:`themis_opt.compare`; `time_limit` is for all sizes, on a graph 3 s of work by default.
+        Options of :func:`themis_opt.compare`; `time_limit` is for all sizes, of all policies on a graph 3 s of work.
 
     Raises
     ------
