@@ -23,7 +23,7 @@ from themis_opt.problem.phases import CollectiveKind
 Units = NDArray[np.uint32]  # one number per unit; sums wrap around, so that they do not depend on their order
 SLOTS = 1  # messages that a connection holds
 Memory = dict[str, Units]
-Clock = dict[int, int]
+VectorClock = dict[int, int]
 
 
 def interpret(algorithm: MscclAlgorithm, *, in_place: bool) -> None:
@@ -95,7 +95,7 @@ class _Running:
     gpu: int
     block: ThreadBlock
     next: int = 0
-    clocks: list[Clock] = field(default_factory=list)
+    clocks: list[VectorClock] = field(default_factory=list)
 
     @property
     def step(self) -> MscclStep | None:
@@ -203,7 +203,7 @@ class _Watch:
     def __init__(self, names: dict[str, tuple[str, int]]) -> None:
         self.names = names
         self.writers: dict[tuple[str, int], tuple[int, int]] = {}
-        self.readers: dict[tuple[str, int], Clock] = {}
+        self.readers: dict[tuple[str, int], VectorClock] = {}
 
 
 @dataclass
@@ -212,7 +212,7 @@ class _Access:
 
     watch: _Watch
     running: _Running
-    clock: Clock
+    clock: VectorClock
 
     def read(self, buffer: str, offset: int, count: int, memory: Memory) -> Units:
         for unit in self._units(buffer, offset, count, memory):
