@@ -31,10 +31,9 @@ def write_schedule(folder: Path, schedule: Schedule, summary: Summary | None = N
     write_atomically(files[0], json.dumps(schedule_document(schedule, summary)) + "\n")
     for name in WRITERS:
         content = WRITERS.load(name)(schedule)
-        if content is not None:
+        if content is None:
+            (folder / name).unlink(missing_ok=True)
+        else:
             write_atomically(folder / name, content)
             files.append(folder / name)
-    for name in WRITERS:
-        if folder / name not in files:
-            (folder / name).unlink(missing_ok=True)
     return files

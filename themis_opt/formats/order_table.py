@@ -131,24 +131,18 @@ def _chunk_texts(schedule: Schedule, number: int) -> list[str]:
 
 
 def _issue_orders(schedule: Schedule) -> list[str]:
-    issues = _issues(schedule)
-    orders = [order for order in schedule.enforced_plan().sequences if order is not None]
-    return [_list([issues[stage] for stage in order.tolist()]) for order in orders]
-
-
-def _issues(schedule: Schedule) -> list[str]:
     plan = schedule.enforced_plan()
     begins = [f'{{"collective": {json.dumps(exchange.name)}, "chunk": ' for exchange in schedule.launched]
     ends = {phase.value: f', "phase": {json.dumps(phase_name(phase))}' for phase in Phase}
     arrays = (plan.launch_of_stage, plan.chunk_of_stage, plan.phases(schedule.instance))
-    columns = zip(*(array.tolist() for array in arrays), _extras(schedule), strict=True)
-    return [f"{begins[launch]}{chunk}{ends[phase]}{extra}}}" for launch, chunk, phase, extra in columns]
+    columns = zip(*(array.tolist() for array in arrays), _extras(schedule, plan), strict=True)
+    issues = [f"{begins[launch]}{chunk}{ends[phase]}{extra}}}" for launch, chunk, phase, extra in columns]
+    return [_list([issues[stage] for stage in order.tolist()]) for order in plan.sequences if order is not None]
 
 
-def _extras(schedule: Schedule) -> list[str]:
+def _extras(schedule: Schedule, plan: Plan) -> list[str]:
     """Further fields of the issue of a stage: where there is compute, and what each rail carries."""
-    instance, plan = schedule.instance, schedule.enforced_plan()
-    extras = [""] * plan.num_stages
+    instance, extras = schedule.instance, [""] * plan.num_stages
     if schedule.has_period:
         names = [json.dumps(name) for name in instance.fabric.dimension_names]
         pairs = zip(plan.stage_dimensions.tolist(), plan.shifts.tolist(), strict=True)

@@ -31,7 +31,9 @@ def resized(schedule: Schedule) -> Schedule:
     there are more than :data:`MAX_SIZED_STAGES`, or iterations do not repeat each other; and where halves of
     all-reduces are launched alone.
     """
-    if schedule.plan.num_stages > MAX_SIZED_STAGES or (schedule.has_period and not _has_free_sizes(schedule)):
+    is_whole = all(launch.part == "whole" for launch in schedule.plan.launches)
+    has_free_sizes = not schedule.has_period or (is_whole and schedule.period.is_steady)
+    if schedule.plan.num_stages > MAX_SIZED_STAGES or not has_free_sizes:
         return schedule
     plan = schedule.enforced_plan()
     try:
@@ -40,11 +42,6 @@ def resized(schedule: Schedule) -> Schedule:
     except (ArithmeticError, CyclicPlan):
         return schedule
     return min(schedule, resized, key=lambda candidate: candidate.makespan)
-
-
-def _has_free_sizes(schedule: Schedule) -> bool:
-    """Whether sizes of the launches of a period can be chosen one by one."""
-    return schedule.period.is_steady and all(launch.part == "whole" for launch in schedule.plan.launches)
 
 
 def granule(instance: Instance, exchange: Exchange) -> int:

@@ -240,16 +240,11 @@ def compare(
     comparison.checked_sizes(search.sizes)
     if folder is not None:
         make_folder(folder)  # before the search, which would be lost
-    seconds = search.time_limit if search.deterministic else _seconds_to_search(instance, search, folder)
+    kept = 0.0 if folder is None else seconds_to_write(instance, search.time_limit)
+    seconds = search.time_limit if search.deterministic else max(remaining(search.time_limit) - kept, 0.0)
     limits = search.settings() | {"time_limit": seconds}
     with comparison_progress(objective(instance).title, seconds) as progress:
         return comparison.compare(instance, tuple(names), progress=progress, **limits)
-
-
-def _seconds_to_search(instance: "Instance", search: options.SearchOptions, folder: Path | None) -> float:
-    """What is left of the time limit of the command, but for its files."""
-    writing = 0.0 if folder is None else seconds_to_write(instance, search.time_limit)
-    return max(remaining(search.time_limit) - writing, 0.0)
 
 
 def seconds_to_write(instance: "Instance", time_limit: float) -> float:
