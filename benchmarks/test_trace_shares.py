@@ -1,9 +1,10 @@
 """Shares of compute, communication, overlap and idle are those of Holistic Trace Analysis on its public traces.
 
 ``THEMIS_OPT_HTA=CHECKOUT THEMIS_OPT_HTA_PYTHON=PYTHON python -m pytest -m benchmarks benchmarks/test_trace_shares.py``,
-with a checkout of https://github.com/facebookresearch/HolisticTraceAnalysis, and a Python with its package, in which
-rounding to microseconds is switched off.  Traces with kernels that no call of the trace launches are not among these:
-such kernels count here alone.
+with a checkout of https://github.com/facebookresearch/HolisticTraceAnalysis, and a Python with its package and psutil,
+in which rounding to microseconds is switched off.
+
+Traces with kernels that no call of the trace launches are not among these: such kernels count here alone.
 """
 
 import json
