@@ -68,11 +68,10 @@ MIRRORED_PATHS = {
 """For D dimensions from fast to slow, paths of 2 D - 1 chunks and of two more, and 2 D weights, which rank the paths.
 
 A letter for each permutation: scatters and gathers of the first chunk of each pair, and scatters of the last chunk.
-Then weights, a for 0, b for 1, A for -1, B for -2.  A hill climb on random networks found the paths; the weights are
-the logistic regression of which paths suit which networks.
+Then weights, a for 0, b for 1, A for -1, B for -2; the last one is for the number 4.  A hill climb on random networks
+found the paths; the weights are the logistic regression of which paths suit which networks.
 """
 MOST_RANKED = 180  # over the square of D: paths of a table that are tried
-CONSTANT = 4.0  # what the last weight is for
 EARLY = 8  # a dead end ends a trial that is less full than one by this over the width and the tried stages
 MOST_REDRAWS = 2000  # of paths that the tables lack
 REDRAW_HEAT = 0.02  # part of the first half of the time that a change of paths may leave less full
@@ -130,7 +129,7 @@ def best_block(
     `phases`: 2 for an all-reduce, 1 for a reduce-scatter.  An all-gather is a reduce-scatter backwards.
     """
     most = min(most_chunks, MOST_LAW_CHUNKS)
-    best = closed_form(network, phases, most)
+    best = closed_form(network, phases, most, None)
     has_costs = any(dimension.fixed or dimension.lag for dimension in network)
     if best and most > 1 and not has_costs:
         return best
@@ -138,13 +137,13 @@ def best_block(
     return min([best, *blocks] if best else blocks, key=lambda block: makespan(network, block, phases, size))
 
 
-def closed_form(network: Sequence[LawDimension], phases: int, most_chunks: int) -> ChunkBlock | None:
+def closed_form(network: Sequence[LawDimension], phases: int, most_chunks: int, most: int | None) -> ChunkBlock | None:
     """The block of two dimensions, or mirrored chunks of an all-reduce, as if chunks cost nothing."""
     width = len(network)
     if width == 2:
         return pair_block(network, phases, min(most_chunks, MOST_LAW_CHUNKS))
     is_mirrored = (width, 0) in MIRRORED_PATHS and phases == 2 and most_chunks >= 2 * width - 1
-    return MirroredBlocks(network).block(most_chunks) if is_mirrored else None
+    return MirroredBlocks(network).block(most_chunks, most) if is_mirrored else None
 
 
 def whole_sizes(block: ChunkBlock, size: int, unit: int) -> list[int]:
@@ -268,19 +267,19 @@ class MirroredBlocks:
         self.is_to_spare = 2 * self.times[-1] <= min(map(mul, self.npus, self.times))
         self._loads: dict[Path, list[float]] = {}
 
-    def block(self, most_chunks: int = MOST_LAW_CHUNKS) -> ChunkBlock | None:
+    def block(self, most_chunks: int = MOST_LAW_CHUNKS, most: int | None = None) -> ChunkBlock | None:
         """The block of the first paths of the tables that suit the network, by rank, or else by random changes.
 
-        One more pair is enough where bandwidth is to spare, as far as is known.
+        One more pair is enough where bandwidth is to spare, as far as is known.  Elsewhere `most` paths are tried.
         """
         logs = [log2(slower / faster) for faster, slower in pairwise(self.times)] + [log2(npus) for npus in self.npus]
         for more in range(2):
             entries, weights = mirrored_paths(self.width, more)
             scores = [0.0] * len(entries)
-            for column, log in zip(weights, [*logs, CONSTANT], strict=True):
+            for column, log in zip(weights, [*logs, 4.0], strict=True):
                 scores = [score + weight * log for score, weight in zip(scores, column, strict=True)]
             filled, fullest = -2.0, entries[0]
-            for _ in entries[: MOST_RANKED // self.width**2 if self.is_to_spare else None]:
+            for _ in entries[: MOST_RANKED // self.width**2 if self.is_to_spare else most]:
                 place = scores.index(max(scores))
                 scores[place] = -inf
                 reached, block = self.tried(entries[place])

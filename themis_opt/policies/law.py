@@ -17,6 +17,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Chunks, Plan, has_launches
 from themis_opt.solving.sizing import granule, with_sizes
 
+FEW_PATHS = 8  # that are tried for a closed form where a climb follows
 MOST_STARTED = 3  # equal chunks to climb from, beside the shipped starts
 
 
@@ -48,7 +49,7 @@ def _block(network: Sequence[LawDimension], phases: int, size: int, most_chunks:
     few = 2 * len(network) if has_costs and len(network) > 2 else most_chunks  # not one more pair, if a climb follows
     plain = [dimension._replace(fixed=0, lag=0) for dimension in network]
     equal = equal_block(network, phases, size, min(MOST_STARTED, most_chunks))
-    block = closed_form(plain, phases, min(few, most_chunks)) or equal
+    block = closed_form(plain, phases, min(few, most_chunks), FEW_PATHS if has_costs else None) or equal
     times = [makespan(dimensions, block, phases, size) for dimensions in (network, plain)]
     if block.is_solid and times[0] <= times[1] * (1 + PROVEN_GAP):
         return block
