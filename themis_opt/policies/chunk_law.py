@@ -265,6 +265,7 @@ class MirroredBlocks:
         self.npus = [network[k].npus for k in self.dimensions]
         self.rounding, self.width = rounding, len(network)
         self.is_to_spare = 2 * self.times[-1] <= min(map(mul, self.npus, self.times))
+        self.early = EARLY if self.is_to_spare else inf
         self._loads: dict[Path, list[float]] = {}
 
     def block(self, most_chunks: int = MOST_LAW_CHUNKS, most: int | None = None) -> ChunkBlock | None:
@@ -282,7 +283,7 @@ class MirroredBlocks:
             for _ in entries[: MOST_RANKED // self.width**2 if self.is_to_spare else most]:
                 place = scores.index(max(scores))
                 scores[place] = -inf
-                reached, block = self.tried(entries[place])
+                reached, block = self.tried(entries[place], self.early)
                 if block:
                     return block
                 if reached > filled:
@@ -305,14 +306,14 @@ class MirroredBlocks:
             while goes_on:
                 order, place = divmod(draw(len(tried) * len(orders)), len(tried))
                 tried[place], goes_on = orders[order], draw(3) == 0
-            reached, block = self.tried(tried)
+            reached, block = self.tried(tried, self.early)
             if block:
                 return block
             if reached >= filled - REDRAW_HEAT * draw(1024) / 1024:
                 now, filled = tried, reached
         return None
 
-    def tried(self, orders: Sequence[Path]) -> tuple[float, ChunkBlock | None]:
+    def tried(self, orders: Sequence[Path], early: float = inf) -> tuple[float, ChunkBlock | None]:
         """How far scatters and gathers of each pair, and scatters of the last chunk, fill the first half of the time.
 
         -1 if no sizes make equal loads; also the block if it is full.
@@ -334,7 +335,6 @@ class MirroredBlocks:
             paths += [path, path[::-1]]
             durations += [held, held[::-1]]
         mirror = [*(number ^ 1 for number in range(last)), last]
-        early = EARLY if self.is_to_spare else inf
         reached, stages = first_half(paths[:-1], durations[:-1], mirror, self.rounding, early)
         if reached < 1 - self.rounding:
             return reached, None
