@@ -7,7 +7,7 @@ from typing import Literal
 
 from formulations.interruption import TimeUp
 from formulations.limits import Limits
-from themis_opt.base.allowance import Allowance, cut_off
+from themis_opt.base.allowance import SLACK, Allowance, cut_off
 from themis_opt.policies.law import Law, has_law
 from themis_opt.problem.cost import count_stages
 from themis_opt.problem.instance import Instance
@@ -86,13 +86,14 @@ class Exact(Limits):
 
     def _start(self, instance: Instance, allowance: Allowance, given: Schedule | None, lower_bound: float) -> Schedule:
         """The best of the schedule that is given and those of the fast policies, if there is time for these."""
-        is_late = count_stages(instance) > STARTED_PER_SECOND * (allowance.left - LEAST_START)
-        if has_launches(instance):
+        launches = has_launches(instance)
+        expected = count_stages(instance) / STARTED_PER_SECOND + (-SLACK if launches else LEAST_START)
+        if given is not None and given.fits and expected > allowance.left and not self.deterministic:
+            return given
+        if launches:
             from themis_opt.search.launches import launched_schedule
 
             return launched_schedule(instance, allowance, given)
-        if given is not None and is_late and not self.deterministic:
-            return given
         law = simulate(instance, Law()(instance)) if self.sizes == "free" and has_law(instance) else None
         if law and law.makespan <= lower_bound * (1 + self.gap):
             return law

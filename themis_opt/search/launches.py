@@ -37,21 +37,33 @@ FEW_TENSORS = 6  # up to which all ways to fuse them are tried: 203
 LEAN = tuple(f"{name}:ahead=0/baseline" for name in ("fsdp2", "one_stream", "fused"))
 """What holds less, where memory is short: each gather leaves when it is needed; the last two hold least."""
 
+LAUNCHED_AT_FIRST = ("blocks/baseline", "priority/baseline", "fused/hourglass")
+"""From which a search of launches starts: the first is the best where parameters are sharded, the second elsewhere."""
+
 # Tensors that are fused; together all fusible ones, those of one kind and span in the order they become ready
 Buckets = tuple[Bucket, ...]
 
 
 def launched_schedule(instance: Instance, allowance: Allowance, given: Schedule | None = None) -> Schedule:
-    """The best that fits into memory of a given schedule, blocks and tensors alone; the leanest if none does.
+    """The best in memory of a given schedule, or some policies, and of tensors alone; the leanest if none fits.
 
-    If time is up, tensors alone are left out.
+    If time is up, the given schedule or the first policy counts alone.
     """
-    candidates = (alone(instance, count) for count in chunk_counts(instance)[::-1])
-    plans = (plan_launches(instance, each.launches, each.order, Baseline(), each.chunks) for each in candidates)
-    schedules = [given or simulate(instance, make_policy("blocks/baseline")(instance))]
-    schedules += (simulate(instance, plan) for plan in takewhile(lambda _: allowance.left > -SLACK, plans))
+    schedules = [given or simulate(instance, make_policy(LAUNCHED_AT_FIRST[0])(instance))]
+    more = _more_launched(instance, () if given else LAUNCHED_AT_FIRST[1:])
+    while allowance.left > -SLACK and (schedule := next(more, None)):
+        schedules.append(schedule)
     fitting = [schedule for schedule in schedules if schedule.fits]
     return min(fitting, key=lambda schedule: schedule.makespan) if fitting else leanest_schedule(instance)
+
+
+def _more_launched(instance: Instance, policies: Iterable[str]) -> Iterator[Schedule]:
+    """Schedules of policies, and of tensors alone in more and more chunks."""
+    for name in policies:
+        yield simulate(instance, make_policy(name)(instance))
+    for count in chunk_counts(instance)[::-1]:
+        each = alone(instance, count)
+        yield simulate(instance, plan_launches(instance, each.launches, each.order, Baseline(), each.chunks))
 
 
 def leanest_schedule(instance: Instance) -> Schedule:
