@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from themis_opt.cli.answers.answer import left_out
 from themis_opt.problem.catalog import INSTANCES
+from themis_opt.schedules.results import PolicyComparison
 
 PIPELINE = str(next(INSTANCES.rglob("*.pipeline.json")))
 GRAPH = "dgx1.all_gather.1GB"
@@ -98,10 +97,9 @@ def test_the_page_of_a_schedule_has_titles_units_and_its_picture(
 
 
 def test_policies_of_one_reason_are_left_out_in_one_line() -> None:
-    compared = SimpleNamespace(
-        left_out=("trees", "ring"), refused={"pat": "is for powers of 2", "bine": "is for powers of 2"}
-    )
-    assert left_out(compared) == [
+    refused = {"pat": "is for powers of 2", "bine": "is for powers of 2"}
+    compared = PolicyComparison(None, (), {}, refused=refused, left_out=("trees", "ring"))
+    assert compared.notes == [
         "left out: trees, ring: longer than --time-limit",
         "left out: pat, bine: is for powers of 2",
     ]
