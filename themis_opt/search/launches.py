@@ -53,6 +53,7 @@ def launched_schedule(instance: Instance, allowance: Allowance, given: Schedule 
     more = _more_launched(instance, () if given else LAUNCHED_AT_FIRST[1:])
     while allowance.left > -SLACK and (schedule := next(more, None)):
         schedules.append(schedule)
+        allowance.charge(PLANNING * schedule.plan.num_stages / SIMULATED_PER_SECOND)
     fitting = [schedule for schedule in schedules if schedule.fits]
     return min(fitting, key=lambda schedule: schedule.makespan) if fitting else leanest_schedule(instance)
 
