@@ -7,10 +7,12 @@ import pytest
 from reader_samples import nccl_table
 from typer.testing import CliRunner
 
+from formulations.interruption import TimeUp
 from themis_opt.base.clock import SEARCH_CLOCK
 from themis_opt.cli import process
 from themis_opt.cli.main import application
 from themis_opt.problem.catalog import shipped_graphs
+from themis_opt.study import losses
 
 NETWORK = "dgx1.all_gather.1GB"
 
@@ -227,6 +229,21 @@ def test_schedules_are_exported_and_moved_on_data(tmp_path: Path) -> None:
     printed = run("export", path, "--to", "msccl", "--check", "-o", str(tmp_path / "xml"))
     assert "pieces are cut in 4 chunks instead of" in printed
     assert "checked: every GPU ends with its result" in printed
+
+
+def test_what_nccl_could_be_told_is_left_out_when_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"nothing": 4000, "NCCL_ALGO=Ring": 8000}
+
+    def in_time(*_: object) -> int:
+        if not times:
+            raise TimeUp
+        return times.pop(next(iter(times)))
+
+    monkeypatch.setattr(losses, "_fastest", in_time)
+    given = ("--policies", "ring", "--size", "1 MB", "--lost", "nic", "--compare", "healthy")
+    printed = run("solve", "cluster:b200:boxes=2", *given)
+    assert "NCCL_ALGO=Ring\t16\t8 ns\t50.00 %" in printed
+    assert "left out: NCCL_ALGO=Tree, NCCL_IB_HCA=^mlx5_0 on all boxes, drain box0: longer than --time-limit" in printed
 
 
 def test_sweep_varies_the_bandwidth_of_a_link() -> None:

@@ -4,6 +4,7 @@ Plans are kept in one folder with an index, so that a stopped run goes on.
 """
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from formulations.interruption import TimeUp
+from themis_opt.base.allowance import SLACK, Allowance, cut_off
 from themis_opt.base.documents import digest, file_name, make_folder, read_json, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, format_rate, format_short_time, nanoseconds
@@ -115,11 +118,15 @@ def loss_in_words(instance: GraphInstance, one: Loss) -> str:
     )
 
 
-def nccl_choices(before: GraphComparison, after: GraphComparison) -> list[dict[str, object]]:
+def nccl_choices(
+    before: GraphComparison, after: GraphComparison, seconds: float = math.inf
+) -> tuple[list[dict[str, object]], tuple[str, ...]]:
     """What NCCL can be told after a loss, in its words, the fastest first, with what each keeps of the healthy speed.
 
     Rings and trees go on over what is left, do without the NIC of the same number in every box, or without the box.
+    Those that are not simulated within the `seconds`, and half a second more, come apart.
     """
+    clock = Allowance(seconds)
     healthy, changed = before.problem, after.problem
     lost = {link.label for link in healthy.network.links} - {link.label for link in changed.network.links}
     ways: dict[str, tuple[GraphComparison, list[str], str]] = {
@@ -136,15 +143,17 @@ def nccl_choices(before: GraphComparison, after: GraphComparison) -> list[dict[s
         leaves = sorted({end for link in nics for end in link.ends} - {*nodes} - npus)
         ways[f"NCCL_IB_HCA=^{numbers} on all boxes"] = (before, leaves, "ring")
         ways[f"drain {box}"] = (before, [box], "ring")
-    usual = _fastest(before, healthy, "ring")
-    rows = []
-    for setting, (compared, without, policy) in ways.items():
-        with suppress(InputError):  # NPUs do not reach each other, or nothing is left
-            left = degraded(compared.problem, without)
-            taken = _fastest(compared, left, policy)
-            told = {"setting": setting, "npus": left.network.num_npus, "makespan_ns": nanoseconds(taken)}
-            rows.append(told | {"kept": usual / taken})
-    return sorted(rows, key=lambda row: -float(str(row["kept"])))
+    rows, late = list[dict[str, object]](), dict.fromkeys(ways)
+    with suppress(TimeUp), cut_off(clock, SLACK):
+        usual = _fastest(before, healthy, "ring")
+        for setting, (compared, without, policy) in ways.items():
+            with suppress(InputError):  # NPUs do not reach each other, or nothing is left
+                left = degraded(compared.problem, without)
+                taken = _fastest(compared, left, policy)
+                told = {"setting": setting, "npus": left.network.num_npus, "makespan_ns": nanoseconds(taken)}
+                rows.append(told | {"kept": usual / taken})
+            del late[setting]
+    return sorted(rows, key=lambda row: -float(str(row["kept"]))), tuple(late)
 
 
 def _fastest(compared: GraphComparison, instance: GraphInstance, policy: str) -> int:

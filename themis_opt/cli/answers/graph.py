@@ -1,5 +1,6 @@
 """What commands answer about collectives on graphs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from themis_opt.graphs.schedule import GraphSchedule
     from themis_opt.reports.pictures import Picture
 
+SHARE_OF_NETWORK = 0.4  # share of the time for each of two networks; the rest is for what a library can be told
 QUIET_SECONDS = 5.0  # seconds between lines of progress where they are no terminal
 
 
@@ -156,16 +158,16 @@ def compare(
 
     settings, names = search.settings(), options.split(policies)
     seconds = settings["time_limit"] if search.deterministic else remaining(settings["time_limit"])
-    limits = Limits(
-        seconds if compare is None else seconds / 2, **{name: settings[name] for name in options.LIMITS[1:]}
-    )
+    share = seconds if compare is None else seconds * SHARE_OF_NETWORK
+    limits = Limits(share, **{name: settings[name] for name in options.LIMITS[1:]})
     compared = compare_graph(degraded(healthy, lost, slow), names, limits)
     if compare is None:
         return compared
     before, change = compare_graph(healthy, names, limits), change_in_words(healthy.network, lost, slow)
     kept = kept_in_words(before, compared, change or "Unchanged")
-    choices = nccl_choices(before, compared) if lost else []
-    return replace(compared, beside=kept, choices=tuple(choices))
+    left = math.inf if search.deterministic else max(remaining(settings["time_limit"]), 0.0)
+    choices, late = nccl_choices(before, compared, left) if lost else ([], ())
+    return replace(compared, beside=kept, choices=tuple(choices), left_out=(*compared.left_out, *late))
 
 
 def compare_losses(
