@@ -5,6 +5,7 @@ They read and write the JSON documents described in ``instances/README.md``.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -538,17 +539,17 @@ class Instance(Model):
 
     def _check_order(self, iteration: Iteration) -> None:
         """Dependencies must have no cycle, and tasks must be listed in an order that obeys them."""
-        waits: dict[str, set[str]] = {task.name: set(task.after) for task in iteration.tasks}
+        waits = defaultdict[str, set[str]](set, {task.name: {*task.after} for task in iteration.tasks if task.after})
         for tensor, exchange in zip(iteration.tensors, self.exchanges, strict=True):
             if tensor.needed_in == "this" or not exchange.needed_later:
                 waits[tensor.needed_before].add(tensor.ready_after)
-        for graph in (waits, {tensor.name: set(tensor.after) for tensor in iteration.tensors}):
+        for graph in (waits, {tensor.name: set(tensor.after) for tensor in iteration.tensors if tensor.after}):
             try:
                 tuple(TopologicalSorter(graph).static_order())
             except CycleError as error:
                 raise ValueError(f"iteration: dependencies form a cycle: {' <- '.join(error.args[1])}") from None
         for task in iteration.tasks:
-            late = [name for name in waits[task.name] if self.task_index[name] >= self.task_index[task.name]]
+            late = [name for name in waits.get(task.name, ()) if self.task_index[name] >= self.task_index[task.name]]
             if late:
                 raise ValueError(f"iteration.tasks: '{task.name}' waits for '{late[0]}', which is listed after it")
         for number, exchange in enumerate(self.exchanges):

@@ -29,6 +29,7 @@ HOT, COOLING = 1e-2, 300
 """Temperature at which an annealing begins, as a fraction of the makespan, and by how much colder it ends."""
 
 SLICES_PER_SECOND = 10  # after which an annealing may be told to stop
+PREPARED_PER_SECOND = 100_000  # stages whose annealing is begun and ended in a second, which nothing can cut off
 Stop = Callable[[float], bool]  # told the best makespan of a thread, in picoseconds, says whether to stop
 Task = Callable[[float, Stop], tuple[Schedule, float]]
 """An annealing that may simulate so many stages; its best schedule, and how many it simulated."""
@@ -56,8 +57,9 @@ class Anneal:
         return can_anneal(incumbent.best) and num_arcs(incumbent.best) <= MAX_ARCS
 
     def run(self, incumbent: Incumbent) -> None:
-        """Run waves until the turn is over, or some in a row gain nothing."""
-        if not is_ready(None):
+        """Run waves until the turn is over, or some in a row gain nothing; none if it is over before one begins."""
+        is_late = incumbent.best.plan.num_stages > PREPARED_PER_SECOND * incumbent.left
+        if not is_ready(None) or (is_late and not incumbent.allowance.counts_work):
             return
         waves = self._waves(incumbent)
         idle, rate, work_left = 0, float(WORK_PER_SECOND), self.most_work

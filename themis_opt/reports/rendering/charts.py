@@ -551,7 +551,7 @@ def _sized(layers: Sequence[alt.Chart], height: float | None = None) -> Chart:
 
 def specification(chart: Chart | StackedChart) -> Spec:
     """The chart as plain values, without looks."""
-    spec: Spec = chart.to_dict()
+    spec: Spec = chart.to_dict(validate=False)  # its parts were when they were made
     return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
 
 
