@@ -38,7 +38,7 @@ from themis_opt.solving.piece_classes import Waiting, window_time
 MAX_WINDOW_EVENTS = 1000
 """Tasks that may begin or end a window of several tensors, for time and memory: of more some are left out."""
 
-AT_ONCE = 250  # windows of single tensors whose contents are summed at once
+WINDOWS_AT_ONCE = 250  # windows of single tensors whose contents are summed at once
 MAX_PATHS = 80  # longest paths that are looked at, should they never end
 FEW_WINDOWS, MANY_WINDOWS = 32, 1000
 """Windows up to which all are looked at with heads, tails and latency, on the longest path or not; and above which one
@@ -300,7 +300,7 @@ def _around_tensors(
     end, start = np.unique(np.stack([ready, needed]), axis=1)
     begin, until = (np.concatenate([events, events + tasks]) for events in (ready, needed))
     twice, contents = np.concatenate([sizes, sizes]), []
-    for block in np.array_split(np.arange(len(end)), len(end) // AT_ONCE + 1):
+    for block in np.array_split(np.arange(len(end)), len(end) // WINDOWS_AT_ONCE + 1):
         near = (begin >= end[block[0]]) & (until <= start[block].max())
         inside = (begin[near] >= end[block, None]) & (until[near] <= start[block, None])
         contents.append(inside @ twice[near])
