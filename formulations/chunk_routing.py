@@ -39,10 +39,9 @@ from typing import NamedTuple
 
 from ortools.sat.python import cp_model
 
-from formulations.concurrent_flow import distances
 from formulations.cp_sat import SolverProgress, search
 from formulations.edge_splitting import Route
-from formulations.flow_network import reversed_arcs
+from formulations.flow_network import IntArray, distances, reversed_arcs
 from formulations.limits import Limits
 
 
@@ -83,8 +82,11 @@ class RoutingProblem:
 
     def least(self) -> int:
         """The longest distance of a chunk to who wants it."""
-        reach = {chunk.source: distances(self.num_nodes, self.lengths, chunk.source) for chunk in self.chunks}
-        return max(reach[chunk.source][terminal] for chunk in self.chunks for terminal in chunk.wants)
+        return int(max(self.reach(chunk.source)[[*chunk.wants]].max() for chunk in self.chunks))
+
+    def reach(self, source: int) -> IntArray:
+        """The distance of each node from one."""
+        return distances(self.num_nodes, self.lengths, [source])
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class ChunkRouting:
         self._used: dict[tuple[int, Route], cp_model.IntVar] = {}
         self._starts: dict[tuple[int, Route], list[cp_model.IntVar]] = {}
         self._on_arc: dict[tuple[int, int], list[tuple[cp_model.IntVar, cp_model.IntervalVar]]] = {}
-        self._reach = {chunk.source: self._distances(chunk.source) for chunk in problem.chunks}
+        self._reach = {chunk.source: problem.reach(chunk.source).tolist() for chunk in problem.chunks}
         self._arrivals = [self._arrivals_of(number) for number in range(len(problem.chunks))]
         for number in range(len(problem.chunks)):
             self._order(number)
@@ -140,9 +142,6 @@ class ChunkRouting:
             for start, value in zip(self._starts[key], used.get(key, ()), strict=False):
                 self.model.add_hint(start, value)
 
-    def _distances(self, source: int) -> dict[int, int]:
-        return distances(self.problem.num_nodes, self.problem.lengths, source)
-
     def _arrivals_of(self, number: int) -> dict[int, cp_model.IntVar]:
         """(4) and (5)."""
         chunk = self.problem.chunks[number]
@@ -151,7 +150,7 @@ class ChunkRouting:
         arrivals = {
             node: self.model.new_int_var(reach[node], 0 if node == chunk.source else self._upper, f"a{number}_{node}")
             for node in terminals
-            if reach.get(node, self._upper + 1) <= self._upper
+            if reach[node] <= self._upper
         }
         for node in chunk.wants:
             self.model.add(self.makespan >= arrivals[node])
@@ -165,7 +164,7 @@ class ChunkRouting:
             if route[0] not in arrivals or route[-1] not in arrivals or route[-1] == source:
                 continue
             length = sum(self.problem.lengths[arc] for arc in pairwise(route))
-            if self._reach[source][route[0]] + length + beyond.get(route[-1], self._upper) > self._upper:
+            if self._reach[source][route[0]] + length + beyond[route[-1]] > self._upper:
                 continue
             used = self.model.new_bool_var(f"x{number}_{route}")
             self._used[number, route] = used
@@ -179,11 +178,11 @@ class ChunkRouting:
                 ready = start + self.problem.lengths[arc]
             self.model.add(arrivals[route[-1]] >= ready).only_enforce_if(used)
 
-    def _beyond(self, number: int) -> dict[int, int]:
+    def _beyond(self, number: int) -> list[int]:
         """The distance of each node to the nearest terminal that wants a chunk: none is too late on the way there."""
-        turned = reversed_arcs(self.problem.lengths)
-        reach = [distances(self.problem.num_nodes, turned, node) for node in self.problem.chunks[number].wants]
-        return {node: min(each.get(node, self._upper) for each in reach) for node in range(self.problem.num_nodes)}
+        turned, wants = reversed_arcs(self.problem.lengths), self.problem.chunks[number].wants
+        beyond: list[int] = distances(self.problem.num_nodes, turned, [*wants]).tolist()
+        return beyond
 
     def _delivery(self, number: int) -> None:
         """(1)."""

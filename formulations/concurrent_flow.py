@@ -43,7 +43,6 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +50,7 @@ import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 
 from formulations.edge_splitting import Route
-from formulations.flow_network import ArcCapacities, CapacityGraph, IntArray, reversed_arcs
+from formulations.flow_network import UNLIMITED, ArcCapacities, CapacityGraph, IntArray, distances, reversed_arcs
 from formulations.linear import solve_in_time
 
 Lengths = Mapping[tuple[int, int], int]
@@ -217,31 +216,14 @@ SOURCES_AT_ONCE = 64  # sources whose distances are computed at once: some megab
 
 def idle_times(graph: CapacityGraph, latencies: Lengths) -> dict[tuple[int, int], int]:
     """How long each arc is idle before the first data and after the last; without those that never have any."""
-    everywhere = graph.num_nodes
-    joins = {(everywhere, terminal): 0 for terminal in graph.terminals}
-    first = distances(everywhere + 1, {**latencies, **joins}, everywhere)
-    last = distances(everywhere + 1, {**reversed_arcs(latencies), **joins}, everywhere)
+    first, last = (
+        distances(graph.num_nodes, arcs, graph.terminals).tolist() for arcs in (latencies, reversed_arcs(latencies))
+    )
     return {
         (tail, head): first[tail] + latencies[tail, head] + last[head]
         for tail, head in graph.arcs
-        if tail in first and head in last
+        if max(first[tail], last[head]) < UNLIMITED
     }
-
-
-def distances(num_nodes: int, lengths: Lengths, source: int) -> dict[int, int]:
-    """The least sums of lengths from a node to those that it reaches (E. Dijkstra, 1959)."""
-    near: list[list[tuple[int, int]]] = [[] for _ in range(num_nodes)]
-    for (tail, head), length in lengths.items():
-        near[tail].append((head, length))
-    reach, heap = dict[int, int](), [(0, source)]
-    while heap:
-        distance, node = heappop(heap)
-        if node not in reach:
-            reach[node] = distance
-            for head, length in near[node]:
-                if head not in reach:
-                    heappush(heap, (distance + length, head))
-    return reach
 
 
 def route_flow(

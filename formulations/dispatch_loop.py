@@ -131,11 +131,8 @@ def relax(tree: DispatchTree, search: TreeSearch, level: int, rows_level: int, r
 def place(tree: DispatchTree, search: TreeSearch, level: int, chained: int) -> None:
     """(4) under the shares of a level; on the side `chained` the last stage begins no earlier than the others."""
     for side in range(2):
-        for job in range(search.ready.shape[1]):
-            search.ready[side, job], search.last_of[side, job] = 0.0, ABSENT
-        for machine in range(search.free.shape[1]):
-            search.free[side, machine], search.last_on[side, machine] = 0.0, ABSENT
-        search.latest[side], search.latest_begin[side] = ABSENT, 0.0
+        search.ready[side], search.free[side], search.latest_begin[side] = 0.0, 0.0, 0.0
+        search.last_of[side], search.last_on[side], search.latest[side] = ABSENT, ABSENT, ABSENT
         for i in range(search.placed[side]):
             place_stage(tree, search, level, side, i, chained == side and i == search.placed[side] - 1)
 
@@ -252,8 +249,7 @@ def add_chain(tree: DispatchTree, search: TreeSearch, job: int) -> None:
 
 def clear_row(search: TreeSearch) -> None:
     """Begin a row with the horizon on the left side."""
-    for number in range(len(search.row)):
-        search.row[number] = 0.0
+    search.row[:] = 0.0
     search.row[0] = -1.0
 
 
@@ -283,12 +279,9 @@ def start_anew(search: TreeSearch, level: int) -> None:
     """Equal shares, and the rows of (3) alone, of which all but the last are active: the slack is limited by 1."""
     jobs = search.share.shape[1]
     search.num_rows[level] = jobs + 1
+    search.multiplier[level], search.share[level], search.inverse[level] = 0.0, 1.0 / jobs, 0.0
     for i in range(jobs):
-        search.active[level, i], search.multiplier[level, i] = i, 0.0
-        search.share[level, i] = 1.0 / jobs
-        for j in range(jobs):
-            search.inverse[level, i, j] = 0.0
-        search.inverse[level, i, i] = -1.0
+        search.active[level, i], search.inverse[level, i, i] = i, -1.0
         search.inverse[level, i, jobs - 1] = SHARE_SLACK
     search.inverse[level, jobs - 1, jobs - 1] = search.multiplier[level, jobs - 1] = 1.0
 
@@ -378,8 +371,7 @@ def take_shares(search: TreeSearch, level: int) -> None:
 def key_of(search: TreeSearch) -> tuple[int, int]:
     """Two numbers, which tell nodes apart: what each machine serves, jobs numbered as they come."""
     first, second, num_jobs = *SEEDS, 0
-    for job in range(len(search.label)):
-        search.label[job] = ABSENT
+    search.label[:] = ABSENT
     for side in range(2):
         for machine in range(len(search.left)):
             for i in range(search.placed[side]):

@@ -51,7 +51,7 @@ no lags.  A path of a mirrored second phase need not be the reverse of the first
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -291,39 +291,20 @@ def _begin(count: int, machines: int, phases: int, states: int, entries: int) ->
     rows[:, : count - 1, -1] = SHARE_SLACK
     rows[:, count - 1, -1] = limits[:, count - 1] = 1.0
     rows[:, count, : count - 1] = limits[:, count] = 1.0
+    of_sides = {"placed": 2, "served": (2, machines), "last_of": (2, count), "last_on": (2, machines), "latest": 2}
+    of_stages = dict.fromkeys(("job", "machine", "origin", "target", "cause", "of_begin"), (2, stages))
+    of_levels = {"active": (levels, count), "option": levels, "num_begun": levels, "opening": (levels, 2)}
+    wholes = of_sides | of_stages | of_levels | {"label": count, "memo": (entries, 2), "nodes": 1}
+    times = {"begin": (2, stages), "wait": (2, stages), "ready": (2, count), "free": (2, machines), "latest_begin": 2}
+    times |= {"left": machines, "inverse": (levels, count, count), "row": count + 1, "step": count}
+    times |= {"multiplier": (levels, count), "point": (levels, count)}
+    arrays: dict[str, Any] = {name: np.zeros(shape, whole) for name, shape in wholes.items()}
+    arrays |= {name: np.zeros(shape) for name, shape in times.items()}
+    arrays["state"] = np.repeat([[0], [states - 1]], count, axis=1)
     return TreeSearch(
-        placed=np.zeros(2, whole),
-        job=np.zeros((2, stages), whole),
-        machine=np.zeros((2, stages), whole),
-        origin=np.zeros((2, stages), whole),
-        target=np.zeros((2, stages), whole),
-        state=np.repeat([[0], [states - 1]], count, axis=1),
-        served=np.zeros((2, machines), whole),
-        begin=np.zeros((2, stages)),
-        cause=np.zeros((2, stages), whole),
-        of_begin=np.zeros((2, stages), whole),
-        wait=np.zeros((2, stages)),
-        last_of=np.zeros((2, count), whole),
-        last_on=np.zeros((2, machines), whole),
-        ready=np.zeros((2, count)),
-        free=np.zeros((2, machines)),
-        latest=np.zeros(2, whole),
-        latest_begin=np.zeros(2),
-        left=np.zeros(machines),
+        **arrays,
         rows=rows,
         limits=limits,
         num_rows=np.full(levels, count + 1),
-        active=np.zeros((levels, count), whole),
-        inverse=np.zeros((levels, count, count)),
-        multiplier=np.zeros((levels, count)),
-        point=np.zeros((levels, count)),
         share=np.full((levels, count), 1 / count),
-        option=np.zeros(levels, whole),
-        num_begun=np.zeros(levels, whole),
-        opening=np.zeros((levels, 2), whole),
-        row=np.zeros(count + 1),
-        step=np.zeros(count),
-        label=np.zeros(count, whole),
-        memo=np.zeros((entries, 2), whole),
-        nodes=np.zeros(1, whole),
     )

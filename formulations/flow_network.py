@@ -121,6 +121,23 @@ def spread(distance: IntArray, ends: IntArray, lengths: IntArray) -> Iterator[tu
         yield nodes, arcs
 
 
+def distances(
+    num_nodes: int,
+    lengths: Mapping[tuple[int, int], int],
+    sources: Sequence[int] | IntArray,
+    begin: int | IntArray = 0,
+) -> IntArray:
+    """The least sum of lengths from sources to each node, :data:`UNLIMITED` where none leads to it.
+
+    `begin`: of the sources, what is added to ways from them.
+    """
+    distance = np.full(num_nodes, UNLIMITED)
+    distance[np.asarray(sources)] = begin
+    for _ in spread(distance, np.array([*lengths]).T, np.array([*lengths.values()])):
+        pass
+    return distance
+
+
 class MinimumCut(NamedTuple):
     """What a maximum flow ends with: its value, and the nodes on the side of the source."""
 
@@ -150,3 +167,18 @@ class FlowNetwork:
         """The value of a maximum flow, and the nodes that its residual network reaches from the source."""
         value = self.max_flow(capacities, source, sink)
         return MinimumCut(value, frozenset(map(int, self._solver.get_source_side_min_cut())))
+
+
+class RootedNetwork(FlowNetwork):
+    """A graph with a super source that feeds some nodes, the roots."""
+
+    def __init__(self, graph: CapacityGraph, roots: Iterable[int]) -> None:
+        self._super = graph.num_nodes
+        super().__init__([*graph.arcs, *((self._super, root) for root in roots)])
+
+    def cut_before(
+        self, terminal: int, capacities: Sequence[int] | np.ndarray, fed: Sequence[int] | np.ndarray
+    ) -> MinimumCut:
+        """The least cut between the super source and a node, for what each root is fed."""
+        value, nodes = self.min_cut(np.concatenate((capacities, fed)), self._super, terminal)
+        return MinimumCut(value, nodes - {self._super})

@@ -26,13 +26,14 @@ the fluid relaxation.  Windows are added where they are violated; the bound retu
 in :mod:`formulations.fluid`, and valid whichever windows are there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from ortools.linear_solver import pywraplp
 
-from formulations.lattice import Arc, JobClass, arcs, cheapest_path
+from formulations.lattice import Arc, JobClass, arcs, cheapest_path, cheapest_paths
 from formulations.linear import BoolArray, FloatArray, LoadProgramme, add_unit_flow
 
 # Most rounds in which violated windows are added, should they never end: half as many give the same bounds
@@ -104,14 +105,19 @@ def stages_by_machine(jobs: Sequence[JobClass], least: Sequence[JobClass]) -> di
     """All stages, by the resource that they hold."""
     rows: dict[int, list[tuple[float, float, float, Variable]]] = {}
     for j, (job, one) in enumerate(zip(jobs, least, strict=True)):
-        before = [_passages(one, number) for number in range(len(one.phases))]
+        before, after = (
+            [
+                cheapest_paths(one.machines, partial(one.passage, number), 0.0, backwards=backwards)
+                for number in range(len(one.phases))
+            ]
+            for backwards in (False, True)
+        )
         whole = [passages[job.everything] for passages in before]
         for number, phase in enumerate(job.phases):
-            after = _passages(one, number, backwards=True)
             for arc, duration in phase.duration.items():
                 visited, k = arc
                 head = job.release + sum(whole[:number]) + before[number][visited]
-                tail = one.phases[number].lag[k] + after[visited | 1 << k] + sum(whole[number + 1 :])
+                tail = one.phases[number].lag[k] + after[number][visited | 1 << k] + sum(whole[number + 1 :])
                 folded = job.mirrored and number == 1
                 variable = (j, 0, job.mirror(arc)) if folded else (j, number, arc)
                 rows.setdefault(phase.held(k), []).append((head, tail, duration, variable))
@@ -121,18 +127,6 @@ def stages_by_machine(jobs: Sequence[JobClass], least: Sequence[JobClass]) -> di
 def _columns(stages: Sequence[tuple[float, float, float, Variable]]) -> MachineStages:
     heads, tails, durations, variables = zip(*stages, strict=True)
     return MachineStages(np.array(heads, float), np.array(tails, float), np.array(durations, float), variables)
-
-
-def _passages(job: JobClass, number: int, backwards: bool = False) -> dict[int, float]:
-    """Least passage of one phase from the empty set to every set, or from every set to the full one."""
-    best = {job.everything if backwards else 0: 0.0}
-    every = list(arcs(job.machines))
-    for visited, k in reversed(every) if backwards else every:
-        reached = visited | 1 << k
-        source, target = (reached, visited) if backwards else (visited, reached)
-        passage = best[source] + job.passage(number, (visited, k))
-        best[target] = min(best.get(target, float("inf")), passage)
-    return best
 
 
 def violated(
@@ -170,31 +164,36 @@ def _weighted_bound(
 
 
 class WindowProgramme:
-    """The linear programme, to which windows are added."""
+    """The linear programme, to which windows are added; times are counted in `unit`, by default the longest."""
 
-    def __init__(self, jobs: Sequence[JobClass], on_machine: Mapping[int, MachineStages]) -> None:
-        self._on_machine = on_machine
-        self._programme = LoadProgramme(max(float(s.durations.max()) for s in on_machine.values()) or 1.0)
-        self._flow: dict[Variable, pywraplp.Variable] = {}
-        self._rows: dict[LoadWindow, pywraplp.Constraint] = {}
+    def __init__(self, jobs: Sequence[JobClass], on_machine: Mapping[int, MachineStages], unit: float = 0.0) -> None:
+        longest = max(float(stages.durations.max()) for stages in on_machine.values())
+        self._on_machine, self.programme = on_machine, LoadProgramme(unit or longest or 1.0)
+        self.flow: dict[Variable, pywraplp.Variable] = {}
+        self.rows: dict[LoadWindow, pywraplp.Constraint] = {}
         for j, job in enumerate(jobs):
-            for layer in range(len(job.layers(job.load))):
-                flows = add_unit_flow(self._programme.solver, job, f"flow{j}_{layer}")
-                self._flow |= {(j, layer, arc): flow for arc, flow in flows.items()}
+            for layer in range(job.num_layers):
+                self.flow |= {(j, layer, arc): flow for arc, flow in self.add_flow(j, layer, job).items()}
 
-    def solved(self, windows: Sequence[LoadWindow]) -> tuple[dict[LoadWindow, float], dict[Variable, float], float]:
+    def add_flow(self, j: int, layer: int, job: JobClass) -> dict[Arc, pywraplp.Variable]:
+        """(1)."""
+        return add_unit_flow(self.programme.solver, job, f"flow{j}_{layer}")[0]
+
+    def solved(self, windows: Iterable[LoadWindow]) -> tuple[dict[LoadWindow, float], dict[Variable, float], float]:
         """With these windows added: weights of all windows, flow and makespan; or equal weights and no flow."""
-        for window in windows:
-            self._add(window)
-        weights, is_solved = self._programme.weights(self._rows)
-        if not is_solved:
-            return weights, {}, 0.0
-        flow = {variable: column.solution_value() for variable, column in self._flow.items()}
-        return weights, flow, self._programme.makespan
+        self.add(windows)
+        weights, is_solved = self.programme.weights(self.rows)
+        return (weights, self.values, self.programme.makespan) if is_solved else (weights, {}, 0.0)
 
-    def _add(self, window: LoadWindow) -> None:
+    @property
+    def values(self) -> dict[Variable, float]:
+        """The flow of the solution."""
+        return {variable: column.solution_value() for variable, column in self.flow.items()}
+
+    def add(self, windows: Iterable[LoadWindow]) -> None:
         """(2)."""
-        stages = self._on_machine[window.machine]
-        row = self._rows[window] = self._programme.row(window.head + window.tail)
-        for i in np.flatnonzero(window.holds(stages)).tolist():
-            self._programme.load(row, self._flow[stages.variables[i]], float(stages.durations[i]))
+        for window in windows:
+            stages = self._on_machine[window.machine]
+            row = self.rows[window] = self.programme.row(window.head + window.tail)
+            for i in np.flatnonzero(window.holds(stages)).tolist():
+                self.programme.load(row, self.flow[stages.variables[i]], float(stages.durations[i]))

@@ -10,8 +10,10 @@ it has D! orders.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any, TypeVar
 
 Arc = tuple[int, int]
+Cost = TypeVar("Cost", bound=Any)
 
 
 @dataclass(frozen=True)
@@ -128,11 +130,26 @@ def arcs(machines: tuple[int, ...]) -> tuple[Arc, ...]:
 
 def cheapest_path(machines: tuple[int, ...], cost: Mapping[Arc, float]) -> float:
     """Least total cost of a path from the empty set to the full one."""
-    best = {0: 0.0}
-    for visited in subsets(machines):
-        so_far = best[visited]
-        for machine in machines:
-            if not visited >> machine & 1:
-                after = visited | 1 << machine
-                best[after] = min(best.get(after, float("inf")), so_far + cost[visited, machine])
-    return best[sum(1 << k for k in machines)]
+    return cheapest_paths(machines, cost.__getitem__, 0.0)[sum(1 << k for k in machines)]
+
+
+def cheapest_paths(
+    machines: tuple[int, ...],
+    cost: Callable[[Arc], Cost],
+    nothing: Cost,
+    least: Callable[[Cost, Cost], Cost] = min,
+    *,
+    backwards: bool = False,
+) -> dict[int, Cost]:
+    """Least total costs of paths from the empty set to every set, or `backwards` from every set to the full one.
+
+    Costs are numbers, or arrays with their `least`.
+    """
+    best = {sum(1 << k for k in machines) if backwards else 0: nothing}
+    every = arcs(machines)
+    for arc in reversed(every) if backwards else every:
+        ends = arc[0], arc[0] | 1 << arc[1]
+        source, target = ends[::-1] if backwards else ends
+        total = best[source] + cost(arc)
+        best[target] = least(best[target], total) if target in best else total
+    return best

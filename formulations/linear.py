@@ -34,17 +34,25 @@ def solve_in_time(solver: pywraplp.Solver) -> bool:
     return is_solved
 
 
-def add_unit_flow(solver: pywraplp.Solver, job: JobClass, name: str) -> dict[Arc, pywraplp.Variable]:
-    """One unit of flow from the empty set to the full one, a variable for each arc."""
-    flows = {arc: solver.NumVar(0, 1, f"{name}_{arc[0]:b}_{arc[1]}") for arc in arcs(job.machines)}
+def add_unit_flow(
+    solver: pywraplp.Solver,
+    job: JobClass,
+    name: str,
+    limits: Mapping[Arc, tuple[float, float]] | None = None,
+    units: int = 1,
+) -> tuple[dict[Arc, pywraplp.Variable], dict[int, pywraplp.Constraint]]:
+    """A flow from the empty set to the full one, of one unit by default: a variable by arc, a row by set."""
+    flows: dict[Arc, pywraplp.Variable] = {}
     balance: dict[int, pywraplp.Constraint] = {}
-    for (visited, machine), flow in flows.items():
+    for visited, machine in arcs(job.machines):
+        low, high = limits[visited, machine] if limits else (0, 1)
+        flow = flows[visited, machine] = solver.NumVar(low, high, f"{name}_{visited:b}_{machine}")
         for node, sign in ((visited, -1), (visited | 1 << machine, +1)):
             if node not in balance:
-                supply = (node == job.everything) - (node == 0)
+                supply = units * ((node == job.everything) - (node == 0))
                 balance[node] = solver.Constraint(supply, supply)
             balance[node].SetCoefficient(flow, sign)
-    return flows
+    return flows, balance
 
 
 class LoadProgramme:

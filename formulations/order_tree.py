@@ -30,12 +30,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from ortools.linear_solver import pywraplp
 
-from formulations.head_tail import LoadWindow, MachineStages, Variable, stages_by_machine, violated
-from formulations.lattice import JobClass, arcs
-from formulations.linear import LoadProgramme
+from formulations.head_tail import LoadWindow, MachineStages, Variable, WindowProgramme, stages_by_machine, violated
+from formulations.lattice import Arc, JobClass, arcs
+from formulations.linear import add_unit_flow
 
 AROUND = 4.0  # what a job that takes no arc costs, in multiples of what is to be proven: any number above 1
 ROUNDS = 8  # in which windows are added to a node: a child goes on where its parent stopped
@@ -129,7 +128,7 @@ class OrderTreeProof:
         windows = [LoadWindow(k, float(s.heads.min()), float(s.tails.min())) for k, s in sorted(stages.items())]
         flow: dict[Variable, float] = {}
         for _ in range(ROUNDS):
-            bound, leaf, flow = node.solved(windows)
+            bound, leaf, flow = node.bounded(windows)
             if bound >= self._target:
                 return leaf, flow
             windows = [w for k, s in sorted(stages.items()) for w in violated(k, s, flow, bound, self._known)]
@@ -170,55 +169,35 @@ def _allowed(stages: MachineStages, forbidden: Iterable[Variable]) -> MachineSta
     return MachineStages(stages.heads[places], stages.tails[places], stages.durations[places], variables)
 
 
-class _NodeProgramme:
+class _NodeProgramme(WindowProgramme):
     """The linear programme of a node."""
 
     def __init__(
         self, jobs: Sequence[JobClass], stages: Mapping[int, MachineStages], limits: ArcLimits, target: float
     ) -> None:
-        self._stages, self._limits, self._target = stages, limits, target
-        self._programme = LoadProgramme(target)
-        self._solver = self._programme.solver
-        self._rows: dict[LoadWindow, pywraplp.Constraint] = {}
-        self._flow: dict[Variable, pywraplp.Variable] = {}
-        around = self._programme.row(0)
-        for j, job in enumerate(jobs):
-            for q in range(len(job.phases)):
-                for detour in self._add_flow(j, q, job):
-                    around.SetCoefficient(detour, -AROUND)
+        self._limits, self._target = limits, target
+        super().__init__(jobs, stages, target)
 
-    def _add_flow(self, j: int, q: int, job: JobClass) -> list[pywraplp.Variable]:
-        """(1) and (3); returns what goes around the lattice, and back."""
-        balance: dict[int, pywraplp.Constraint] = {}
-        for arc in arcs(job.machines):
-            low, high = self._limits.get((j, q, arc), (0, self._solver.infinity()))
-            flow = self._flow[j, q, arc] = self._solver.NumVar(low, high, f"flow_{j}_{q}_{arc[0]:b}_{arc[1]}")
-            for node, sign in ((arc[0], -1), (arc[0] | 1 << arc[1], +1)):
-                if node not in balance:
-                    supply = job.count * ((node == job.everything) - (node == 0))
-                    balance[node] = self._solver.Constraint(supply, supply)
-                balance[node].SetCoefficient(flow, sign)
-        detours = [self._solver.NumVar(0, self._solver.infinity(), f"{way}_{j}_{q}") for way in ("around", "back")]
-        for detour, sign in zip(detours, (+1, -1), strict=True):
+    def add_flow(self, j: int, layer: int, job: JobClass) -> dict[Arc, pywraplp.Variable]:
+        """(1) and (3), with what goes around the lattice, and back."""
+        solver = self.programme.solver
+        if not self.flow:
+            self._around = self.programme.row(0)
+        limits = {arc: self._limits.get((j, layer, arc), (0, solver.infinity())) for arc in arcs(job.machines)}
+        flows, balance = add_unit_flow(solver, job, f"flow_{j}_{layer}", limits, job.count)
+        for way, sign in (("around", +1), ("back", -1)):
+            detour = solver.NumVar(0, solver.infinity(), f"{way}_{j}_{layer}")
             balance[0].SetCoefficient(detour, -sign)
             balance[job.everything].SetCoefficient(detour, sign)
-        return detours
+            self._around.SetCoefficient(detour, -AROUND)
+        return flows
 
-    def solved(self, windows: Sequence[LoadWindow]) -> tuple[float, Leaf, dict[Variable, float]]:
+    def bounded(self, windows: Iterable[LoadWindow]) -> tuple[float, Leaf, dict[Variable, float]]:
         """With these windows added: the bound, what proves it, and the flow."""
-        for window in windows:
-            self._add(window)
-        if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
+        self.add(windows)
+        if self.programme.solver.Solve() != pywraplp.Solver.OPTIMAL:
             raise TooLarge
-        weights = {window: row.dual_value() for window, row in self._rows.items() if row.dual_value() > 0}
-        prices = {each: self._flow[each].reduced_cost() * self._target for each in self._limits}
-        flow = {each: column.solution_value() for each, column in self._flow.items()}
+        weights = {window: row.dual_value() for window, row in self.rows.items() if row.dual_value() > 0}
+        prices = {each: self.flow[each].reduced_cost() * self._target for each in self._limits}
         leaf = Leaf(weights, {each: price for each, price in prices.items() if price})
-        return self._programme.makespan, leaf, flow
-
-    def _add(self, window: LoadWindow) -> None:
-        """(2)."""
-        stages = self._stages[window.machine]
-        row = self._rows[window] = self._programme.row(window.head + window.tail)
-        for i in np.flatnonzero(window.holds(stages)).tolist():
-            self._programme.load(row, self._flow[stages.variables[i]], float(stages.durations[i]))
+        return self.programme.makespan, leaf, self.values

@@ -33,7 +33,7 @@ from heapq import heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from formulations.flow_network import CapacityGraph, spread
+from formulations.flow_network import CapacityGraph, distances, reversed_arcs
 
 ArrivalTimes = npt.NDArray[np.int64]
 
@@ -60,9 +60,9 @@ def entry_time(
     sizes = np.bincount(part[terminals[part[terminals] >= 0]])
     least = int(np.delete(sizes, part[root]).min())
     mates = _nearest_mates(graph, latencies, part) if least > 1 else np.zeros(len(terminals), dtype=np.int64)
-    start = _distances(graph.num_nodes, ends, lags, np.array([root]), np.zeros(1, dtype=np.int64))[ends[0]] + lags
-    late = start + _distances(graph.num_nodes, ends[::-1], lags, terminals, 0 * mates)[ends[1]]
-    soon = start + _distances(graph.num_nodes, ends[::-1], lags, terminals, mates)[ends[1]]
+    start, turned = distances(graph.num_nodes, latencies, [root])[ends[0]] + lags, reversed_arcs(latencies)
+    late = start + distances(graph.num_nodes, turned, terminals)[ends[1]]
+    soon = start + distances(graph.num_nodes, turned, terminals, mates)[ends[1]]
     rates = np.array([float(graph.arcs[arc]) for arc in latencies])[leaving]
     begin, weights = late[leaving], rates
     if least > 1:
@@ -72,17 +72,6 @@ def entry_time(
     needed = float((len(parts) - 1) * least * amount)
     times = (needed + np.cumsum(weights * begin[order])) / np.cumsum(weights)
     return int(times.min() * (1 - RATIO_ROUNDING))
-
-
-def _distances(
-    count: int, ends: ArrivalTimes, lags: ArrivalTimes, sources: ArrivalTimes, first: ArrivalTimes
-) -> ArrivalTimes:
-    """The distance of each node from the nearest of some sources, which have distances themselves."""
-    distance = np.full(count, int(lags.sum()) + int(first.max()) + 1)
-    distance[sources] = first
-    for _ in spread(distance, ends, lags):
-        pass
-    return distance
 
 
 def _nearest_mates(graph: CapacityGraph, latencies: Mapping[tuple[int, int], int], part: ArrivalTimes) -> ArrivalTimes:

@@ -46,8 +46,7 @@ from typing import NamedTuple
 
 from ortools.linear_solver import pywraplp
 
-from formulations.concurrent_flow import distances
-from formulations.flow_network import CapacityGraph, FlowNetwork
+from formulations.flow_network import CapacityGraph, FlowNetwork, distances
 
 Latencies = Mapping[tuple[int, int], int]
 
@@ -67,9 +66,7 @@ def quickest_arrival(
     if sum(graph.arcs[arc] * time for arc, time in counted.items()) > amount:
         counted = dict.fromkeys(graph.arcs, 0)
     lengths = {arc: latencies[arc] + time for arc, time in counted.items()}
-    source = graph.num_nodes
-    lengths |= {(source, start): 0 for start in starts}
-    return distances(graph.num_nodes + 1, lengths, source)[sink]
+    return int(distances(graph.num_nodes, lengths, starts)[sink])
 
 
 class Arrival(NamedTuple):

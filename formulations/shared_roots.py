@@ -30,7 +30,7 @@ Method
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -38,7 +38,7 @@ import numpy as np
 from ortools.linear_solver import pywraplp
 
 from formulations.edge_splitting import balanced
-from formulations.flow_network import CapacityGraph, FlowNetwork, IntArray, joined, reversed_arcs
+from formulations.flow_network import CapacityGraph, IntArray, RootedNetwork, joined, reversed_arcs
 from formulations.linear import solve_in_time
 
 Shares = dict[int, float]
@@ -152,15 +152,15 @@ class _RootProgramme:
 
     def add_violated_rows(self) -> bool:
         """One row for every terminal that too little reaches; whether there were any."""
-        shares = {root: share.solution_value() for root, share in self._share.items()}
-        cuts = [
-            (side, nodes)
-            for side in self._sides
-            for nodes in side.test.violated(shares, side.values(), self._graph.terminals)
-        ]
-        for side, nodes in cuts:
-            self.cut_row(side, nodes)
-        return bool(cuts)
+        fed = [max(round(share.solution_value() * FLOW_UNITS), 0) for share in self._share.values()]
+        least, rows = sum(fed) * (1 - VIOLATED), list[tuple[_Side, frozenset[int]]]()
+        for side in self._sides:
+            loads = [max(round(load * FLOW_UNITS), 0) for load in side.values()]
+            cuts = (side.network.cut_before(terminal, loads, fed) for terminal in self._graph.terminals)
+            rows += dict.fromkeys((side, cut.nodes) for cut in cuts if cut.value < least)
+        for row in rows:
+            self.cut_row(*row)
+        return bool(rows)
 
     def solution(self) -> SharedRoots:
         """Shares and loads in the unit of capacities."""
@@ -180,7 +180,7 @@ class _Side:
         self, solver: pywraplp.Solver, graph: CapacityGraph, roots: Sequence[int], name: str, free: frozenset[int]
     ) -> None:
         self.loads = {arc: solver.NumVar(0, solver.infinity(), f"{name}_{arc}") for arc in graph.arcs}
-        self.test = FlowTest(graph, roots)
+        self.network = RootedNetwork(graph, roots)
         for switch in set(graph.switches) - free:
             self.balance_row(solver, switch)
 
@@ -195,28 +195,6 @@ class _Side:
         return [load.solution_value() for load in self.loads.values()]
 
 
-class FlowTest:
-    """Flows from roots, each of which has its share, to every terminal."""
-
-    def __init__(self, graph: CapacityGraph, roots: Sequence[int]) -> None:
-        self._roots, self._source = roots, graph.num_nodes
-        self._network = FlowNetwork([*graph.arcs, *((self._source, root) for root in roots)])
-
-    def violated(self, shares: Shares, loads: Sequence[float], terminals: Iterable[int]) -> list[frozenset[int]]:
-        """Different sets, of roots and other nodes, that hold more than leaves them."""
-        fed = [max(round(shares[root] * FLOW_UNITS), 0) for root in self._roots]
-        capacities = [*(max(round(load * FLOW_UNITS), 0) for load in loads), *fed]
-        cuts = (self._network.min_cut(capacities, self._source, terminal) for terminal in terminals)
-        least = sum(fed) * (1 - VIOLATED)
-        return list(dict.fromkeys(cut.nodes - {self._source} for cut in cuts if cut.value < least))
-
-    def is_enough(self, units: Mapping[int, int], capacities: Sequence[int], terminals: Iterable[int]) -> bool:
-        """Whether whole units of roots reach every terminal."""
-        fed, total = [units.get(root, 0) for root in self._roots], sum(units.values())
-        every = [*capacities, *fed]
-        return all(self._network.max_flow(every, self._source, terminal) >= total for terminal in terminals)
-
-
 def whole_shares(graph: CapacityGraph, solution: SharedRoots, spanned: Sequence[int]) -> WholeShares:
     """Shares and capacities in whole units that trees over the nodes to be spanned attain.
 
@@ -229,10 +207,12 @@ def whole_shares(graph: CapacityGraph, solution: SharedRoots, spanned: Sequence[
         balanced(_in_units(graph, loads, scale, spanned)) for loads in (solution.reduce, solution.broadcast)
     )
     units = {root: _floor(share, scale) for root, share in solution.shares.items()}
-    tests = [(FlowTest(side, list(units)), side) for side in (reduce.reversed, broadcast)]
+    sides = [(RootedNetwork(side, units), side.rates) for side in (reduce.reversed, broadcast)]
 
     def fits(least: dict[int, int]) -> bool:
-        return all(test.is_enough(least, list(side.arcs.values()), spanned) for test, side in tests)
+        """Whether whole units of roots reach every terminal."""
+        fed, total = [*least.values()], sum(least.values())
+        return all(net.cut_before(npu, rates, fed).value >= total for net, rates in sides for npu in spanned)
 
     if not fits(units):
         if exact:

@@ -37,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 from formulations.edge_splitting import balanced
-from formulations.flow_network import UNLIMITED, CapacityGraph, FlowNetwork, MinimumCut
+from formulations.flow_network import UNLIMITED, CapacityGraph, FlowNetwork, RootedNetwork
 
 
 class WorstCut(NamedTuple):
@@ -58,17 +58,20 @@ def worst_cut(graph: CapacityGraph, receivers: Sequence[int] = ()) -> WorstCut:
 
 def worst_cut_of_shares(graph: CapacityGraph, shares: Mapping[int, int], receivers: Sequence[int] = ()) -> WorstCut:
     """The same where terminals have different numbers of units, some of them perhaps none."""
-    feeder, total = _Feeder(graph, shares), sum(shares.values())
+    network, total = RootedNetwork(graph, graph.terminals), sum(shares.values())
+    units = np.array([shares.get(node, 0) for node in graph.terminals], dtype=np.int64)
+    passed = np.zeros(len(units), dtype=bool)  # later cuts have these terminals on the side of the source
     worst = _worst_receiver(graph, shares, total)
     for terminal in receivers or graph.terminals:
         while True:
-            cut = feeder.cut_before(terminal, worst.ratio)
-            if cut.value >= worst.ratio.numerator * total:
+            ratio = worst.ratio
+            fed = np.where(passed, UNLIMITED // 2 // len(passed), units * ratio.numerator)
+            cut = network.cut_before(terminal, graph.rates * ratio.denominator, fed)
+            if cut.value >= ratio.numerator * total:
                 break
             sent = sum(share for node, share in shares.items() if node in cut.nodes)
-            nodes = frozenset(node for node in cut.nodes if node < graph.num_nodes)
-            worst = WorstCut(Fraction(graph.capacity_out(nodes), sent), nodes)
-        feeder.pass_terminal(terminal)
+            worst = WorstCut(Fraction(graph.capacity_out(cut.nodes), sent), cut.nodes)
+        passed[graph.terminals.index(terminal)] = True
     return worst
 
 
@@ -94,28 +97,6 @@ def _worst_receiver(graph: CapacityGraph, shares: Mapping[int, int], total: int)
     }
     terminal = min(ratios, key=lambda node: ratios[node])
     return WorstCut(ratios[terminal], frozenset(range(graph.num_nodes)) - {terminal})
-
-
-class _Feeder:
-    """The graph with a super source before the terminals."""
-
-    def __init__(self, graph: CapacityGraph, shares: Mapping[int, int]) -> None:
-        self._source = graph.num_nodes
-        self._place = {node: number for number, node in enumerate(graph.terminals)}
-        self._network = FlowNetwork([*graph.arcs, *((self._source, node) for node in graph.terminals)])
-        self._inside = graph.rates
-        self._shares = np.array([shares.get(node, 0) for node in graph.terminals], dtype=np.int64)
-        self._passed = np.zeros(len(graph.terminals), dtype=bool)
-
-    def cut_before(self, terminal: int, ratio: Fraction) -> MinimumCut:
-        """The least cut between source and terminal, times the denominator of the ratio that the source feeds."""
-        fed = np.where(self._passed, UNLIMITED // 2 // len(self._passed), self._shares * ratio.numerator)
-        capacities = np.concatenate((self._inside * ratio.denominator, fed))
-        return self._network.min_cut(capacities, self._source, terminal)
-
-    def pass_terminal(self, terminal: int) -> None:
-        """Let later cuts have a terminal on the side of the source."""
-        self._passed[self._place[terminal]] = True
 
 
 def fixed_shares(graph: CapacityGraph, count: int, root: int | None = None) -> tuple[Fraction, CapacityGraph]:

@@ -10,7 +10,7 @@ from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.solving.cut import cut, time_across
+from themis_opt.solving.cut import cut, worst_across
 
 SIZE = 24 * 10**9
 SECOND = 10**12
@@ -128,7 +128,7 @@ def test_parts_of_a_shared_dimension_have_its_links_once(sizes: tuple[int, int])
     line = {"kind": "line", "size": 8, "bandwidth": "1 GB/s", "name": "line"}
     parts = {"dimension": "line", "sizes": sizes, "names": ("near", "far"), "shared": True}
     made = two_layers(8, 8, network={"dimensions": [line]}, splits=[parts], kind="all_gather")
-    assert time_across(made, made.exchanges) == pytest.approx(16_000 * 7 / 8 / 1.5e9 * SECOND)
+    assert worst_across(made, made.exchanges).time == pytest.approx(16_000 * 7 / 8 / 1.5e9 * SECOND)
 
 
 def test_a_collective_within_nodes_sends_nothing_between_them() -> None:

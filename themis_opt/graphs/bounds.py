@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from formulations.concurrent_flow import concurrent_flow, distances, length_time, node_classes
-from formulations.flow_network import CapacityGraph, reversed_arcs, spread
+from formulations.concurrent_flow import concurrent_flow, length_time, node_classes
+from formulations.flow_network import UNLIMITED, CapacityGraph, distances, reversed_arcs
 from formulations.part_entries import entry_time
 from formulations.quickest_flow import latest_arrival
 from formulations.shared_roots import partition_bound, share_roots
@@ -195,13 +195,9 @@ def latency_bound(instance: GraphInstance) -> GraphBound:
 
 def _farthest(network: GraphNetwork, latencies: Mapping[LinkArc, int], source: int) -> tuple[int, int, int]:
     """The largest distance of an NPU from one, and both."""
-    far = sum(latencies.values()) + 1
-    distance = np.full(len(network.nodes), far)
-    distance[source] = 0
-    for _ in spread(distance, np.array([*latencies]).T, np.array([*latencies.values()])):
-        pass
+    distance = distances(len(network.nodes), latencies, [source])
     npus = np.array(network.capacities.terminals)
-    reached = npus[(distance[npus] < far) & (npus != source)]
+    reached = npus[(distance[npus] < UNLIMITED) & (npus != source)]
     sink = int(reached[np.argmax(distance[reached])])
     return int(distance[sink]), source, sink
 
@@ -248,7 +244,7 @@ def _meetings(
                 yield amounts, sink
         return
     for source in (instance.root,) if instance.demand.rooted else sinks:
-        reach = distances(graph.num_nodes, latencies, source)
+        reach = distances(graph.num_nodes, latencies, [source])
         others = sorted((npu for npu in npus if npu != source), key=lambda npu: -reach[npu])
         for sink in dict.fromkeys((others[0], *(npu for npu in sinks if npu != source))):
             yield {source: num_elements(instance) * element}, sink

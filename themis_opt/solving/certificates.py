@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Iterable, Mapping
-from itertools import combinations
 from math import floor
 from typing import Any
 
@@ -13,7 +12,7 @@ from formulations.order_tree import Division, OrderTree, OrderTreeProof, TooLarg
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
-from themis_opt.solving.cut import Side, time_of_cut
+from themis_opt.solving.cut import worst_cut
 from themis_opt.solving.lowering import job_class
 from themis_opt.solving.makespan_bounds import chain, chunk_counts, fluid, least_equal
 from themis_opt.solving.period_bounds import critical_spans
@@ -21,7 +20,6 @@ from themis_opt.solving.period_bounds import critical_spans
 CERTIFICATE_FORMAT = "themis-opt/bounds/1"
 WEIGHT_UNIT = 10**9  # weights are whole numbers of so many parts
 KNOWN = 1 - 1e-6  # share of a bound that counts as known before, since rounding of weights takes a little from it
-SIDES: tuple[Side, ...] = ("sent", "received", "one group")
 MAX_LEAVES = 400  # of an order tree, which checks in some tenths of a second
 TRUSTED_SOLVER = "CP-SAT"  # whose bounds have no certificate but its word
 
@@ -120,26 +118,11 @@ def _counts(instance: Instance) -> Iterable[CertifiedBound]:
 
 
 def _cut(instance: Instance) -> CertifiedBound:
-    """The worst cut of :mod:`themis_opt.solving.cut`: of one collective, or of all that are released after one."""
-    releases = sorted({exchange.release for exchange in instance.exchanges})
-    groups = [[exchange for exchange in instance.exchanges if exchange.release >= release] for release in releases]
-    groups += [] if has_launches(instance) else [[exchange] for exchange in instance.exchanges]
-    choices = ((_worst(instance, group), group) for group in groups)
-    (_, inside, side), group = max(choices, key=lambda choice: choice[0][0])
-    names = instance.fabric.dimension_names
-    members = {} if len(group) == len(instance.exchanges) else {"collectives": [exchange.name for exchange in group]}
-    return {"kind": "cut", "inside": [names[k] for k in inside], "side": side} | members
-
-
-def _worst(instance: Instance, group: list[Exchange]) -> tuple[float, tuple[int, ...], Side]:
-    """The time of the worst cut for some exchanges, from time 0 on, its dimensions and its side."""
-    used = sorted({k for exchange in group for k in exchange.span})
-    sides = [side for side in SIDES if side != "one group" or len(group) == 1]
-    proper = [inside for count in range(len(used)) for inside in combinations(used, count)]
-    release = min(exchange.release for exchange in group)
-    cuts = [(time_of_cut(instance, group, inside, side), inside, side) for inside in proper for side in sides]
-    time, inside, side = max(cuts)
-    return release + time, inside, side
+    """The worst cut of :mod:`themis_opt.solving.cut`."""
+    worst, names = worst_cut(instance), instance.fabric.dimension_names
+    crossing = [exchange.name for exchange in worst.exchanges]
+    members = {} if len(crossing) == len(instance.exchanges) else {"collectives": crossing}
+    return {"kind": "cut", "inside": [names[k] for k in worst.inside], "side": worst.side} | members
 
 
 def _of_period(instance: Instance) -> Iterable[CertifiedBound]:

@@ -38,13 +38,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from math import prod
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind
+from themis_opt.schedules.plan import has_launches
 
 ExchangeGroup = tuple[CollectiveKind, tuple[int, ...]]
 """Kind and span of collectives or tensors that could be one: they cross cuts alike."""
@@ -54,30 +55,41 @@ Side = Literal["sent", "received", "one group"]
 """What is counted: in the mean over all groups what they send or receive, or the most of one group."""
 
 
+class WorstCut(NamedTuple):
+    """Picoseconds from time 0 on, the dimensions of K, what is counted, and the exchanges that cross the cut."""
+
+    time: float
+    inside: tuple[int, ...]
+    side: Side
+    exchanges: Sequence[Exchange]
+
+
 def cut(instance: Instance) -> float:
     """Picoseconds that collectives need at least, with any algorithm."""
-    bounds = [exchange.release + time_across(instance, [exchange]) for exchange in instance.exchanges]
-    for release in {exchange.release for exchange in instance.exchanges}:
-        later = [exchange for exchange in instance.exchanges if exchange.release >= release]
-        bounds.append(release + time_across(instance, later))
-    return max(bounds)
+    return worst_cut(instance).time
 
 
-def time_across(instance: Instance, exchanges: Sequence[Exchange]) -> float:
-    """Picoseconds for what has to cross the worst cut, all of it there from the start."""
+def worst_cut(instance: Instance) -> WorstCut:
+    """The cut that takes longest: of one collective, or of all that are released after one."""
+    releases = sorted({exchange.release for exchange in instance.exchanges})
+    groups = [[exchange for exchange in instance.exchanges if exchange.release >= release] for release in releases]
+    groups += [] if has_launches(instance) else [[exchange] for exchange in instance.exchanges]
+    return max((worst_across(instance, group) for group in groups), key=lambda cut: cut.time)
+
+
+def worst_across(instance: Instance, exchanges: Sequence[Exchange]) -> WorstCut:
+    """The worst cut of exchanges that are there from the first release of one of them on."""
     size_by_group = group_sizes(exchanges)
     used = sorted({k for _, span in size_by_group for k in span})
     sides: list[Side] = ["sent"]
     sides += ["received"] if any(instance.fabric.dimensions[k].in_network for k in used) else []
     sides += ["one group"] if len(exchanges) == 1 else []
     proper_subsets = (inside for count in range(len(used)) for inside in combinations(used, count))
-    times = (_time(instance, size_by_group, set(inside), side) for inside in proper_subsets for side in sides)
-    return max(times, default=0.0)
-
-
-def time_of_cut(instance: Instance, exchanges: Sequence[Exchange], inside: Sequence[int], side: Side) -> float:
-    """Picoseconds for what crosses one cut, whose K is `inside`, all of it there from the start."""
-    return _time(instance, group_sizes(exchanges), set(inside), side)
+    cuts = [
+        (_time(instance, size_by_group, set(inside), side), inside, side) for inside in proper_subsets for side in sides
+    ]
+    time, inside, side = max(cuts)
+    return WorstCut(min(exchange.release for exchange in exchanges) + time, inside, side, exchanges)
 
 
 def group_sizes(exchanges: Iterable[Exchange]) -> Counter[ExchangeGroup]:

@@ -30,7 +30,7 @@ from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
-from themis_opt.solving.cut import ExchangeGroup, group_sizes, time_across
+from themis_opt.solving.cut import ExchangeGroup, group_sizes, worst_across
 from themis_opt.solving.lowering import chunk_overhead, job_class, without_fixed
 from themis_opt.solving.makespan_bounds import MAKESPAN_BOUNDS, Bound
 from themis_opt.solving.piece_classes import Waiting, window_time
@@ -55,7 +55,7 @@ def compute(instance: Instance) -> float:
 
 def cut(instance: Instance) -> float:
     """Tasks one after the other, or what crosses the worst cut in one period (:mod:`themis_opt.solving.cut`)."""
-    return max(compute(instance), *(time_across(instance, exchanges) for exchanges in _by_stage(instance)))
+    return max(compute(instance), *(worst_across(instance, exchanges).time for exchanges in _by_stage(instance)))
 
 
 def ideal(instance: Instance) -> float:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.lattice import JobClass, arcs, subsets
+from formulations.lattice import Arc, arcs, cheapest_paths, subsets
 from formulations.pieces import OneMachineUse, PieceClass, piece_bound
 from themis_opt.base.arrays import FloatArray
 from themis_opt.problem.exchanges import Exchange
@@ -93,29 +93,20 @@ class _Group:
 
     def _ways(self, number: int, machine: int, earlier: FloatArray, later: FloatArray) -> Iterable[OneMachineUse]:
         """One way for each set of machines that a piece visits before this one in a phase."""
-        reached, left = (_passages(self.job, self.least, number, backwards) for backwards in (False, True))
-        fixed = self.least.phases[number]
+        fixed, whole = self.least.phases[number], self.job.phases[number].duration
+
+        def passage(arc: Arc) -> FloatArray:
+            return whole[arc] * POSITION_SHARES + self.least.passage(number, arc)
+
+        reached, left = (
+            cheapest_paths(self.job.machines, passage, np.zeros(NUM_POSITIONS), np.minimum, backwards=backwards)
+            for backwards in (False, True)
+        )
         for visited in subsets(tuple(k for k in self.job.machines if k != machine)):
             arc = visited, machine
             yield OneMachineUse(
                 fixed=fixed.duration[arc],
-                rate=self.job.phases[number].duration[arc] / NUM_POSITIONS,
+                rate=whole[arc] / NUM_POSITIONS,
                 before=earlier + reached[visited],
                 after=fixed.lag[machine] + left[visited | 1 << machine] + later,
             )
-
-
-def _passages(job: JobClass, least: JobClass, number: int, backwards: bool) -> dict[int, FloatArray]:
-    """Least passage of shares of the bytes in a phase, from no machine to every set of them, or from it to all."""
-    best = {job.everything if backwards else 0: np.zeros(NUM_POSITIONS)}
-    every = list(arcs(job.machines))
-    for visited, k in reversed(every) if backwards else every:
-        reached = visited | 1 << k
-        source, target = (reached, visited) if backwards else (visited, reached)
-        passage = (
-            best[source]
-            + job.phases[number].duration[visited, k] * POSITION_SHARES
-            + least.passage(number, (visited, k))
-        )
-        best[target] = np.minimum(best[target], passage) if target in best else passage
-    return best
