@@ -85,16 +85,6 @@ class Decoder:
     windows: tuple[int, ...] = ()
 
 
-LLAMA_3_8B = Decoder(32, 4096, 128_256, 32, 8, 128, 14_336)
-LLAMA_3_70B = Decoder(80, 8192, 128_256, 64, 8, 128, 28_672)
-LLAMA_3_405B = Decoder(126, 16_384, 128_256, 128, 8, 128, 53_248)
-MIXTRAL = Decoder(32, 4096, 32_000, 32, 8, 128, 0, experts=8, active=2, expert=14_336)
-DEEPSEEK_V3 = Decoder(
-    61, 7168, 129_280, 128, 128, 0, 18_432, experts=256, active=8, shared=1, expert=2048, dense=3, limited=(8, 4),
-    compressed=Compressed(query_rank=1536, rank=512, plain=128, rotary=64, value=128),
-)  # fmt: skip
-
-
 def decoder(shape: Decoder, sequence: int) -> tuple[Layer, ...]:
     """Layers of a decoder, for samples of `sequence` tokens."""
     size = sequence * shape.hidden
@@ -227,11 +217,6 @@ class Vision:
     patch: int = 16
     classes: int = 1000
     inner: int = 0
-
-
-VIT_B = Vision(12, 768)
-VIT_L = Vision(24, 1024)
-VIT_H = Vision(32, 1280, patch=14)
 
 
 def vision_transformer(shape: Vision) -> tuple[Layer, ...]:

@@ -34,12 +34,6 @@ class TransformerShape:
     tied: bool = True
 
 
-BERT_BASE = TransformerShape(12, 768, 30_522, 512, segments=2, pooled=True)
-BERT_LARGE = TransformerShape(24, 1024, 30_522, 512, segments=2, pooled=True)
-GPT_3 = TransformerShape(96, 12_288, 50_257, 2048)
-ONE_TRILLION = TransformerShape(128, 25_600, 51_200, 2048)
-
-
 def transformer(shape: TransformerShape, sequence: int) -> tuple[Layer, ...]:
     """Layers of a transformer, for samples of `sequence` tokens.
 
