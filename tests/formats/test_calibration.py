@@ -8,7 +8,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.formats.calibration import Measurement, calibrate
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Algorithm, Dimension, Kind, Network
+from themis_opt.problem.network import Dimension, Kind, Network
 from themis_opt.problem.phases import CollectiveKind
 
 SIZES = tuple(2**k for k in range(10, 31))
@@ -16,8 +16,8 @@ US = 10**6
 AR, AG, A2A = CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL
 
 
-def dimension(npus, *, kind=Kind.RING, launch="0 s"):
-    return Dimension(kind=kind, size=npus, bandwidth="200 GB/s", latency="3 us", launch_overhead=launch)
+def dimension(npus, *, launch="0 s"):
+    return Dimension(kind=Kind.RING, size=npus, bandwidth="200 GB/s", latency="3 us", launch_overhead=launch)
 
 
 def simulated(link, kind=AR, *, noise=0.0, seed=0, sizes=SIZES):
@@ -75,13 +75,6 @@ def test_one_group_size_puts_all_of_a_step_in_its_latency():
     fit = calibrate(simulated(dimension(8, launch="7 us")))
     assert fit.launch_overhead == 0
     assert fit.latency == pytest.approx((3 + 7 / 7) * US, rel=1e-6)
-
-
-def test_all_to_all_in_one_step_tells_launch_overhead_on_a_switch():
-    switch = dimension(8, kind=Kind.SWITCH, launch="10 us")
-    fit = calibrate(simulated(switch) + simulated(switch, A2A), Kind.SWITCH)
-    assert fit.algorithm is Algorithm.HALVING_DOUBLING
-    assert fit.launch_overhead == pytest.approx(10 * US, rel=1e-3)
 
 
 def test_all_to_all_on_a_ring_is_passed_on():

@@ -61,10 +61,8 @@ LARGEST_UNCERTAINTY = 0.10  # relative standard error above which a value is not
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The costs of a dimension that fit measurements best."""
+    """The costs of a dimension, taken for a ring, that fit measurements best."""
 
-    topology: Kind  # how the NPUs of the dimension are wired, as was assumed
-    algorithm: Algorithm
     bandwidth: float  # bytes per second of one NPU
     latency: float  # picoseconds of a step
     launch_overhead: float  # picoseconds of a stage
@@ -83,8 +81,8 @@ class Calibration:
         """A dimension of some NPUs with these costs."""
         launch = round(self.launch_overhead)
         return Dimension(
-            kind=self.topology,
-            algorithm=self.algorithm,
+            kind=Kind.RING,
+            algorithm=Algorithm.RING,
             size=size,
             bandwidth=self.bandwidth,
             latency=f"{round(self.latency)} ps",
@@ -120,18 +118,17 @@ class Calibration:
 _COSTS = ("launch_overhead", "latency", "bandwidth")  # the values in the order of the columns of the model
 
 
-def calibrate(measurements: Sequence[Measurement], topology: Kind = Kind.RING) -> Calibration:
-    """Fit the costs of a dimension to measured times.
+def calibrate(measurements: Sequence[Measurement]) -> Calibration:
+    """Fit the costs of a dimension, a ring that runs the algorithm of rings, to measured times.
 
     Raises InputError if there are too few measurements, or a time, size or group is not positive.
 
     `measurements`: at least four, of two sizes or more.
-    `topology`: how its NPUs are wired; they run the algorithm that is usual there.
     """
-    usual = Dimension(kind=topology, size=2, bandwidth=1.0).basic_algorithm
     _check(measurements)
-    design = np.array([_row(measurement, topology, usual) for measurement in measurements])
-    columns = _separable(design)
+    design = np.array([_row(measurement) for measurement in measurements])
+    ratio = design[:, 1] / design[:, 0]  # where steps follow stages, all of a step is latency
+    columns = [1, 2] if np.allclose(ratio, ratio[0]) else [0, 1, 2]
     chosen, weights = robust_fit(design[:, columns], _times(measurements))
     values = np.zeros(len(_COSTS))
     values[columns] = chosen
@@ -140,8 +137,6 @@ def calibrate(measurements: Sequence[Measurement], topology: Kind = Kind.RING) -
     fitted: FloatArray = design @ values
     errors = _errors(design[:, columns], fitted, _times(measurements), chosen, weights)
     calibration = Calibration(
-        topology=topology,
-        algorithm=usual,
         bandwidth=PICOSECONDS_PER_SECOND / float(values[2]),
         latency=float(values[1]),
         launch_overhead=float(values[0]),
@@ -163,9 +158,9 @@ def _check(measurements: Sequence[Measurement]) -> None:
         raise InputError(rule, field="measurements", value=len(measurements))
 
 
-def _row(measurement: Measurement, topology: Kind, algorithm: Algorithm) -> tuple[float, float, float]:
+def _row(measurement: Measurement) -> tuple[float, float, float]:
     """Stages, steps and bytes sent: what launch overhead, latency and the inverse of bandwidth multiply."""
-    dimension = Dimension(kind=topology, size=measurement.num_npus, bandwidth=1.0, algorithm=algorithm)
+    dimension = Dimension(kind=Kind.RING, size=measurement.num_npus, bandwidth=1.0)
     phases = measurement.kind.rule.phases
     num_steps = sum(steps(dimension, phase) for phase in phases)
     num_blocks = sum(blocks_sent(dimension, phase) for phase in phases)
@@ -174,12 +169,6 @@ def _row(measurement: Measurement, topology: Kind, algorithm: Algorithm) -> tupl
 
 def _times(measurements: Sequence[Measurement]) -> FloatArray:
     return np.array([measurement.time for measurement in measurements], dtype=np.float64)
-
-
-def _separable(design: FloatArray) -> list[int]:
-    """Columns that the measurements tell apart: where steps follow stages, all of a step is latency."""
-    ratio = design[:, 1] / design[:, 0]
-    return [1, 2] if np.allclose(ratio, ratio[0]) else [0, 1, 2]
 
 
 def robust_fit(design: FloatArray, times: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -192,9 +181,7 @@ def robust_fit(design: FloatArray, times: FloatArray) -> tuple[FloatArray, Float
     """
     start = _non_negative(design / times[:, None], np.ones(len(times)), np.ones(len(times)))
     start, _ = _reweighted(design, times, start, lambda deviations: np.minimum(1.0, HUBER / deviations))
-    return _reweighted(
-        design, times, start, lambda deviations: np.maximum(1.0 - (deviations / BIWEIGHT) ** 2, 0.0) ** 2
-    )
+    return _reweighted(design, times, start, lambda deviations: np.maximum(1 - (deviations / BIWEIGHT) ** 2, 0.0) ** 2)
 
 
 def _reweighted(
@@ -227,7 +214,10 @@ def _non_negative(rows: FloatArray, right: FloatArray, weights: FloatArray) -> F
     best, least = np.zeros(rows.shape[1]), np.inf
     for count in range(1, len(columns) + 1):
         for kept in combinations(columns, count):
-            solution = _least_squares(rows[:, kept] * root[:, None], right * root)
+            matrix = rows[:, kept] * root[:, None]
+            scale = np.linalg.norm(matrix, axis=0)  # picoseconds per byte and per step differ by many orders
+            scale[scale == 0] = 1.0
+            solution = np.linalg.lstsq(matrix / scale, right * root, rcond=None)[0] / scale
             if (solution < 0).any():
                 continue
             loss = float((weights * (rows[:, kept] @ solution - right) ** 2).sum())
@@ -235,14 +225,6 @@ def _non_negative(rows: FloatArray, right: FloatArray, weights: FloatArray) -> F
                 least, best = loss, np.zeros(rows.shape[1])
                 best[list(kept)] = solution
     return best
-
-
-def _least_squares(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """Least squares with columns scaled to one size: picoseconds per byte and per step differ by many orders."""
-    scale = np.linalg.norm(matrix, axis=0)
-    scale[scale == 0] = 1.0
-    solution: FloatArray = np.linalg.lstsq(matrix / scale, right, rcond=None)[0] / scale
-    return solution
 
 
 def _errors(

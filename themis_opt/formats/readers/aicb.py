@@ -8,6 +8,8 @@ Source: https://github.com/aliyun/aicb, ``log_analyzer/log.py`` and ``workload_a
 
 import csv
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from operator import mul
 from typing import NamedTuple
 
 from themis_opt.base.sources import Source
@@ -21,14 +23,9 @@ from themis_opt.problem.phases import CollectiveKind
 
 COLUMNS = ("comm_type", "comm_group", "msg_size", "stage")
 ROW_KINDS: Mapping[str, CollectiveKind] = {
-    "all_reduce": CollectiveKind.ALL_REDUCE,
-    "all_gather": CollectiveKind.ALL_GATHER,
+    **{kind.value: kind for kind in CollectiveKind if kind is not CollectiveKind.SEND},
     "all_gather_into_tensor": CollectiveKind.ALL_GATHER,
-    "reduce_scatter": CollectiveKind.REDUCE_SCATTER,
     "reduce_scatter_tensor": CollectiveKind.REDUCE_SCATTER,
-    "all_to_all": CollectiveKind.ALL_TO_ALL,
-    "broadcast": CollectiveKind.BROADCAST,
-    "reduce": CollectiveKind.REDUCE,
 }
 BETWEEN_STEPS = ("barrier", "epoch_end")
 GROUPS_OF_NPUS = {name: name for name in ("tp_group", "dp_group", "ep_group", "ep_dp_group", "all_nodes", "all")}
@@ -44,10 +41,6 @@ class CommRow(NamedTuple):
     size: int
 
 
-def _recognizes(source: Source) -> bool:
-    return "comm_type,comm_group" in source.head
-
-
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "workload")
     rows, apart = _rows(source)
@@ -55,20 +48,16 @@ def _read(sources: Sequence[Source]) -> Part:
         "AICB: a gather has the bytes of its result; no row says how long compute takes, and each collective waits for "
         f"the one before it. {apart} rows of the start, barriers and ends are left out."
     )
-    return Part(
-        workload=lambda machine: _built(source, rows, needs_network(source, machine)),
-        notes=(note,),
-        tables={"read": _table(rows, apart)},
-    )
-
-
-def _table(rows: Sequence[CommRow], apart: int) -> list[dict[str, str]]:
-    """The collectives of each kind and group, and the rows that were left out."""
     groups: dict[tuple[str, int], list[int]] = {}
     for row in rows:
         groups.setdefault((f"{row.kind.value} of {row.group}", row.npus), []).append(row.size)
-    read = [row_read(name, len(sizes), ranks, sum(sizes)) for (name, ranks), sizes in groups.items()]
-    return [*read, *([row_read("left out: start, barriers and ends", apart)] if apart else [])]
+    table = [row_read(name, len(sizes), ranks, sum(sizes)) for (name, ranks), sizes in groups.items()]
+    table += [row_read("left out: start, barriers and ends", apart)] if apart else []
+    return Part(
+        workload=lambda machine: _built(source, rows, needs_network(source, machine)),
+        notes=(note,),
+        tables={"read": table},
+    )
 
 
 def _rows(source: Source) -> tuple[list[CommRow], int]:
@@ -118,9 +107,7 @@ def _built(source: Source, rows: Sequence[CommRow], machine: Machine) -> Instanc
     bounds = {row: _span(source, row, rows, npus) for row in rows}
     edges = sorted({edge for span in bounds.values() for edge in span} - {1, npus})
     splits, names, sizes = split_at(source, machine.network, edges)
-    reached = [1]
-    for size in sizes:
-        reached.append(reached[-1] * size)
+    reached = list(accumulate(sizes, mul, initial=1))
     draft = Draft(source)
     tasks = [draft.compute(f"before {row.name}", 0) for row in rows]
     for place, row in enumerate(rows):
@@ -171,4 +158,4 @@ def _span(source: Source, row: CommRow, rows: Sequence[CommRow], npus: int) -> t
     return first, last
 
 
-READER = Reader("workload of AICB (CSV)", ("csv",), _recognizes, _read)
+READER = Reader("workload of AICB (CSV)", ("csv",), lambda source: "comm_type,comm_group" in source.head, _read)

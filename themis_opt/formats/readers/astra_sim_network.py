@@ -43,16 +43,20 @@ def nanoseconds(time: float) -> str:
     return f"{time:.12g} ns"
 
 
-def _recognizes(source: Source) -> bool:
-    return sum(f"{name}:" in source.head for name in NETWORK_FIELDS) >= 2
-
-
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "network")
     document = source.yaml_object()
     source.check_keys(document, NETWORK_FIELDS, NETWORK_FIELDS)
     columns = [_list(source, document, name) for name in NETWORK_FIELDS]
-    rows = [_row(source, number, *values) for number, values in enumerate(zip(*columns, strict=True))]
+    rows = [
+        dimension(
+            source.choice(topology, TOPOLOGY_KINDS, f"topology[{number}]"),
+            source.whole(count, f"npus_count[{number}]", least=2, most=MAX_NPUS),
+            source.number(bandwidth, f"bandwidth[{number}]", least=1e-6, most=1e9),
+            source.number(latency, f"latency[{number}]", most=1e12),
+        )
+        for number, (topology, count, bandwidth, latency) in enumerate(zip(*columns, strict=True))
+    ]
     name = source.path.name.partition(".")[0]
     notes = [
         "ASTRA-sim: GB/s are 2^30 bytes per second of one link; the bandwidth of a dimension is that of all links of "
@@ -74,13 +78,9 @@ def _list(source: Source, document: dict[str, Any], name: str) -> list[Any]:
     return values
 
 
-def _row(source: Source, number: int, topology: object, count: object, bandwidth: object, latency: object) -> Dimension:
-    return dimension(
-        source.choice(topology, TOPOLOGY_KINDS, f"topology[{number}]"),
-        source.whole(count, f"npus_count[{number}]", least=2, most=MAX_NPUS),
-        source.number(bandwidth, f"bandwidth[{number}]", least=1e-6, most=1e9),
-        source.number(latency, f"latency[{number}]", most=1e12),
-    )
-
-
-READER = Reader("network of ASTRA-sim 2 (analytical)", ("yml", "yaml"), _recognizes, _read)
+READER = Reader(
+    "network of ASTRA-sim 2 (analytical)",
+    ("yml", "yaml"),
+    lambda source: sum(f"{name}:" in source.head for name in NETWORK_FIELDS) >= 2,
+    _read,
+)

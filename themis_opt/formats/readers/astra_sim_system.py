@@ -60,10 +60,6 @@ AT_ONCE = (
 )
 
 
-def _recognizes(source: Source) -> bool:
-    return len(source.keys() & set(SYSTEM_FIELDS)) >= 2
-
-
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "system")
     document = source.json_object()
@@ -73,23 +69,20 @@ def _read(sources: Sequence[Source]) -> Part:
     numbers = {name: source.number(document[name], name, most=1e12) for name in USED if name in document}
     if "preferred-dataset-splits" in document:
         source.whole(document["preferred-dataset-splits"], "preferred-dataset-splits", least=1, most=MAX_CHUNKS)
-    by_collective = {name: _implementations(source, document, name) for name in NATIVE if name in document}
+    by_collective: dict[str, tuple[Algorithm, ...]] = {}
+    for name in (name for name in NATIVE if name in document):
+        values = document[name]
+        if not isinstance(values, list) or not values:
+            raise source.error("must be a list with one algorithm per dimension", name, values)
+        by_collective[name] = tuple(algorithm(source, value, f"{name}[{k}]") for k, value in enumerate(values))
     chosen = algorithms(source, by_collective)
-    notes = tuple(_notes(document, chosen))
     return Part(
         change=lambda machine: executed(
             source, machine, chosen, numbers, newest_first=document.get("scheduling-policy") == "LIFO"
         ),
         finish=lambda instance: as_exchanged(instance, chosen, by_collective.get(ALL_TO_ALL, ())),
-        notes=notes,
+        notes=tuple(_notes(document, chosen)),
     )
-
-
-def _implementations(source: Source, document: Mapping[str, Any], name: str) -> tuple[Algorithm, ...]:
-    values = document[name]
-    if not isinstance(values, list) or not values:
-        raise source.error("must be a list with one algorithm per dimension", name, values)
-    return tuple(algorithm(source, value, f"{name}[{number}]") for number, value in enumerate(values))
 
 
 def algorithm(source: Source, value: object, field: str) -> Algorithm:
@@ -107,17 +100,12 @@ def algorithms(source: Source, by_collective: Mapping[str, tuple[Algorithm, ...]
 
     Raises InputError if collectives differ.
     """
-    gathering = {
-        name: implementation for name, implementation in by_collective.items() if not name.startswith("all-to-all")
-    }
-    chosen = gathering or by_collective
-    for name, implementation in chosen.items():
-        first, expected = next(iter(chosen.items()))
-        if implementation != expected:
-            raise source.error(
-                f"must be that of {first}: a dimension has one algorithm", name, ", ".join(implementation)
-            )
-    return next(iter(chosen.values()), ())
+    gathering = {name: chosen for name, chosen in by_collective.items() if name != ALL_TO_ALL}
+    first, expected = next(iter((gathering or by_collective).items()), ("", ()))
+    for name, chosen in gathering.items():
+        if chosen != expected:
+            raise source.error(f"must be that of {first}: a dimension has one algorithm", name, ", ".join(chosen))
+    return expected
 
 
 def one_queue(dimension: Dimension, algorithm: Algorithm) -> float:
@@ -189,7 +177,8 @@ def as_exchanged(
     `exchanging`: that for all-to-alls.
     """
     dimensions = instance.network.dimensions
-    notes = _shares_links(instance)
+    direct = (each for each in dimensions if each.basic_algorithm is Algorithm.DIRECT)
+    notes = [DIRECT_SHARES] if any(each.kind is not Kind.FULLY_CONNECTED for each in direct) else []
     are_exchanges = {exchange.kind is CollectiveKind.ALL_TO_ALL for exchange in instance.exchanges}
     if True in are_exchanges and Algorithm.HALVING_DOUBLING in exchanging:
         notes.append(NO_EXCHANGE)
@@ -206,20 +195,10 @@ def as_exchanged(
     return instance, tuple(notes)
 
 
-def _shares_links(instance: Instance) -> list[str]:
-    """A note where messages of ``direct`` share links, which the simulator lets pass beside each other."""
-    direct = (each for each in instance.network.dimensions if each.basic_algorithm is Algorithm.DIRECT)
-    return [DIRECT_SHARES] if any(each.kind is not Kind.FULLY_CONNECTED for each in direct) else []
-
-
 def _exchanging(dimension: Dimension, chosen: Algorithm, algorithm: Algorithm) -> Dimension:
     """A dimension that takes as long for an all-to-all as the simulator with an algorithm."""
-    changed = dimension.replace(
-        algorithm=algorithm.value,
-        bandwidth=format_bandwidth(
-            dimension.bandwidth * one_queue(dimension, algorithm) / one_queue(dimension, chosen)
-        ),
-    )
+    bandwidth = dimension.bandwidth * one_queue(dimension, algorithm) / one_queue(dimension, chosen)
+    changed = dimension.replace(algorithm=algorithm.value, bandwidth=format_bandwidth(bandwidth))
     if algorithm is not Algorithm.RING:
         return changed
     phase, hops = Phase.ALL_TO_ALL, dimension.size * (dimension.size - 1) // 2
@@ -251,4 +230,4 @@ def _notes(document: Mapping[str, Any], chosen: Sequence[Algorithm]) -> list[str
     return notes
 
 
-READER = Reader("system of ASTRA-sim 2", ("json",), _recognizes, _read)
+READER = Reader("system of ASTRA-sim 2", ("json",), lambda source: len(source.keys() & set(SYSTEM_FIELDS)) >= 2, _read)

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self
 
 from themis_opt.base.errors import InputError
@@ -51,14 +51,10 @@ def cabled(name: str, nodes: Iterable[GraphNode], cables: Iterable[ReadCable], s
             latency=f"{cable.latency} ps",
             name=cable.through,
         )
-        for cable in map(_directed, _side_by_side(cables))
+        for one in _side_by_side(cables)
+        for cable in [one if one.bandwidth else one.turned()]  # from the end that can send
     ]
     return GraphNetwork(name=name, nodes=tuple(nodes), links=tuple(links), source=source)
-
-
-def _directed(cable: ReadCable) -> ReadCable:
-    """The cable from the end that can send."""
-    return cable if cable.bandwidth else cable.turned()
 
 
 def _side_by_side(cables: Iterable[ReadCable]) -> list[ReadCable]:
@@ -93,28 +89,20 @@ def simplified(npus: Sequence[str], cables: Iterable[ReadCable], named: Iterable
     while waiting:
         node = waiting.pop()
         ends = at[node]
-        if len(ends) > 2 or (len(ends) == 2 and _closes(at, *ends)):
-            continue
         near = list(ends)
+        if len(near) > 2 or (len(near) == 2 and near[1] in at[near[0]]):  # joined beside it: it keeps name and latency
+            continue
         for end in near:
             del at[end][node]
         if len(near) == 2:
-            chain = _chained(ends[near[0]].turned(), ends[near[1]], node if node in names else "")
+            first, second = ends[near[0]].turned(), ends[near[1]]
+            rates = min(first.bandwidth, second.bandwidth), min(first.back, second.back)
+            through = (node if node in names else "") or first.through or second.through
+            chain = ReadCable(near[0], near[1], *rates, first.latency + second.latency, through)
             at[near[0]][near[1]], at[near[1]][near[0]] = chain, chain.turned()
         del at[node]
         waiting += [end for end in near if end not in kept]
     return [cable for ends in at.values() for cable in ends.values() if cable.tail < cable.head]
-
-
-def _closes(at: Mapping[str, Mapping[str, ReadCable]], first: str, second: str) -> bool:
-    """Whether two ends of a chain are joined beside it: it stays, so that it keeps its name and latency."""
-    return second in at[first]
-
-
-def _chained(first: ReadCable, second: ReadCable, through: str) -> ReadCable:
-    bandwidth, back = min(first.bandwidth, second.bandwidth), min(first.back, second.back)
-    name = through or first.through or second.through
-    return ReadCable(first.tail, second.head, bandwidth, back, first.latency + second.latency, name)
 
 
 def reached(npus: Sequence[str], cables: Sequence[ReadCable]) -> list[GraphNode]:

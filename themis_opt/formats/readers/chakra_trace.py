@@ -11,37 +11,29 @@ collectives merely follow each other, as in a stream, is left to the policy.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import networkx as nx
 
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_SECOND
-from themis_opt.formats.chakra import Node, NodeType, read_trace
-from themis_opt.formats.readers.draft import LAUNCHED_SO, Draft, needs_network
+from themis_opt.formats.chakra import CommType, Node, NodeType, read_trace
+from themis_opt.formats.readers.draft import LAUNCHED_SO, NOTHING, Draft, needs_network
 from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_of, only
+from themis_opt.problem.documents import INSTANCE_FORMAT
+from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 
-CHAKRA_KINDS: Mapping[int, CollectiveKind] = {
-    0: CollectiveKind.ALL_REDUCE,
-    1: CollectiveKind.REDUCE,
-    2: CollectiveKind.ALL_GATHER,
-    5: CollectiveKind.BROADCAST,
-    6: CollectiveKind.ALL_TO_ALL,
-    7: CollectiveKind.REDUCE_SCATTER,
-    8: CollectiveKind.REDUCE_SCATTER,
+CHAKRA_KINDS: Mapping[CommType, CollectiveKind] = {
+    **{CommType[kind.name]: kind for kind in CollectiveKind if kind is not CollectiveKind.SEND},
+    CommType.REDUCE_SCATTER_BLOCK: CollectiveKind.REDUCE_SCATTER,
 }
-UNKNOWN_KINDS: Mapping[int, str] = {3: "gather", 4: "scatter", 9: "barrier"}
 COMPUTE_NODES = (NodeType.COMP, NodeType.MEM_LOAD, NodeType.MEM_STORE)
-IGNORED_NODES = (NodeType.METADATA,)
 COMPARED = ("type", "data_deps", "ctrl_deps", "duration_micros")
 ATTRIBUTES = ("comm_type", "comm_size", "involved_dim", "num_ops", "tensor_size")
 """Fields that must be equal for NPUs to be equal; communicators may have different names."""
-
-
-def _recognizes(source: Source) -> bool:
-    return True
 
 
 def _read(sources: Sequence[Source]) -> Part:
@@ -50,7 +42,8 @@ def _read(sources: Sequence[Source]) -> Part:
     for rank, source, nodes in others:
         _compare(first, (rank, source, nodes))
     groups = [
-        (rank, source, [_text(node, "pg_name") for node in nodes.values()]) for rank, source, nodes in (first, *others)
+        (rank, source, [str(node.attributes.get("pg_name", "")) for node in nodes.values()])
+        for rank, source, nodes in (first, *others)
     ]
 
     def build(machine: Machine | None) -> Instance:
@@ -75,10 +68,6 @@ def _rank(source: Source) -> int:
     parts = source.path.name.removesuffix(".gz").split(".")
     number = parts[-2] if len(parts) > 2 else "0"
     return int(number) if number.isdigit() and len(number) < 10 else 0
-
-
-def _text(node: Node, name: str) -> str:
-    return str(node.attributes.get(name, ""))
 
 
 def _checked(source: Source) -> dict[int, Node]:
@@ -107,7 +96,7 @@ def _check_type(source: Source, node: Node) -> None:
     field = f"nodes[{node.id}]"
     if node.type in (NodeType.COMM_SEND, NodeType.COMM_RECV):
         raise source.error("sends between two NPUs, as pipelines do, are not collectives", field, node.name)
-    if node.type not in (*COMPUTE_NODES, *IGNORED_NODES, NodeType.COMM_COLL):
+    if node.type not in (*COMPUTE_NODES, NodeType.METADATA, NodeType.COMM_COLL):
         raise source.error(f"nodes of type {node.type.name} are not part of a problem", field, node.name)
     if node.type is NodeType.COMM_COLL:
         _kind(source, node)
@@ -117,11 +106,12 @@ def _check_type(source: Source, node: Node) -> None:
 def _kind(source: Source, node: Node) -> CollectiveKind:
     number = node.attributes.get("comm_type")
     field = f"nodes[{node.id}].comm_type"
-    if not isinstance(number, int) or isinstance(number, bool) or number not in {**CHAKRA_KINDS, **UNKNOWN_KINDS}:
+    if not isinstance(number, int) or isinstance(number, bool) or number not in list(CommType):
         raise source.error("must be the number of a collective, 0 to 9", field, number)
-    if number not in CHAKRA_KINDS:
-        raise source.error(f"{UNKNOWN_KINDS[number]} is not among the collectives here", field, number)
-    return CHAKRA_KINDS[number]
+    kind = CommType(number)
+    if kind not in CHAKRA_KINDS:
+        raise source.error(f"{kind.name.lower()} is not among the collectives here", field, number)
+    return CHAKRA_KINDS[kind]
 
 
 def _compare(first: tuple[int, Source, Mapping[int, Node]], other: tuple[int, Source, Mapping[int, Node]]) -> None:
@@ -203,7 +193,7 @@ def _built(
 
 def _size(node: Node, machine: Machine, span: tuple[str, ...] | None) -> int:
     size = int(str(node.attributes["comm_size"]))
-    if node.attributes["comm_type"] == 2:
+    if node.attributes["comm_type"] == CommType.ALL_GATHER:
         sizes = dict(zip(machine.network.dimension_names, machine.network.sizes, strict=True))
         for dimension in sizes if span is None else span:
             size *= sizes[dimension]
@@ -218,33 +208,34 @@ def _alone(
     machine: Machine,
     name: str,
 ) -> Instance:
-    draft = Draft(source)
+    draft, collectives = Draft(source), []
     for node in order:
-        if node.type is not NodeType.COMM_COLL or spans[node.id] == () or not node.attributes["comm_size"]:
+        span = spans[node.id]
+        if node.type is not NodeType.COMM_COLL or span == () or not node.attributes["comm_size"]:
             continue
         if any(nodes[dep].type is NodeType.COMM_COLL for dep in node.data_deps):
             rule = "collectives that need the data of others, without compute between, are no problem here"
             raise source.error(rule, f"nodes[{node.id}]", node.name)
-        span = spans[node.id]
-        draft.collective(node.name, _kind(source, node), _size(node, machine, span), machine.chunks, span)
-    return draft.alone(name, machine)
-
-
-@dataclass
-class _TracedCollective:
-    """The way of a collective: the task after which it is ready, the one that needs it, and those it comes after."""
-
-    node: Node
-    ready: int
-    after: tuple[int, ...]
-    needed: int | None = None
+        what: dict[str, Any] = {"kind": _kind(source, node), "size": _size(node, machine, span)}
+        what |= {"dimensions": span} if span else {}
+        collectives.append(Collective(name=draft.unique(node.name), chunks=machine.chunks, element_bytes=1, **what))
+    if not collectives:
+        raise source.error(NOTHING)
+    return Instance(
+        format=INSTANCE_FORMAT,
+        name=name,
+        network=machine.network,
+        collectives=tuple(collectives),
+        latency=machine.latency,
+    )
 
 
 class _TraceBuild:
     """The iteration of a trace.
 
     For each node, `_ready` is the number of the last task before its result, and `_open` the collectives that whoever
-    waits for the node waits for.
+    waits for the node waits for.  For each collective, `_after` are those that it comes after, and `_needed` is the
+    first task that needs it, if there is one.
     """
 
     def __init__(
@@ -254,7 +245,8 @@ class _TraceBuild:
         self._source, self._nodes, self._spans, self._machine = source, nodes, spans, machine
         self._ready: dict[int, int] = {}
         self._open: dict[int, frozenset[int]] = {}
-        self._ways: dict[int, _TracedCollective] = {}
+        self._after: dict[int, tuple[int, ...]] = {}
+        self._needed: dict[int, int] = {}
 
     def run(self, order: Sequence[Node]) -> Draft:
         if order[0].type not in COMPUTE_NODES:
@@ -262,8 +254,8 @@ class _TraceBuild:
         for node in order:
             self._add(node)
         names: dict[int, str] = {}
-        for number, way in self._ways.items():
-            names[number] = self._exchange(way, tuple(names[dep] for dep in way.after if names[dep]))
+        for number, after in self._after.items():
+            names[number] = self._exchange(self._nodes[number], tuple(names[dep] for dep in after if names[dep]))
         return self.draft
 
     def _add(self, node: Node) -> None:
@@ -272,10 +264,10 @@ class _TraceBuild:
         ready = max((self._ready[dep] for dep in deps), default=0)
         if node.type in COMPUTE_NODES:
             self._ready[node.id], self._open[node.id] = self._task(node, self._awaited(deps)), frozenset()
-        elif node.type in IGNORED_NODES:
+        elif node.type is NodeType.METADATA:
             self._ready[node.id], self._open[node.id] = ready, self._awaited(deps)
         else:
-            self._ways[node.id] = _TracedCollective(node, ready, tuple(sorted(self._awaited(node.data_deps))))
+            self._after[node.id] = tuple(sorted(self._awaited(node.data_deps)))
             self._ready[node.id], self._open[node.id] = ready, frozenset((node.id,))
 
     def _awaited(self, deps: Iterable[int]) -> frozenset[int]:
@@ -286,23 +278,21 @@ class _TraceBuild:
         self.draft.compute(node.name or f"node {node.id}", self._time(node))
         number = len(self.draft.tasks) - 1
         for collective in awaited:
-            if self._ways[collective].needed is None:
-                self._ways[collective].needed = number
+            self._needed.setdefault(collective, number)
         return number
 
-    def _exchange(self, way: _TracedCollective, after: tuple[str, ...]) -> str:
+    def _exchange(self, node: Node, after: tuple[str, ...]) -> str:
         """Add the tensor of a collective; one that the very next task waits for is taken for model parallelism."""
-        node, span = way.node, self._spans[way.node.id]
-        later = way.needed is None
+        span, ready, needed = self._spans[node.id], self._ready[node.id], self._needed.get(node.id, 0)
         return self.draft.exchange(
             node.name or f"node {node.id}",
             _kind(self._source, node),
             _size(node, self._machine, span),
-            (self.draft.tasks[way.ready].name, self.draft.tasks[way.needed or 0].name),
+            (self.draft.tasks[ready].name, self.draft.tasks[needed].name),
             span,
-            later=later,
+            later=node.id not in self._needed,
             after=after,
-            parallelism="model" if way.needed == way.ready + 1 else "data",
+            parallelism="model" if needed == ready + 1 else "data",
         )
 
     def _time(self, node: Node) -> int:
@@ -321,13 +311,6 @@ class _TraceBuild:
         return round(seconds * PICOSECONDS_PER_SECOND)
 
 
-READER = Reader("execution traces of Chakra, one per NPU", ("et",), _recognizes, _read)
-
-
-def _recognizes_groups(source: Source) -> bool:
-    return bool(source.keys()) and all(key.isdigit() for key in source.keys())  # noqa: SIM118 (a method of Source)
-
-
 def _read_groups(sources: Sequence[Source]) -> Part:
     """NPUs of communicators, by the number of the group."""
     source = only(sources, "file of groups")
@@ -341,4 +324,10 @@ def _read_groups(sources: Sequence[Source]) -> Part:
     return Part(change=lambda machine: replace(machine, groups=groups))
 
 
-GROUPS = Reader("communicator groups of ASTRA-sim 2", ("json",), _recognizes_groups, _read_groups)
+READER = Reader("execution traces of Chakra, one per NPU", ("et",), lambda source: True, _read)
+GROUPS = Reader(
+    "communicator groups of ASTRA-sim 2",
+    ("json",),
+    lambda source: bool(source.keys()) and all(map(str.isdigit, source.keys())),
+    _read_groups,
+)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.parts import EACH_WHEN_READY, Machine
 from themis_opt.problem.documents import INSTANCE_FORMAT
-from themis_opt.problem.exchanges import Collective, Parallelism, Tensor
+from themis_opt.problem.exchanges import Parallelism, Tensor
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, ComputeTask, Iteration, Split
 from themis_opt.problem.phases import CollectiveKind
@@ -17,6 +17,9 @@ LAUNCHED_SO = (
 )
 
 
+NOTHING = "exchanges nothing between NPUs of this network"
+
+
 class Draft:
     """Collects tasks in the order they run, and tensors between them."""
 
@@ -24,7 +27,6 @@ class Draft:
         self._source = source
         self.tasks: list[ComputeTask] = []
         self.tensors: list[Tensor] = []
-        self.collectives: list[Collective] = []
         self.empty = 0
         self._uses: dict[str, int] = {}
 
@@ -88,30 +90,12 @@ class Draft:
         self.tensors.append(tensor)
         return tensor.name
 
-    def collective(
-        self, name: str, kind: CollectiveKind, size: int, chunks: int, dimensions: tuple[str, ...] | None = None
-    ) -> None:
-        """Add a collective of a problem without compute."""
-        span = {"dimensions": dimensions} if dimensions else {}
-        self.collectives.append(
-            Collective(name=self.unique(name), kind=kind, size=size, chunks=chunks, element_bytes=1, **span)
-        )
-
-    def alone(self, name: str, machine: Machine) -> Instance:
-        """The collectives on a machine, without compute. Raises InputError if there are none."""
-        if not self.collectives:
-            raise self._source.error("exchanges nothing between NPUs of this network")
-        collectives, network = tuple(self.collectives), machine.network
-        return Instance(
-            format=INSTANCE_FORMAT, name=name, network=network, collectives=collectives, latency=machine.latency
-        )
-
     def instance(
         self, name: str, machine: Machine, splits: Sequence[Split] = (), launching: str = EACH_WHEN_READY
     ) -> Instance:
         """The iteration on a machine, and the policy that launches as its source. Raises InputError if it is empty."""
         if not self.tensors:
-            raise self._source.error("exchanges nothing between NPUs of this network")
+            raise self._source.error(NOTHING)
         empty = f"{self.empty} collectives without bytes or partners are left out." if self.empty else ""
         return Instance(
             format=INSTANCE_FORMAT,

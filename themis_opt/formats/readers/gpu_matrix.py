@@ -1,5 +1,12 @@
 """Tables of what lies between every two GPUs of a node, as the tools of NVIDIA and AMD print them.
 
+``nvidia-smi topo -m`` says ``NVn`` for n NVLinks, else the way through PCI and CPUs, and neither the generation of
+links nor the speed of adapters.  ``rocm-smi --showtopo`` and ``amd-smi topology`` have a table of link types, XGMI or
+PCIE, in which pairs that XGMI joins over several hops have no cable, and perhaps one of the MB/s of one link and of all
+links of a pair; without it one link of 48 GB/s is assumed, as in RCCL.  The network between nodes is not read.
+Source: https://docs.nvidia.com/deploy/nvidia-smi, ``topo``, with the legend of the output itself;
+https://github.com/ROCm/amdsmi, ``amdsmi_cli``, CHANGELOG.md; https://github.com/ROCm/rocm_smi_lib.
+
 Where the links of a GPU to all others add up to more than a GPU has, the others are behind a switch, and each GPU has
 the most links of its row; else every pair has separate cables.  GPUs or pairs that differ are a graph, with PCI
 switches where links do not join all.
@@ -9,14 +16,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import networkx as nx
 
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.cables import ReadCable, cabled, plain_name, reached, simplified
 from themis_opt.formats.readers.nccl_box import GIGA, NVLINK_LATENCY, PCI_LATENCY, within
-from themis_opt.formats.readers.parts import Part
+from themis_opt.formats.readers.parts import Part, Reader, only
 from themis_opt.graphs.problem import GraphNetwork
 from themis_opt.problem.network import Kind, Network
 
@@ -34,13 +41,16 @@ class GpuTable(NamedTuple):
     rows: Sequence[Sequence[str]]
     lines: Sequence[int]
 
-    def row(self, source: Source, place: int, diagonal: Sequence[str]) -> Sequence[str]:
-        """The words of a GPU. Raises InputError if they are not one for each GPU."""
-        words = self.rows[place]
-        if len(words) != len(self.gpus) or words[place] not in diagonal:
-            rule = f"must have {len(self.gpus)} links, with {diagonal[0]} where it meets itself"
-            raise source.error(rule, f"line {self.lines[place]}")
-        return words
+    def words(self, source: Source, diagonal: Sequence[str], known: str = ".*", rule: str = "") -> list[Sequence[str]]:
+        """The words of all GPUs. Raises InputError if a row has not one for each GPU, or one is not as `known`."""
+        for place, (line, words) in enumerate(zip(self.lines, self.rows, strict=True)):
+            if len(words) != len(self.gpus) or words[place] not in diagonal:
+                shape = f"must have {len(self.gpus)} links, with {diagonal[0]} where it meets itself"
+                raise source.error(shape, f"line {line}")
+            for word in (*words[:place], *words[place + 1 :]):
+                if not re.fullmatch(known, word):
+                    raise source.error(rule, f"line {line}", word)
+        return list(self.rows)
 
 
 class GpuLinks(NamedTuple):
@@ -112,13 +122,11 @@ class Matrix(NamedTuple):
     def _words(self, links: GpuLinks) -> str:
         """How links were read."""
         groups = [group for group in self._groups() if len(group) > 1]
-        if not groups:
-            return f"no {links.word}s"
-        if links.most is None:
-            return "cable by cable"
-        if any(self._is_switched(group, links) for group in groups):
-            return f"behind a switch, as links to all add up to more than the {links.most} of a GPU"
-        return f"cable by cable, as links to all add up to no more than the {links.most} of a GPU"
+        if not groups or links.most is None:
+            return "cable by cable" if groups else f"no {links.word}s"
+        is_switched = any(self._is_switched(group, links) for group in groups)
+        how, more = ("behind a switch", "more") if is_switched else ("cable by cable", "no more")
+        return f"{how}, as links to all add up to {more} than the {links.most} of a GPU"
 
     def _product(self, name: str, word: str, links: GpuLinks, rates: Mapping[str, float]) -> Network:
         """GPUs that are all alike: behind one switch, or each joined to each."""
@@ -192,9 +200,8 @@ def read_tables(source: Source) -> list[GpuTable]:
             rows = [*table.rows, words[1 : len(table.gpus) + 1]]
             tables.append(table._replace(rows=rows, lines=[*table.lines, number]))
         elif tables and words[:1] and words[0] in tables[-1].gpus and len(words) > len(tables[-1].gpus):
-            raise source.error(
-                "rows must be those of the heading, each once and in its order", f"line {number}", words[0]
-            )
+            rule = "rows must be those of the heading, each once and in its order"
+            raise source.error(rule, f"line {number}", words[0])
         else:
             title = line.strip("= \t")
     for table in tables or [GpuTable("", (), (), ())]:
@@ -202,3 +209,98 @@ def read_tables(source: Source) -> list[GpuTable]:
             rule = "must be a matrix of two GPUs or more, with a row for each"
             raise source.error(rule, "GPUs", len(table.rows))
     return tables
+
+
+NVLINK = GpuLinks("nvlink", "NVLink", 25.0, most=18)  # data sheets from Volta to Hopper; at most those of Hopper
+BLACKWELL_NVLINK = NVLINK._replace(gigabytes=50.0)  # data sheet of Blackwell
+BLACKWELL = re.compile(r"NVIDIA (G?B[123]00)\b")  # GPUs of that generation, as ``nvidia-smi -L`` names them
+LINK = re.compile(r"NV([1-9][0-9]?)")
+XGMI = GpuLinks("xgmi", "XGMI link", 48.0)
+MEGABYTES_PER_GIGABYTE = 1000
+AMD_TITLES = {"links": r"link type", "hops": r"hops", "rates": r"numa bw|min-max bandwidth"}
+FIELDS = {"link_type": "links", "num_hops": "hops", "bandwidth": "rates"}
+DIAGONAL = ("SELF", "0", "X", "N/A")
+RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
+
+
+def _is_of_nvidia(source: Source) -> bool:
+    head = without_escapes(source.head)
+    return bool(re.search(r"^\s*GPU0\b", head, re.MULTILINE)) and "between two GPUs" not in head
+
+
+def _read_nvidia(sources: Sequence[Source]) -> Part:
+    source = only(sources, "topology")
+    table, *others = read_tables(source)
+    if others:
+        raise source.error("must hold one matrix: import the one of each host alone", f"line {others[0].lines[0]}")
+    rule = f"must be NV and a number, or one of {', '.join(PATHS)}"
+    rows = table.words(source, ("X",), "|".join((LINK.pattern, *PATHS)), rule)
+    counts = [[int(match[1]) if (match := LINK.fullmatch(word)) else 0 for word in words] for words in rows]
+    links = BLACKWELL_NVLINK if BLACKWELL.search(source.text) else NVLINK
+    return Matrix(table.gpus, rows, counts).part(source, "nvidia-smi", links)
+
+
+NVIDIA = Reader("matrix of `nvidia-smi topo -m`", ("txt", "log"), _is_of_nvidia, _read_nvidia)
+
+
+def _is_of_amd(source: Source) -> bool:
+    head = without_escapes(source.head)
+    return "between two GPUs" in head or "LINK TYPE TABLE" in head or bool(re.search(r'"link_type": *"SELF"', head))
+
+
+def _read_amd(sources: Sequence[Source]) -> Part:
+    source = only(sources, "topology")
+    tables = _tables_of_json(source) if source.head.lstrip().startswith("[") else _tables(source)
+    if (types := tables.get("links")) is None:
+        raise source.error("must hold the table of link types", "link type")
+    if any(table.gpus != types.gpus for table in tables.values()):
+        raise source.error("must name the same GPUs in each table", "GPUs")
+    words = {kind: table.words(source, DIAGONAL) for kind, table in tables.items()}
+    types.words(source, DIAGONAL, "XGMI|PCIE", "must be XGMI or PCIE")
+    unknown = [[""] * len(types.gpus)] * len(types.gpus)
+    rows = zip(words["links"], words.get("hops", unknown), words.get("rates", unknown), strict=True)
+    counts = [[_links(*pair) for pair in zip(*row, strict=True)] for row in rows]
+    matches = (RANGE.fullmatch(word) for row in words.get("rates", unknown) for word in row)
+    megabytes = [int(match[1]) for match in matches if match]
+    links = XGMI._replace(gigabytes=min(megabytes) / MEGABYTES_PER_GIGABYTE) if megabytes else XGMI
+    note = "read and assumed" if megabytes else "assumed"
+    return Matrix(types.gpus, words["links"], counts).part(source, "rocm-smi", links, note)
+
+
+def _links(kind: str, hops: str, rate: str) -> float:
+    """XGMI links of a pair: none over several hops, more where the bandwidth of all is that of several."""
+    if kind != "XGMI" or (hops.isdigit() and int(hops) > 1):
+        return 0
+    match = RANGE.fullmatch(rate)
+    return int(match[2]) / int(match[1]) if match else 1
+
+
+def _tables(source: Source) -> Mapping[str, GpuTable]:
+    tables: dict[str, GpuTable] = {}
+    for table in read_tables(source):
+        for kind, title in AMD_TITLES.items():
+            if re.match(title, table.title, re.IGNORECASE):
+                if kind in tables:
+                    rule = "must hold one matrix: import the one of each host alone"
+                    raise source.error(rule, f"line {table.lines[0]}")
+                tables[kind] = table
+    return tables
+
+
+def _tables_of_json(source: Source) -> Mapping[str, GpuTable]:
+    """The tables of ``amd-smi topology --json``."""
+    document = source.document
+    rows = document if isinstance(document, list) else []
+    links: list[list[Mapping[str, Any]]] = [row.get("links") if isinstance(row, dict) else None for row in rows]  # type: ignore[misc]
+    if not links or not all(isinstance(row, list) and all(isinstance(link, dict) for link in row) for row in links):
+        raise source.error("must be a list of GPUs with their links", "links")
+    gpus = [f"GPU{row.get('gpu', place)}" for place, row in enumerate(rows)]
+    places = range(1, len(gpus) + 1)
+    return {
+        kind: GpuTable(field, gpus, [[str(link.get(field, "")) for link in row] for row in links], places)
+        for field, kind in FIELDS.items()
+        if field in links[0][-1]
+    }
+
+
+AMD = Reader("output of `rocm-smi --showtopo` or `amd-smi topology`", ("txt", "log", "json"), _is_of_amd, _read_amd)

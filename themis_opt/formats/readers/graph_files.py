@@ -8,6 +8,7 @@ Source: http://graphml.graphdrawing.org (GraphML 1.0); networkx, ``readwrite.gra
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -26,10 +27,6 @@ EXACT_GRAPH = f"{EXACT_NODES}; links between the same two nodes are added up."
 """Spellings of units that other tools use."""
 
 Fields = Mapping[str, Any]
-
-
-def _is_graphml(source: Source) -> bool:
-    return "<graphml" in source.head
 
 
 def _read_graphml(sources: Sequence[Source]) -> Part:
@@ -127,7 +124,8 @@ def _quantity(source: Source, values: Fields, name: str, field: str) -> float:
     if isinstance(value, str):
         for spelling, unit in BIT_RATES.items():
             value = value.replace(spelling, unit)
-        value = _number(value)
+        with suppress(ValueError):  # a number alone, which GraphML does not tell apart
+            value = float(value)
     try:
         amount = parse_time(value) if name == "latency" else parse_bandwidth(value)
     except ValueError as error:
@@ -135,13 +133,5 @@ def _quantity(source: Source, values: Fields, name: str, field: str) -> float:
     return source.number(amount, field, least=0.0 if name != "bandwidth" else 1e-9)
 
 
-def _number(text: str) -> str | float:
-    """A text that is a number alone, which GraphML does not tell apart."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-GRAPHML = Reader("network in GraphML", ("graphml", "xml"), _is_graphml, _read_graphml)
+GRAPHML = Reader("network in GraphML", ("graphml", "xml"), lambda source: "<graphml" in source.head, _read_graphml)
 NODE_LINK = Reader("network as JSON of nodes and links (networkx)", ("json",), _is_node_link, _read_node_link)

@@ -8,7 +8,6 @@ Source: https://github.com/Keysight/infragraph, ``schema/`` and ``infragraph_ser
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice, product
 from typing import Any
 
@@ -31,7 +30,7 @@ Physical = tuple[float | None, int]  # bytes per second, which a file may leave 
 
 
 def _recognizes(source: Source) -> bool:
-    words = (r'"?devices"?\s*:', r'"?instances"?\s*:', r'"?component"?\s*:|"?components"?\s*:')
+    words = (r'"?devices"?\s*:', r'"?instances"?\s*:', r'"?components?"?\s*:')
     return all(re.search(word, source.head) for word in words[::2]) and re.search(words[1], source.text) is not None
 
 
@@ -40,7 +39,7 @@ def _read(sources: Sequence[Source]) -> Part:
     document = source.yaml_object() if source.ending in ("yaml", "yml") else source.json_object()
     reading = _Reading(source, document)
     note = f"InfraGraph: {len(reading.npus)} xpu are the NPUs, GT/s are those of 16 lanes."
-    return Part(graph=partial(reading.network), notes=(note,))
+    return Part(graph=reading.network, notes=(note,))
 
 
 class _Reading:
@@ -84,16 +83,14 @@ class _Reading:
         return self.source.whole(document.get("count"), f"{field}.count", least=0, most=MAX_GRAPH_NODES)
 
     def links(self, document: Document, field: str) -> dict[str, Physical]:
-        """Links by name."""
-        return {str(link.get("name")): self.physical(link, f"{field}.{link.get('name')}") for link in
-                self.objects(document, "links")}  # fmt: skip
-
-    def physical(self, link: Document, field: str) -> Physical:
-        """Bandwidth and latency of a link."""
-        physical = link.get("physical") or {}
-        rate = self.quantity(physical, "bandwidth", RATES, field)
-        latency = self.quantity(physical, "latency", TIMES_IN_SECONDS, field) or 0.0
-        return rate, round(latency * PICOSECONDS_PER_SECOND)
+        """Bandwidth and latency of links by name."""
+        links: dict[str, Physical] = {}
+        for link in self.objects(document, "links"):
+            name, physical = str(link.get("name")), link.get("physical") or {}
+            rate = self.quantity(physical, "bandwidth", RATES, f"{field}.{name}")
+            latency = self.quantity(physical, "latency", TIMES_IN_SECONDS, f"{field}.{name}") or 0.0
+            links[name] = rate, round(latency * PICOSECONDS_PER_SECOND)
+        return links
 
     def quantity(self, physical: Any, name: str, units: Mapping[str, float], field: str) -> float | None:
         """A number in one of some units; None where there is none."""
@@ -125,7 +122,11 @@ class _Reading:
         links = self.links(device, f"devices.{device_name}.links")
         for number, edge in enumerate(self.objects(device, "edges")):
             field = f"devices.{device_name}.edges[{number}]"
-            ends = [list(self.device_ends(prefix, device_name, edge, end, field)) for end in ("ep1", "ep2")]
+            ends = []
+            for end in ("ep1", "ep2"):
+                point = self.source.mapping(edge.get(end), f"{field}.{end}")
+                path = ".".join(str(point[key]) for key in ("device", "component") if point.get(key))
+                ends.append(list(self.components(prefix, device_name, path, f"{field}.{end}")))
             self.join(edge, ends, links, field)
 
     def device(self, name: str) -> Document:
@@ -142,12 +143,6 @@ class _Reading:
         pairs = islice(scheme(*ends), MAX_GRAPH_LINKS + 1)
         self.cables += [(tail, head, link, physical) for tail, head in pairs if tail != head]
         refuse_cables(len(self.cables), MAX_GRAPH_LINKS, str(self.source))
-
-    def device_ends(self, prefix: str, device: str, edge: Document, end: str, field: str) -> Iterator[str]:
-        """Nodes that an end of an edge within a device names."""
-        point = self.source.mapping(edge.get(end), f"{field}.{end}")
-        path = ".".join(str(point[key]) for key in ("device", "component") if point.get(key))
-        yield from self.components(prefix, device, path, f"{field}.{end}")
 
     def instance_ends(self, edge: Document, end: str, field: str) -> Iterator[str]:
         """Nodes that an end of an edge between instances names."""

@@ -290,7 +290,6 @@ def _annotated(trace: GpuTrace, kernels: Mapping[object, Span]) -> dict[object, 
     """The collectives of kernels that do not say their sizes, by the annotations around the calls that launch them.
 
     Kernels without such an annotation are left out; None stands for one that moves nothing.
-    Raises InputError if the trace does not say how many NPUs there are.
     """
     source = trace.source
     calls: dict[object, tuple[str, int]] = {}

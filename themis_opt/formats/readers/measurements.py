@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import format_short_size, format_short_time
 from themis_opt.formats.calibration import Calibration, Measurement, calibrate
 from themis_opt.formats.readers.parts import Part
-from themis_opt.problem.network import Kind, Network
+from themis_opt.problem.network import Network
 from themis_opt.problem.phases import CollectiveKind
 
 LARGEST_TABLE = 60  # rows of measurements that are shown; files with more show the residuals that are farthest off
@@ -23,13 +25,7 @@ class Log(NamedTuple):
 
 
 MEASURED_KINDS = {
-    "allreduce": CollectiveKind.ALL_REDUCE,
-    "allgather": CollectiveKind.ALL_GATHER,
-    "reducescatter": CollectiveKind.REDUCE_SCATTER,
-    "alltoall": CollectiveKind.ALL_TO_ALL,
-    "broadcast": CollectiveKind.BROADCAST,
-    "reduce": CollectiveKind.REDUCE,
-    "sendrecv": CollectiveKind.SEND,
+    "sendrecv" if kind is CollectiveKind.SEND else kind.value.replace("_", ""): kind for kind in CollectiveKind
 }
 """Collectives by their name in small letters, without what joins its words."""
 
@@ -53,7 +49,7 @@ def calibrated(logs: Sequence[Log], tool: str) -> Part:
     for number, log in enumerate(logs, start=1):
         name = f"dim{number}"
         try:
-            fits[name] = calibrate(log.measurements, Kind.RING)
+            fits[name] = calibrate(log.measurements)
         except InputError as error:
             raise error.within(str(log.source)) from None
         npus = max(measurement.num_npus for measurement in log.measurements)
@@ -66,20 +62,17 @@ def calibrated(logs: Sequence[Log], tool: str) -> Part:
     tables: dict[str, list[dict[str, str]]] = {"measured": _groups(logs)}
     tables |= {f"{name}: fit": fit.values() for name, fit in fits.items()}
     tables |= {f"{name}: measured against fitted": _farthest(fit) for name, fit in fits.items()}
-    sentences = tuple(_largest(name, fit) for name, fit in fits.items())
+    sentences = []
+    for name, fit in fits.items():
+        row, one = max(zip(fit.rows(), fit.measurements, strict=True), key=lambda pair: pair[1].size)
+        what = f"{one.kind.value} of {format_short_size(one.size)} among {one.num_npus} NPUs takes {row['measured']}"
+        sentences.append(f"{what}, as measured; {name}, a ring that is fitted to all times, takes {row['fitted']}.")
     return Part(
         network=Network(name=tool, dimensions=tuple(dimensions)),
         notes=tuple(notes),
         tables=tables,
-        judge=lambda _: (sentences, {}),
+        judge=lambda _: (tuple(sentences), {}),
     )
-
-
-def _largest(name: str, fit: Calibration) -> str:
-    """What was measured at the largest size, and what the fitted network takes for it."""
-    row, one = max(zip(fit.rows(), fit.measurements, strict=True), key=lambda pair: pair[1].size)
-    what = f"{one.kind.value} of {format_short_size(one.size)} among {one.num_npus} NPUs takes {row['measured']}"
-    return f"{what}, as measured; {name}, a ring that is fitted to all times, takes {row['fitted']}."
 
 
 def _groups(logs: Sequence[Log]) -> list[dict[str, str]]:
@@ -104,7 +97,4 @@ def _groups(logs: Sequence[Log]) -> list[dict[str, str]]:
 def _farthest(fit: Calibration) -> list[dict[str, str]]:
     """The rows of the measurements, or of those with the largest residuals, in their order."""
     rows = fit.rows()
-    if len(rows) <= LARGEST_TABLE:
-        return rows
-    kept = sorted(sorted(range(len(rows)), key=lambda k: -abs(fit.residuals[k]))[:LARGEST_TABLE])
-    return [rows[k] for k in kept]
+    return [rows[k] for k in sorted(np.argsort(-np.abs(fit.residuals), kind="stable")[:LARGEST_TABLE].tolist())]

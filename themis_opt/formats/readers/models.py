@@ -37,16 +37,17 @@ def _reading(model_of: Callable[[Path], TrainingModel]) -> Callable[[Sequence[So
         model = model_of(source.path)
         note = f"{model.title}: data parallel, 32 samples on each NPU, FP16; 'themis-opt workload' has more options."
         notes = (note, *model.assumptions)
-        return Part(workload=lambda machine: _trained(model, source, machine), notes=notes)
+
+        def trained(machine: Machine | None) -> Instance:
+            if machine is None:
+                rule = "is a model: name a file of the network too, or use 'themis-opt workload FILE --network'"
+                raise source.error(rule)
+            setup = Setup(network=machine.network, timing=Rate(int(machine.flops or USUAL_RATE)))
+            return make_workload(model, model.layers(), setup, chunks=machine.chunks)
+
+        return Part(workload=trained, notes=notes)
 
     return read
-
-
-def _trained(model: TrainingModel, source: Source, machine: Machine | None) -> Instance:
-    if machine is None:
-        raise source.error("is a model: name a file of the network too, or use 'themis-opt workload FILE --network'")
-    timing = Rate(int(machine.flops or USUAL_RATE))
-    return make_workload(model, model.layers(), Setup(network=machine.network, timing=timing), chunks=machine.chunks)
 
 
 HUGGING_FACE = Reader("config.json of Hugging Face", ("json",), _is_config, _reading(model_of_config))

@@ -27,16 +27,7 @@ from themis_opt.problem.network import Dimension, Kind
 GIGA = 1e9
 NVLINK_LATENCY, PCI_LATENCY, NET_LATENCY = 3_400_000, 5_700_000, 14_000_000  # picoseconds of a step from GPU to GPU
 
-NVLINK_BANDWIDTH: dict[int, float | None] = {
-    60: 18.0,
-    70: 20.0,
-    80: 20.0,
-    86: 12.0,
-    87: 20.0,
-    90: 20.6,
-    100: 40.1,
-    130: None,
-}
+NVLINK_BANDWIDTH: dict[int, float | None] = {60: 18.0, 70: 20.0, 86: 12.0, 87: 20.0, 90: 20.6, 100: 40.1, 130: None}
 """GB/s of one NVLink in one direction, from a compute capability on; None: not known to NCCL."""
 
 XGMI_BANDWIDTH = {"90a": 36.0, "910": 36.0, "94": 48.0, "": 24.0}
@@ -83,14 +74,8 @@ def read_domains(systems: Sequence[tuple[Source, Element]]) -> list[list["_Box"]
     return domains
 
 
-def unknown_speeds(root: Element) -> set[str]:
-    """Speeds of PCI that NCCL does not know, and takes for those of PCI 3.0."""
-    return {
-        pci.get("link_speed") or "none" for pci in root.iter("pci") if _pci_speed(pci) not in PCI_BANDWIDTH_PER_LANE
-    }
-
-
-def _pci_speed(pci: Element) -> str:
+def pci_speed(pci: Element) -> str:
+    """GT/s of a lane of a PCI device, empty where it is not said."""
     return (pci.get("link_speed") or "").split(" ")[0].removesuffix(".0")
 
 
@@ -119,23 +104,19 @@ def dimensions(systems: Sequence[tuple[Source, Element]], copies: int = 1) -> tu
     return tuple(dimension for dimension in first if dimension)
 
 
-def within(kind: Kind, gpus: int, gigabytes: float, picoseconds: int, description: str) -> Dimension | None:
-    """The dimension within a node, of some GB/s per GPU; none if it has one GPU."""
-    return _dimension(kind, gpus, "node", gigabytes, picoseconds, description)
-
-
-def between(nodes: int, gigabytes: float, description: str) -> Dimension | None:
-    """The dimension between nodes, of some GB/s per GPU; none if there is one node."""
-    return _dimension(Kind.SWITCH, nodes, "net", gigabytes, NET_LATENCY, description)
-
-
-def _dimension(
-    kind: Kind, size: int, name: str, gigabytes: float, picoseconds: int, description: str
+def within(
+    kind: Kind, size: int, gigabytes: float, picoseconds: int, description: str, name: str = "node"
 ) -> Dimension | None:
+    """The dimension within a node, of some GB/s per GPU; none if it has one GPU."""
     if size == 1:
         return None
     bandwidth, latency = f"{gigabytes:.12g} GB/s", f"{picoseconds} ps"
     return Dimension(kind=kind, size=size, name=name, bandwidth=bandwidth, latency=latency, source=description)
+
+
+def between(nodes: int, gigabytes: float, description: str) -> Dimension | None:
+    """The dimension between nodes, of some GB/s per GPU; none if there is one node."""
+    return within(Kind.SWITCH, nodes, gigabytes, NET_LATENCY, description, "net")
 
 
 def _inside(boxes: Sequence["_Box"], domains: int) -> Dimension | None:
@@ -184,7 +165,7 @@ def _between(boxes: Sequence["_Box"], domains: int) -> Dimension | None:
             ways.add_edge(cable.head, cable.tail, capacity=cable.back / GIGA)
     gpus = [npu for box in boxes for npu in box.gpus]
     adapters = {name: rate for box in boxes for name, rate in box.adapters.items()}
-    _feed(ways, gpus, float("inf"))
+    ways.add_edges_from((("gpus", gpu) for gpu in gpus), capacity=float("inf"))
     rates = {
         round(min(rate / GIGA, nx.maximum_flow_value(ways, "gpus", name)), RATE_DIGITS)
         for name, rate in adapters.items()
@@ -192,15 +173,11 @@ def _between(boxes: Sequence["_Box"], domains: int) -> Dimension | None:
     if len(rates) > 1:
         raise NoProduct(f"adapters have {min(rates):g} to {max(rates):g} GB/s")
     total = nx.maximum_flow_value(ways, "gpus", FABRIC)
-    _feed(ways, gpus, total / len(gpus))
+    ways.add_edges_from((("gpus", gpu) for gpu in gpus), capacity=total / len(gpus))
     if nx.maximum_flow_value(ways, "gpus", FABRIC) < total * (1 - 10**-RATE_DIGITS):
         raise NoProduct("GPUs are not alike near to adapters")
     description = f"{len(adapters)} adapters of {total:.{RATE_DIGITS}g} GB/s behind PCI for {len(gpus)} GPUs"
     return between(domains, total / len(gpus), description)
-
-
-def _feed(ways: "nx.DiGraph[str]", gpus: Sequence[str], share: float) -> None:
-    ways.add_edges_from((("gpus", gpu) for gpu in gpus), capacity=share)
 
 
 class _Box:
@@ -217,15 +194,15 @@ class _Box:
         self.by_address: dict[str, str] = {}
         names = [f"{prefix}cpu{cpu.get('numaid', number)}" for number, cpu in enumerate(cpus)]
         for name, cpu in zip(names, cpus, strict=True):
-            self._walk(cpu, name)
+            self._walk(cpu, name, name)
         if not self.gpus:
             raise source.error("must describe a GPU within a cpu", "gpu")
         for (first, cpu), (second, _) in combinations(zip(names, cpus, strict=True), 2):
             self.cables.append(ReadCable.both_ways(first, second, self._between_cpus(cpu) * GIGA))
         self.links = [cable for name, gpu in self.gpus.items() for cable in self._links(name, gpu)]
 
-    def _walk(self, element: Element, parent: str) -> None:
-        """The cables below a CPU or a PCI switch."""
+    def _walk(self, element: Element, parent: str, cpu: str) -> None:
+        """The cables below a CPU, or a PCI switch below it."""
         for child in element:
             if child.tag == "pci":
                 name = self._name(child)
@@ -234,18 +211,11 @@ class _Box:
                 self.cables.append(ReadCable.both_ways(parent, name, self._pci_rate(child), latency))
                 for link in child.iterfind("gpu/c2c"):
                     rate = self._whole(link, "bw") * self._whole(link, "count") / 1000 * GIGA
-                    self.cables.append(ReadCable.both_ways(self._cpu_of(parent), name, rate, latency))
-                self._walk(child, name)
+                    self.cables.append(ReadCable.both_ways(cpu, name, rate, latency))
+                self._walk(child, name, cpu)
             elif child.tag == "nic":
                 for number, net in enumerate(child.iter("net")):
                     self._add_adapter(net, parent, number)
-
-    def _cpu_of(self, name: str) -> str:
-        """The CPU above a part."""
-        above = {cable.head: cable.tail for cable in self.cables}
-        while name in above:
-            name = above[name]
-        return name
 
     def _name(self, pci: Element) -> str:
         """The GPU of a PCI device, or the device itself."""
@@ -270,7 +240,7 @@ class _Box:
 
     def _pci_rate(self, pci: Element) -> float:
         lanes = self._whole(pci, "link_width", usual="0") or UNKNOWN_LANES
-        units = PCI_BANDWIDTH_PER_LANE.get(_pci_speed(pci), UNKNOWN_PCI)
+        units = PCI_BANDWIDTH_PER_LANE.get(pci_speed(pci), UNKNOWN_PCI)
         return max(lanes, 1) * units / PCI_UNITS_PER_GIGABYTE * GIGA
 
     def _between_cpus(self, cpu: Element) -> float:
@@ -283,7 +253,7 @@ class _Box:
     def _links(self, name: str, gpu: Element) -> Iterator[ReadCable]:
         """What a GPU sends over NVLinks or XGMI; links between GPUs stand at both of them."""
         for link in (*gpu.iter("nvlink"), *gpu.iter("xgmi")):
-            rate = (self._nvlink(gpu) if link.tag == "nvlink" else _xgmi(gpu)) * self._whole(link, "count") * GIGA
+            rate = (self._nvlink if link.tag == "nvlink" else self._xgmi)(gpu) * self._whole(link, "count") * GIGA
             if not rate:
                 continue
             if link.get("tclass") == SWITCH_CLASS:
@@ -291,14 +261,16 @@ class _Box:
             elif link.get("tclass") != CPU_CLASS:
                 target = self.by_address.get(link.get("target", ""))
                 if target not in self.gpus or target == name:
-                    raise self.source.error(
-                        "must be the address of another GPU", f"{link.tag}.target", link.get("target")
-                    )
+                    rule = "must be the address of another GPU"
+                    raise self.source.error(rule, f"{link.tag}.target", link.get("target"))
                 yield ReadCable(name, target, rate, 0.0, NVLINK_LATENCY)
 
+    def _xgmi(self, gpu: Element) -> float:
+        name = gpu.get("gcn", "").removeprefix("gfx")
+        return next(rate for start, rate in XGMI_BANDWIDTH.items() if name.startswith(start))
+
     def _nvlink(self, gpu: Element) -> float:
-        capability = self._whole(gpu, "sm")
-        rate = _last_below(NVLINK_BANDWIDTH, capability)
+        rate = _last_below(NVLINK_BANDWIDTH, self._whole(gpu, "sm"))
         if rate is None:
             rule = "must be 60 to 129: the bandwidth of other NVLinks is not known"
             raise self.source.error(rule, "gpu.sm", gpu.get("sm"))
@@ -317,11 +289,6 @@ class _Box:
             raise self.source.error("must describe a network adapter, since there are several nodes", "net")
         for name, rate in self.adapters.items():
             yield ReadCable.both_ways(name, FABRIC, rate, (NET_LATENCY - PCI_LATENCY) // 2)
-
-
-def _xgmi(gpu: Element) -> float:
-    name = gpu.get("gcn", "").removeprefix("gfx")
-    return next(rate for start, rate in XGMI_BANDWIDTH.items() if name.startswith(start))
 
 
 def _last_below(steps: dict[int, float | None], value: int) -> float | None:

@@ -30,11 +30,6 @@ PROMETHEUS = "nccl_bus_bandwidth_gbs{"  # how lines for Prometheus begin
 GROUP_TOLERANCE = 0.02  # of the algorithm bandwidth, which is computed from a time that is not rounded
 
 
-def _recognizes(source: Source) -> bool:
-    is_json = re.search(r'"\w+_perf"', source.head) is not None and '"header"' in source.head
-    return is_json or PROMETHEUS in source.head
-
-
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "log of the inspector")
     log = read_log(source)
@@ -105,4 +100,11 @@ def _blocks(source: Source, bandwidth: Any, rate: float, npus: int, kind: Collec
     raise source.error(rule, f"{field}: coll_perf.coll_algobw_gbs", bandwidth)
 
 
-READER = Reader("collectives measured by the NCCL Inspector", (), _recognizes, _read)
+READER = Reader(
+    "collectives measured by the NCCL Inspector",
+    (),
+    lambda source: bool(
+        PROMETHEUS in source.head or (re.search(r'"\w+_perf"', source.head) and '"header"' in source.head)
+    ),
+    _read,
+)

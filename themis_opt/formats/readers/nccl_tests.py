@@ -72,19 +72,15 @@ def _untagged(line: str) -> str:
 def _read(sources: Sequence[Source]) -> Part:
     logs = [read_log(source) for source in sources]
     part = calibrated(logs, "nccl-tests")
-    notes = [note for source in sources if (note := _on_hosts(source))]
-    return replace(part, notes=(*(note for log in logs for note in log.notes), *part.notes, *notes))
-
-
-def _on_hosts(source: Source) -> str:
-    """What is lost where one log is of several GPUs on each of several hosts; empty where it is not."""
-    hosts = Counter(host for _, _, host in DEVICE_LINE.findall(source.text) if host)
-    if len(hosts) < 2 or max(hosts.values()) < 2 or "Group  1" in source.text:
-        return ""
-    return (
-        f"{source.path.name} is of {sum(hosts.values())} GPUs on {len(hosts)} hosts, and becomes one ring: "
-        "give one log within a host and one of a GPU per host, and both are dimensions."
-    )
+    notes = [*(note for log in logs for note in log.notes), *part.notes]
+    for source in sources:
+        hosts = Counter(host for _, _, host in DEVICE_LINE.findall(source.text) if host)
+        if len(hosts) > 1 and max(hosts.values()) > 1 and "Group  1" not in source.text:
+            notes.append(
+                f"{source.path.name} is of {sum(hosts.values())} GPUs on {len(hosts)} hosts, and becomes one ring: "
+                "give one log within a host and one of a GPU per host, and both are dimensions."
+            )
+    return replace(part, notes=tuple(notes))
 
 
 def read_log(source: Source) -> Log:
@@ -93,13 +89,9 @@ def read_log(source: Source) -> Log:
     Raises InputError if a line is none of the format, or nothing is measured.
     """
     rows = _Rows(source)
-    if {"config", "results"} <= source.keys():
-        measurements = tuple(_from_json(rows))
-    elif "inPlace" in source.head:
-        measurements = tuple(_from_rccl(rows))
-    else:
-        measurements = tuple(_from_text(rows))
-    log = Log(source, measurements, rows.notes)
+    is_json = {"config", "results"} <= source.keys()
+    measured = (_from_json if is_json else _from_rccl if "inPlace" in source.head else _from_text)(rows)
+    log = Log(source, tuple(measured), rows.notes)
     if not log.measurements:
         raise source.error("; ".join(("holds no measured time", *log.notes)))
     return log
@@ -141,8 +133,13 @@ class _Rows:
                 elif str(values.get("#wrong", 0)) not in RIGHT:
                     self.wrong += 1
                 else:
-                    taken = _picoseconds(self.source, time, row.field)
-                    yield Measurement(kind, row.size, group.npus, taken, group.hosts, place=place)
+                    try:
+                        microseconds = float(time)  # type: ignore[arg-type]  # whatever stands there
+                    except (TypeError, ValueError, OverflowError):
+                        raise self.source.error("must be a time in microseconds", row.field, time) from None
+                    taken = self.source.number(microseconds, row.field, least=1e-6, most=1e12)
+                    picoseconds = taken * PICOSECONDS_PER_MICROSECOND
+                    yield Measurement(kind, row.size, group.npus, picoseconds, group.hosts, place=place)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -204,14 +201,6 @@ def _row_of_line(rows: _Rows, number: int, columns: Sequence[str], words: Sequen
         values = (word.replace(",", "") for word in words[begin:end])
         cells.append((place, dict(zip(columns[begin:end], values, strict=True))))
     return LogRow(f"line {number}", size, cells)
-
-
-def _picoseconds(source: Source, time: Any, field: str) -> float:
-    try:
-        microseconds = float(time)
-    except (TypeError, ValueError, OverflowError):
-        raise source.error("must be a time in microseconds", field, time) from None
-    return source.number(microseconds, field, least=1e-6, most=1e12) * PICOSECONDS_PER_MICROSECOND
 
 
 def _from_json(rows: _Rows) -> Iterator[Measurement]:
@@ -284,10 +273,7 @@ def _kind(source: Source, text: str) -> CollectiveKind:
 
 
 def _group_by_bandwidth(source: Source, kind: CollectiveKind, rows: Sequence[LogRow]) -> RankGroup:
-    """The GPUs that the name of the file says, or busbw over algbw of the fastest row: n phases of (P - 1) / P.
-
-    Raises InputError if neither tells them.
-    """
+    """The GPUs that the name of the file says, or busbw over algbw of the fastest row: n phases of (P - 1) / P."""
     if match := RANKS_IN_NAME.search(source.path.name):
         return RankGroup(source.whole(int(match[1]), "ranks in the name", least=2))
     pairs = [
@@ -313,9 +299,8 @@ def _group(source: Source, devices: Sequence[tuple[Any, Any, Any]]) -> RankGroup
     """The GPUs of a group, which are as many in all groups."""
     ranks = [str(rank) for rank, *_ in devices]
     if len(ranks) < 2 or len(set(ranks)) < len(ranks):
-        raise source.error(
-            "must list two ranks or more, each once: without them the size of a group is not known", "Rank"
-        )
+        rule = "must list two ranks or more, each once: without them the size of a group is not known"
+        raise source.error(rule, "Rank")
     missing = sorted({str(rank) for rank in range(len(ranks))} - set(ranks), key=int)
     if missing:
         rule = f"must list all ranks from 0 on: {missing[0]} is missing, and the size of a group is not known"

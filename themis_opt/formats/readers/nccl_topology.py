@@ -22,16 +22,11 @@ GRAPH_PATTERNS = ("balanced tree", "split tree", "tree", "ring", "NVLS", "CollNe
 CHANNEL_PATTERNS = {str(number): pattern for number, pattern in enumerate(GRAPH_PATTERNS, start=1)}
 
 
-def _recognizes(source: Source) -> bool:
-    return bool(re.search(r"<(system|graphs)\b", source.head))
-
-
 def _read(sources: Sequence[Source]) -> Part:
     roots = [(source, source.xml()) for source in sources]
     for source, root in roots:
-        source.choice(
-            root.tag, {"system": None} if len(roots) > 1 else {"system": None, "graphs": None}, "root element"
-        )
+        tags = ("system",) if len(roots) > 1 else ("system", "graphs")
+        source.choice(root.tag, dict.fromkeys(tags), "root element")
         if root.get("version") not in ("1", "2"):
             raise source.error("must be 1 or 2", f"{root.tag}.version", root.get("version"))
     source, root = roots[0]
@@ -47,10 +42,10 @@ def _read(sources: Sequence[Source]) -> Part:
 
 
 def _topology(name: str, systems: Sequence[tuple[Source, Element]], note: str, copies: int = 1) -> Part:
-    if speeds := set[str]().union(*(nccl_box.unknown_speeds(root) for _, root in systems)):
-        note = (
-            f"{note[:-1]}; PCI of a speed that NCCL does not know, {', '.join(sorted(speeds)[:3])}, is taken for 3.0."
-        )
+    pcis, known = (pci for _, root in systems for pci in root.iter("pci")), nccl_box.PCI_BANDWIDTH_PER_LANE
+    if speeds := {pci.get("link_speed") or "none" for pci in pcis if nccl_box.pci_speed(pci) not in known}:
+        unknown = ", ".join(sorted(speeds)[:3])
+        note = f"{note[:-1]}; PCI of a speed that NCCL does not know, {unknown}, is taken for 3.0."
     try:
         return _product(systems[0][0], name, nccl_box.dimensions(systems, copies), note)
     except nccl_box.NoProduct as error:
@@ -106,4 +101,9 @@ def _decimal(source: Source, element: Element, name: str) -> float:
     return float(text)
 
 
-READER = Reader("topology or graph of one node, dumped by NCCL", ("xml",), _recognizes, _read)
+READER = Reader(
+    "topology or graph of one node, dumped by NCCL",
+    ("xml",),
+    lambda source: bool(re.search(r"<(system|graphs)\b", source.head)),
+    _read,
+)

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.registries import Registry
 from themis_opt.base.sources import HEAD_BYTES, Source
-from themis_opt.formats.readers.parts import Machine, Part, Reader, Request, assemble, assemble_graph
+from themis_opt.formats.readers.parts import Part, Reader, Request, assemble, assemble_graph
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.problem import catalog
 from themis_opt.problem.fields import ModelError
@@ -17,25 +18,16 @@ from themis_opt.problem.instance import Instance
 
 OWN_FORMAT = "json"
 FOREIGN = (
+    (rb"avg_forward_compute_time", "is a log of DistributedDataParallel: import a trace of the PyTorch profiler"),
+    (rb'(?s)"schema".*"nodes"', "is an execution trace of PyTorch: import the profiler's trace of the same run"),
+    (rb'"pg_config"', "is a flight recorder of PyTorch: 'compare NETWORK --measured FILE' reads it"),
+    (rb"\A\x80", "is a pickle: write a flight recorder as JSON, which 'compare NETWORK --measured FILE' reads"),
     (
-        re.compile(rb"avg_forward_compute_time"),
-        "is a log of DistributedDataParallel: import a trace of the PyTorch profiler",
-    ),
-    (
-        re.compile(rb'"schema".*"nodes"', re.DOTALL),
-        "is an execution trace of PyTorch: import the profiler's trace of the same run",
-    ),
-    (re.compile(rb'"pg_config"'), "is a flight recorder of PyTorch: 'compare NETWORK --measured FILE' reads it"),
-    (
-        re.compile(rb"\A\x80"),
-        "is a pickle: write a flight recorder as JSON, which 'compare NETWORK --measured FILE' reads",
-    ),
-    (
-        re.compile(rb'"workload_graph"|"(COMP|COMM_COLL|COMM_SEND|COMM_RECV)_NODE"|"ctrl_?[dD]eps"'),
+        rb'"workload_graph"|"(COMP|COMM_COLL|COMM_SEND|COMM_RECV)_NODE"|"ctrl_?[dD]eps"',
         "is a Chakra trace as JSON: import the .et files of the same run",
     ),
     (
-        re.compile(rb'\ASQLite format 3|"(Cuda|Nvtx|TraceProcess)Event"'),
+        rb'\ASQLite format 3|"(Cuda|Nvtx|TraceProcess)Event"',
         "is an export of Nsight Systems, without the sizes of collectives: import a trace of the PyTorch profiler",
     ),
 )
@@ -54,8 +46,8 @@ READERS = Registry(
         "nccl-topology": "themis_opt.formats.readers.nccl_topology:READER",
         "graphml": "themis_opt.formats.readers.graph_files:GRAPHML",
         "node-link": "themis_opt.formats.readers.graph_files:NODE_LINK",
-        "rocm-smi": "themis_opt.formats.readers.rocm_smi:READER",
-        "nvidia-smi": "themis_opt.formats.readers.nvidia_smi:READER",
+        "rocm-smi": "themis_opt.formats.readers.gpu_matrix:AMD",
+        "nvidia-smi": "themis_opt.formats.readers.gpu_matrix:NVIDIA",
         "pytorch-shapes": "themis_opt.formats.readers.models:LISTING",
         "hugging-face": "themis_opt.formats.readers.models:HUGGING_FACE",
         "pytorch-trace": "themis_opt.formats.readers.traced_step:READER",
@@ -133,11 +125,8 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
     parts = [part for reader, paths in readers.values() for part in _parts(reader, paths, alone=len(readers) == 1)]
     rates = request.bandwidths if request else {}
     if rates and not any(part.graph or part.open_network for part in parts):
-        raise InputError(
-            "is for graphs, and networks whose files leave bandwidths open",
-            field="--bandwidths",
-            value=", ".join(rates),
-        )
+        rule = "is for graphs, and networks whose files leave bandwidths open"
+        raise InputError(rule, field="--bandwidths", value=", ".join(rates))
     parts = [replace(part, network=part.open_network(rates)) if part.open_network else part for part in parts]
     needs_request = not any(part.workload for part in parts)
     stated = None if rates and request == Request(bandwidths=rates) else request
@@ -174,16 +163,19 @@ def _recognized(file: str | Path) -> tuple[str, _Entry, Path]:
         return OWN_FORMAT, catalog.read_instance, path
     for name in READERS:
         if name != OWN_FORMAT:
-            reader = READERS.load(name)
-            if _recognizes(name, reader, source):
+            reader, ending = READERS.load(name), source.ending
+            if not isinstance(reader, Reader):
+                is_recognized = ending == name
+            else:
+                is_recognized = ending in (reader.endings or (ending,)) and reader.recognizes(source)
+            if is_recognized:
                 return name, reader, path
     for mark, rule in FOREIGN:
-        if mark.search(source.data[:HEAD_BYTES]):
+        if re.search(mark, source.data[:HEAD_BYTES]):
             raise source.error(rule)
     if not source.head.lstrip().startswith("{"):
-        raise source.error(
-            "is of no format that is known: 'themis-opt list formats' names them, FORMAT:FILE chooses one"
-        )
+        rule = "is of no format that is known: 'themis-opt list formats' names them, FORMAT:FILE chooses one"
+        raise source.error(rule)
     return OWN_FORMAT, catalog.read_instance, path
 
 
@@ -192,12 +184,6 @@ def _is_own(source: Source) -> bool:
         return '"themis-opt/' in source.head
     except InputError:  # what cannot be read is refused by the reader of documents
         return True
-
-
-def _recognizes(name: str, reader: _Entry, source: Source) -> bool:
-    if not isinstance(reader, Reader):
-        return source.ending == name
-    return (not reader.endings or source.ending in reader.endings) and reader.recognizes(source)
 
 
 def _part(reader: Reader, sources: Sequence[Source]) -> Part:
@@ -215,11 +201,10 @@ def _parts(reader: _Entry, paths: Sequence[Path], *, alone: bool) -> list[Part]:
     instances = [(reader(path), str(path)) for path in paths]
     if alone and len(instances) == 1:
         return [Part(workload=lambda _: instances[0][0], source=instances[0][1])]
-    return [Part(network=instance.network, change=_ruled_by(instance), source=source) for instance, source in instances]
-
-
-def _ruled_by(instance: Instance) -> Callable[[Machine], Machine]:
-    return lambda machine: replace(machine, latency=instance.latency)
+    return [
+        Part(network=one.network, change=partial(replace, latency=one.latency), source=source)
+        for one, source in instances
+    ]
 
 
 def is_trace(file: str | Path) -> bool:

@@ -40,10 +40,6 @@ ROUNDS_OF_SECTION = 100  # each leaves two thirds of an interval
 NEAR = 0.005  # of a measured time, by which the model may differ without a word
 
 
-def _recognizes(source: Source) -> bool:
-    return '"traceEvents"' in source.head or ('"schemaVersion"' in source.head and '"deviceProperties"' in source.head)
-
-
 def _read(sources: Sequence[Source]) -> Part:
     steps = sorted(_steps(sources), key=lambda step: step.trace.rank)
     waits = waits_for_others(steps)
@@ -56,7 +52,7 @@ def _read(sources: Sequence[Source]) -> Part:
         notes=(note, *late_rank(steps, waits), *step.doubts()),
         tables={
             "trace": step.rows(),
-            "shares": [row for one in zip(steps, waits, strict=True) for row in share_rows(*one)],
+            "shares": [row for one in zip(steps, waits, strict=True) for row in _share_rows(*one)],
         },
         judge=step.judged,
     )
@@ -68,9 +64,8 @@ def _steps(sources: Sequence[Source]) -> Iterator["TrainingStep"]:
     for source in sources:
         step = TrainingStep(source, number)
         if step.trace.rank in ranks:
-            raise source.error(
-                "must be of another rank than the other traces", "distributedInfo: rank", step.trace.rank
-            )
+            rule = "must be of another rank than the other traces"
+            raise source.error(rule, "distributedInfo: rank", step.trace.rank)
         ranks.add(step.trace.rank)
         number = step.number
         yield step
@@ -81,7 +76,9 @@ class TrainingStep:
 
     `number`: of the step to read, None for one of median length, -1 for a trace without marks.
     `name`: which step it is of how many.
+    `length`: picoseconds of the step.
     `collectives`: those that start in the step; all spans end with it.
+    `size`: bytes of all collectives.
     """
 
     def __init__(self, source: Source, number: int | None = None) -> None:
@@ -89,7 +86,9 @@ class TrainingStep:
         self.number, self.name, (self.start, self.end) = _chosen(trace, number)
         if self.end <= self.start:
             raise source.error("must have a step that lasts", "traceEvents", self.name)
+        self.length = self.end - self.start
         self.collectives = [event for event in trace.collectives if self.start <= event.start < self.end]
+        self.size = sum(event.size for event in self.collectives)
         kernels = [*trace.compute, *trace.copies]
         self.kernels = sorted(start for start, _ in kernels if self.start <= start < self.end)
         self.compute = self._within(kernels)
@@ -99,16 +98,6 @@ class TrainingStep:
         self.communication = _union([*self._within(_spans(trace.collectives)), *others])
         self.exposed = _without(self.communication, self.compute)
         self.exposed_ends = [end for _, end in self.exposed]
-
-    @property
-    def length(self) -> int:
-        """Picoseconds of the step."""
-        return self.end - self.start
-
-    @property
-    def size(self) -> int:
-        """Bytes of all collectives."""
-        return sum(event.size for event in self.collectives)
 
     def _within(self, spans: Sequence[Span]) -> list[Span]:
         """The parts of spans in the step, joined where they overlap."""
@@ -135,20 +124,15 @@ class TrainingStep:
             ("left out: other steps", f"{other_steps} collectives", whole - self.length if other_steps else 0),
             ("left out: NCCL without sizes", f"{len(trace.without_size)} kernels", _total(trace.without_size)),
         ]
+        exposed = _total(self.exposed) / self.length
+        limit = "yes" if exposed > 0.5 else "partly" if exposed >= 0.05 else "no"
         rows = [
-            {
-                "quantity": name,
-                "number": what,
-                "time": format_short_time(time),
-                "share": format_percent(time / self.length),
-            }
+            (name, what, format_short_time(time), format_percent(time / self.length))
             for name, what, time in lines
             if time or not name.startswith("left out")
         ]
-        exposed = _total(self.exposed) / self.length
-        limit = "yes" if exposed > 0.5 else "partly" if exposed >= 0.05 else "no"
-        last = {"quantity": "communication is the bottleneck", "number": "", "time": limit}
-        return [*rows, last | {"share": format_percent(exposed)}]
+        rows.append(("communication is the bottleneck", "", limit, format_percent(exposed)))
+        return [dict(zip(("quantity", "number", "time", "share"), row, strict=True)) for row in rows]
 
     def doubts(self) -> list[str]:
         """Kernels that may be communication, or are, and of which the model knows no bytes."""
@@ -214,7 +198,11 @@ def _chosen(trace: GpuTrace, number: int | None) -> tuple[int, str, Span]:
     spans = _from_mark_to_mark(marks, trace.marks["user_annotation"])
     if not marks:
         spans = {-1: (min(start for start, _ in trace.all), max(end for _, end in trace.all))}
-    held = [number for number, span in spans.items() if _holds(span, sized) and not _overlap(span, trace.without_size)]
+    held = [
+        number
+        for number, span in spans.items()
+        if _holds(span, sized) and not any(start < span[1] and end > span[0] for start, end in trace.without_size)
+    ]
     if not held:
         rule = f"holds {len(trace.without_size)} kernels of NCCL without their sizes"
         advice = "profile with PyTorch 2.3 or later, or record_shapes"
@@ -252,10 +240,6 @@ def _spans(collectives: Sequence[CollectiveEvent]) -> list[Span]:
 def _holds(span: Span, starts: Sequence[int]) -> bool:
     """Whether any of some moments, which are in order, lies in a span."""
     return bisect_left(starts, span[0]) < bisect_left(starts, span[1])
-
-
-def _overlap(span: Span, spans: Sequence[Span]) -> bool:
-    return any(start < span[1] and end > span[0] for start, end in spans)
 
 
 def _gain(name: str, time: float, now: float) -> dict[str, str]:
@@ -315,7 +299,7 @@ def gpu_shares(trace: GpuTrace, span: Span | None = None) -> dict[str, float]:
     }
 
 
-def share_rows(step: TrainingStep, waits: int) -> Iterator[dict[str, str]]:
+def _share_rows(step: TrainingStep, waits: int) -> Iterator[dict[str, str]]:
     """Shares of the step and of all of its trace, and how long its collectives wait for other ranks."""
     rank = "" if step.trace.rank < 0 else str(step.trace.rank)
     for part, span in (("step", (step.start, step.end)), ("all of the trace", None)):
@@ -404,12 +388,6 @@ def _alone(machine: Machine, event: CollectiveEvent) -> int:
     return simulate(instance, make_policy("baseline")(instance)).makespan
 
 
-def _alone_on(dimension: Dimension, event: CollectiveEvent, chunks: int) -> int:
-    """Picoseconds of a collective on one dimension, whose start-ups occupy it."""
-    num_steps, sent = _costs(dimension, event, chunks)
-    return math.ceil(num_steps * dimension.latency + sent * PICOSECONDS_PER_SECOND / dimension.bandwidth)
-
-
 def _dimension(collectives: Sequence[CollectiveEvent], name: str, chunks: int) -> Dimension:
     """A ring on which none of some collectives takes longer than it was measured, and all together as long as can be.
 
@@ -481,9 +459,11 @@ def _placed(step: TrainingStep, machine: Machine, *, is_fitted: bool) -> list[_P
         if is_fitted:
             names = dimensions or tuple(named)
             key = (event.kind, event.size, names)
-            if key not in alone:
-                ring = named[names[0]] if len(names) == 1 else None
-                alone[key] = _alone_on(ring, event, machine.chunks) if ring else _alone(machine, event)
+            if key not in alone and len(names) > 1:
+                alone[key] = _alone(machine, event)
+            elif key not in alone:
+                num_steps, sent = _costs(ring := named[names[0]], event, machine.chunks)
+                alone[key] = math.ceil(num_steps * ring.latency + sent * PICOSECONDS_PER_SECOND / ring.bandwidth)
             leaves = max(event.start, min(event.end, *(free[name] for name in names)) - alone[key])
             free |= dict.fromkeys(names, leaves)
         placed.append(_Placed(event, dimensions, leaves, *_needed(step, event)))
@@ -567,10 +547,16 @@ def _dimensions(source: Source, event: CollectiveEvent, network: Network) -> tup
     dimensions = dimensions_of(network, event.ranks) if event.ranks else dimensions_by_size(event.npus, network)
     if dimensions is None:
         shape = " x ".join(map(str, network.sizes))
-        raise source.error(
-            f"fills no dimensions of the network of {shape}", "Process Group Ranks", event.ranks or event.npus
-        )
+        rule = f"fills no dimensions of the network of {shape}"
+        raise source.error(rule, "Process Group Ranks", event.ranks or event.npus)
     return dimensions
 
 
-READER = Reader("trace of the PyTorch profiler", ("json",), _recognizes, _read)
+READER = Reader(
+    "trace of the PyTorch profiler",
+    ("json",),
+    lambda source: (
+        '"traceEvents"' in source.head or ('"schemaVersion"' in source.head and '"deviceProperties"' in source.head)
+    ),
+    _read,
+)
