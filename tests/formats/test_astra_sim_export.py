@@ -203,7 +203,7 @@ def test_the_rules_of_the_interpreter_by_hand():
         [Node(0, "c", NodeType.COMP, duration_micros=3), message(1, receive, 0, 5, (0,))],
         [],
     ]
-    first, second, third, _ = replay(RING, traces)
+    first, second, third, _ = replay(RING.send, traces)
     assert first == {0: (0, 1010), 1: (0, 2020), 2: (2020, 2021), 3: (0, 25)}
     assert second == {0: (0, 1010), 1: (1010, 2020)}
     assert third == {0: (0, 3000), 1: (3000, 3000)}

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from themis_opt.base.errors import InputError, InvalidSchedule
-from themis_opt.formats.graph_exports import export_graph, move_data
-from themis_opt.formats.graph_transfers import graph_program, units_of_block
+from themis_opt.formats.graph_exports import export_graph, graph_program, move_data, units_of_block
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer
 from themis_opt.graphs.problem import GraphInstance, load_graph
 from themis_opt.graphs.registry import GRAPH_POLICIES

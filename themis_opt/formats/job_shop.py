@@ -126,7 +126,7 @@ def job_shop(schedule: Schedule) -> JobShop:
         if position == 0:
             jobs.append([])
         jobs[-1].append((MachineChoice(machine, time),))
-    return JobShop(instance.num_resources, tuple(tuple(job) for job in jobs))
+    return JobShop(instance.num_resources, tuple(map(tuple, jobs)))
 
 
 def replayed(shop: JobShop, start: IntArray) -> int:
@@ -174,15 +174,6 @@ def read_starts(path: Path, shop: JobShop) -> IntArray:
     return np.array(starts, dtype=np.int64)
 
 
-def in_order_of_starts(schedule: Schedule, path: Path) -> Schedule:
-    """The schedule with every dimension served in the order of a solver's start times.
-
-    Raises InputError if the file is no answer to the problem of the schedule.
-    """
-    starts = read_starts(path, job_shop(schedule))
-    return simulate(schedule.instance, schedule.plan.in_order_of(schedule.instance, starts))
-
-
 @dataclass(frozen=True)
 class FlexibleJobShop:
     """A flexible job shop problem: chunks are jobs, dimensions machines, in picoseconds."""
@@ -195,15 +186,19 @@ class FlexibleJobShop:
         """The problem, and with an answer to it the schedule that follows it."""
         yield JOB_SHOP_FILE, job_shop(schedule).text()
         if self.starts:
-            solved = in_order_of_starts(schedule, Path(self.starts))
-            yield SOLVED, json.dumps(schedule_document(solved)) + "\n"
+            yield SOLVED, json.dumps(schedule_document(self._solved(schedule))) + "\n"
+
+    def _solved(self, schedule: Schedule) -> Schedule:
+        """The schedule with every dimension served in the order of a solver's start times."""
+        starts = read_starts(Path(self.starts), job_shop(schedule))
+        return simulate(schedule.instance, schedule.plan.in_order_of(schedule.instance, starts))
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Costs that the form leaves out, and the worth of an answer."""
         if schedule.costs.lag.any():
             yield "Latencies that do not hold a dimension are left out: the optimum bounds these paths from below."
         if self.starts:
-            makespan = in_order_of_starts(schedule, Path(self.starts)).makespan
+            makespan = self._solved(schedule).makespan
             gain = format_percent(makespan / schedule.makespan - 1)
             words = f"{format_short_time(makespan)}, {gain} beside {format_short_time(schedule.makespan)} before"
             yield f"in the order of {self.starts} the collectives take {words}"
@@ -239,10 +234,9 @@ def _refuse(sources: Sequence[Source]) -> Part:
     """Check a file and refuse it: its times are free numbers, those of a collective follow from bytes and order."""
     source = only(sources, "job shop")
     shop = read_job_shop(source.path)
-    raise source.error(
-        f"a job shop of {len(shop.jobs)} jobs on {shop.num_machines} machines is no collective, since its times do not "
-        "follow from bytes; a solver's answer to an exported one is read by 'export SCHEDULE --to fjsp:starts=FILE'"
-    )
+    rule = f"a job shop of {len(shop.jobs)} jobs on {shop.num_machines} machines is no collective, since its times do"
+    answer = "a solver's answer to an exported one is read by 'export SCHEDULE --to fjsp:starts=FILE'"
+    raise source.error(f"{rule} not follow from bytes; {answer}")
 
 
 READER = Reader("flexible job shop problem: checked, and told that it is no collective", ("fjs",), _recognizes, _refuse)

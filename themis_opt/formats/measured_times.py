@@ -19,7 +19,6 @@ from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.phases import CollectiveKind
 
 PICOSECONDS_PER_MILLISECOND = 10**9
-PICKLE = b"\x80"  # how a pickle begins, which would run code if it were read
 
 
 class MeasuredTime(NamedTuple):
@@ -52,8 +51,6 @@ def read_times(path: Path, note: Callable[[str], None] = lambda line: None) -> l
             log = reader.read_log(source)
             for line in log.notes:
                 note(line)
-            if not log.measurements:
-                break
             by = "RCCL" if "rccl" in source.text[:10_000].lower() or "inPlace" in source.head else "NCCL"
             return [MeasuredTime(by, measurement, path.name) for measurement in log.measurements]
     for recognizes, read in _LOGS:
@@ -62,12 +59,10 @@ def read_times(path: Path, note: Callable[[str], None] = lambda line: None) -> l
             if not times:
                 raise source.error("holds no measured time")
             return [time._replace(file=path.name) for time in times]
-    if source.data.startswith(PICKLE):
+    if source.data.startswith(b"\x80"):  # how a pickle begins, which would run code if it were read
         raise source.error("is a pickle: write a dump of the flight recorder as JSON", "--measured")
-    known = (
-        "a log of nccl-tests or the NCCL Inspector, a trace or flight recorder of PyTorch, or execution.json of 'run'"
-    )
-    raise source.error(f"must be {known}", "--measured")
+    known = "a log of nccl-tests or the NCCL Inspector, a trace or flight recorder of PyTorch"
+    raise source.error(f"must be {known}, or execution.json of 'run'", "--measured")
 
 
 def read_steps(path: Path) -> list[MeasuredStep]:
@@ -85,10 +80,6 @@ def _from_trace(source: Source) -> Iterator[MeasuredTime]:
     for event in traced_step.TrainingStep(source).collectives:
         time = event.end - event.start
         yield MeasuredTime("PyTorch", Measurement(event.kind, event.size, event.npus, time, ranks=event.ranks))
-
-
-def _is_recorder(source: Source) -> bool:
-    return {"entries", "pg_config"} <= source.keys()
 
 
 def _from_recorder(source: Source) -> Iterator[MeasuredTime]:
@@ -160,6 +151,6 @@ def _rows_of_run(source: Source) -> Iterator[tuple[str, float]]:
 
 _LOGS: Sequence[tuple[Callable[[Source], bool], Callable[[Source], Iterator[MeasuredTime]]]] = (
     (_is_run, _from_run),
-    (_is_recorder, _from_recorder),
+    (lambda source: {"entries", "pg_config"} <= source.keys(), _from_recorder),
     (traced_step.READER.recognizes, _from_trace),
 )

@@ -97,11 +97,8 @@ TUNER_DIALECTS: Mapping[str, TunerDialect] = {
 TUNER_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 PROTOCOLS = ("ll", "ll128", "simple")
 TUNER_COLLECTIVES: Mapping[CollectiveKind, str] = {
-    CollectiveKind.ALL_REDUCE: "allreduce",
-    CollectiveKind.ALL_GATHER: "allgather",
-    CollectiveKind.REDUCE_SCATTER: "reducescatter",
-    CollectiveKind.BROADCAST: "broadcast",
-    CollectiveKind.REDUCE: "reduce",
+    CollectiveKind(name): name.replace("_", "")
+    for name in ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 }
 """How the plugin calls the collectives for which NCCL has a choice."""
 
@@ -173,15 +170,20 @@ class NcclTuner:
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""
         yield "measured times decide, not the schedule, whose chunks and order NCCL has no place for"
-        others, reader = "calls of other groups, and of collectives that were not measured,", self.dialect.upper()
-        yield (
-            f"{others} run {'/'.join(CATCH_ALL)} on {self.channels} channels: the plugin runs calls that no line "
-            "names on one channel"
-            if TUNER_DIALECTS[self.dialect].one_channel
-            else f"{others} keep the choice of {reader}"
-        )
-        for kind, table in self._tables(schedule).items():
-            yield from _beside(schedule, kind, table)
+        others = f"keep the choice of {self.dialect.upper()}"
+        if TUNER_DIALECTS[self.dialect].one_channel:
+            others = f"run {'/'.join(CATCH_ALL)} on {self.channels} channels"
+            others += ": the plugin runs calls that no line names on one channel"
+        yield f"calls of other groups, and of collectives that were not measured, {others}"
+        exchange = _only_collective(schedule)
+        table = self._tables(schedule).get(exchange.kind) if exchange else None
+        if exchange is None or table is None or exchange.size not in table.sizes:
+            return
+        best, name = float(table.times[table.sizes.index(exchange.size)].min()), TUNER_COLLECTIVES[exchange.kind]
+        promised = f"{format_short_time(schedule.makespan)} promised by the model of the schedule"
+        yield f"{name} of {format_size(exchange.size)}: {format_short_time(best)} measured at best, {promised}"
+        if slow := too_slow(schedule.instance, cut, best):
+            yield slow
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[Fact]:
         """Read the file again, and look up every measured size as its reader does.
@@ -220,9 +222,8 @@ class NcclTuner:
             rule = f"needs measured times: logs=FOLDER with outputs of nccl-tests such as {EXAMPLE}"
             raise InputError(rule, field="--to", value="nccl-tuner")
         if self.channels < TUNER_DIALECTS[self.dialect].one_channel:
-            rule = (
-                "must be stated, as in the logs: channels=N; NCCL's example plugin runs calls without it on one channel"
-            )
+            rule = "must be stated, as in the logs: channels=N"
+            rule += "; NCCL's example plugin runs calls without it on one channel"
             raise InputError(rule, field="channels", value=self.channels)
         return measured_tables(Path(self.logs), schedule.instance.network.num_npus)
 
@@ -234,7 +235,11 @@ def measured_tables(folder: Path, ranks: int) -> Mapping[CollectiveKind, TimeTab
     a collective was measured in one way alone.
     """
     measured: dict[CollectiveKind, dict[NcclChoice, list[Measurement]]] = {}
-    for path in sorted(entry for entry in _listed(folder) if entry.is_file()):
+    try:
+        paths = sorted(entry for entry in folder.iterdir() if entry.is_file())
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", field="logs", value=str(folder)) from None
+    for path in paths:
         log = read_log(Source(path))
         kind = log.measurements[0].kind
         if any(measurement.kind is not kind for measurement in log.measurements):
@@ -249,22 +254,14 @@ def measured_tables(folder: Path, ranks: int) -> Mapping[CollectiveKind, TimeTab
     return {kind: _table(folder, kind, measurements) for kind, measurements in measured.items()}
 
 
-def _listed(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", field="logs", value=str(folder)) from None
-
-
 def _choice(source: Source) -> NcclChoice:
     """The choice that a log measured, from the words between the dots of its name."""
     words = source.path.name.lower().split(".")
     matches = [[word for word in words if word in known] for known in (TUNER_ALGORITHMS, PROTOCOLS)]
     if [len(group) for group in matches] != [1, 1]:
-        rule = (
-            f"its name must say the one algorithm ({', '.join(TUNER_ALGORITHMS)}) and protocol ({', '.join(PROTOCOLS)})"
-        )
-        raise source.error(f"{rule} that were measured, such as {EXAMPLE}")
+        algorithms, protocols = ", ".join(TUNER_ALGORITHMS), ", ".join(PROTOCOLS)
+        rule = f"its name must say the one algorithm ({algorithms}) and protocol ({protocols}) that were measured"
+        raise source.error(f"{rule}, such as {EXAMPLE}")
     return NcclChoice(matches[0][0], matches[1][0])
 
 
@@ -272,7 +269,11 @@ def _table(folder: Path, kind: CollectiveKind, measured: Mapping[NcclChoice, Seq
     """The median times of all sizes that were measured in more than one way."""
     choices = tuple(sorted(measured))
     sizes = sorted({measurement.size for log in measured.values() for measurement in log})
-    times = np.array([[_median(measured[choice], size) for choice in choices] for size in sizes])
+    times = np.full((len(sizes), len(choices)), math.inf)
+    for place, size in enumerate(sizes):
+        for number, choice in enumerate(choices):
+            if took := [measurement.time for measurement in measured[choice] if measurement.size == size]:
+                times[place, number] = np.median(took)
     kept = np.isfinite(times).sum(axis=1) > 1
     if not kept.any():
         rule = "must have sizes measured with two algorithms or protocols, or there is nothing to choose from"
@@ -280,27 +281,9 @@ def _table(folder: Path, kind: CollectiveKind, measured: Mapping[NcclChoice, Seq
     return TimeTable(tuple(size for size, is_kept in zip(sizes, kept, strict=True) if is_kept), choices, times[kept])
 
 
-def _median(measured: Sequence[Measurement], size: int) -> float:
-    times = [measurement.time for measurement in measured if measurement.size == size]
-    return float(np.median(times)) if times else math.inf
-
-
 def _only_collective(schedule: Schedule) -> Exchange | None:
     """The collective of a schedule of one without compute."""
     return schedule.launched[0] if len(schedule.launched) == 1 and not schedule.has_period else None
-
-
-def _beside(schedule: Schedule, kind: CollectiveKind, table: TimeTable) -> Iterator[str]:
-    """The time that the schedule promises beside the fastest measured one of its size, if there is one."""
-    exchange = _only_collective(schedule)
-    if exchange and exchange.kind is kind and exchange.size in table.sizes:
-        best = float(table.times[table.sizes.index(exchange.size)].min())
-        yield (
-            f"{TUNER_COLLECTIVES[kind]} of {format_size(exchange.size)}: {format_short_time(best)} measured at best, "
-            f"{format_short_time(schedule.makespan)} promised by the model of the schedule"
-        )
-        if slow := too_slow(schedule.instance, cut, best):
-            yield slow
 
 
 class TunerRule(NamedTuple):

@@ -40,28 +40,16 @@ class SolverModel(Exporter):
         if schedule.has_period:
             raise InputError("models are for schedules without compute", field="--to", value="model")
         if schedule.plan.num_stages > MAX_MODEL_STAGES:
-            rule = (
-                f"models have at most {MAX_MODEL_STAGES} stages, this has {schedule.plan.num_stages}; use fewer chunks"
-            )
-            raise InputError(rule, field="chunks")
+            rule = f"models have at most {MAX_MODEL_STAGES} stages, this has {schedule.plan.num_stages}"
+            raise InputError(f"{rule}; use fewer chunks", field="chunks")
         if self._is_for_cp_sat:
             model = _model(schedule).model
             if self.form != "text":
                 yield "model.pb", model_file(model, "pb")
             if self.form != "binary":
                 yield "model.pbtxt", model_file(model, "txt")
-        if self._is_linear(schedule):
-            yield from self._linear(schedule)
-
-    @property
-    def _is_for_cp_sat(self) -> bool:
-        return self.form in ("all", "binary", "text")
-
-    def _is_linear(self, schedule: Schedule) -> bool:
-        """Whether the linear programme is written: when it is asked for, and with all where there is one."""
-        return self.form in ("lp", "mps") or (self.form == "all" and _fits(schedule))
-
-    def _linear(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
+        if not self._is_linear(schedule):
+            return
         if not _fits(schedule):
             rule = f"a linear programme has at most {MAX_ORDERS} pairs of stages; use fewer chunks"
             raise InputError(rule, field="--to", value=f"model:form={self.form}")
@@ -71,6 +59,14 @@ class SolverModel(Exporter):
         for form in ("lp", "mps"):
             if self.form in ("all", form):
                 yield f"sequences.{form}", as_text(programme, form)
+
+    @property
+    def _is_for_cp_sat(self) -> bool:
+        return self.form in ("all", "binary", "text")
+
+    def _is_linear(self, schedule: Schedule) -> bool:
+        """Whether the linear programme is written: when it is asked for, and with all where there is one."""
+        return self.form in ("lp", "mps") or (self.form == "all" and _fits(schedule))
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""

@@ -190,16 +190,11 @@ class Timeline:
         times = np.unique(np.concatenate([np.zeros(1, np.int64), *(both.ravel() for both in intervals)]))
         bandwidths = np.array([instance.fabric.bandwidths[k] for _, k in used])
         total = sum(instance.bandwidth_by_resource.values())
-        busy = np.array([_is_busy(both, times) for both in intervals], dtype=np.float64)
+        begun, ended = ([both[:, end].searchsorted(times, side="right") for both in intervals] for end in (0, 1))
+        busy = np.array(begun, dtype=np.float64) - np.array(ended)
         shares: FloatArray = np.clip(bandwidths / total @ busy, 0.0, 1.0)
         changes = np.append(True, shares[1:] != shares[:-1])
         return times[changes], shares[changes]
-
-
-def _is_busy(intervals: IntArray, times: IntArray) -> IntArray:
-    begun = np.searchsorted(intervals[:, 0], times, side="right")
-    finished = np.searchsorted(intervals[:, 1], times, side="right")
-    return begun - finished
 
 
 def last_iterations(schedule: Schedule, count: int = 1) -> Timeline:

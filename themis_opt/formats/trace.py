@@ -16,7 +16,6 @@ import numpy as np
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import NANOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_NANOSECOND
 from themis_opt.formats.timeline import MAX_PICTURED_BARS, Timeline, is_pictured, last_iterations
-from themis_opt.problem.iteration import ComputeTask
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules.schedule import Schedule
 
@@ -41,8 +40,11 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
 
     Raises InputError if the plan has more than :data:`MAX_TRACED_STAGES` stages.
     """
-    _check_size(schedule.plan.num_stages)
-    count = min(max(MAX_PICTURED_BARS // schedule.plan.num_stages, 1), MAX_ITERATIONS)
+    if (stages := schedule.plan.num_stages) > MAX_TRACED_STAGES:
+        most = EVENTS_PER_STAGE * MAX_TRACED_STAGES
+        rule = f"a trace of {stages} stages holds about {EVENTS_PER_STAGE * stages} events and viewers load {most}"
+        raise InputError(f"{rule}; use at most {MAX_TRACED_STAGES} stages, with fewer chunks", field="chunks")
+    count = min(max(MAX_PICTURED_BARS // stages, 1), MAX_ITERATIONS)
     timeline = last_iterations(schedule, count)
     at_tasks, at_stages = _launch_arrows(timeline)
     return {
@@ -50,15 +52,6 @@ def chrome_trace(schedule: Schedule) -> dict[str, Any]:
         "displayTimeUnit": "ns",
         "otherData": {"instance": schedule.instance.name, "fingerprint": schedule.instance.fingerprint},
     }
-
-
-def _check_size(count: int) -> None:
-    if count > MAX_TRACED_STAGES:
-        raise InputError(
-            f"a trace of {count} stages holds about {EVENTS_PER_STAGE * count} events and viewers load "
-            f"{EVENTS_PER_STAGE * MAX_TRACED_STAGES}; use at most {MAX_TRACED_STAGES} stages, with fewer chunks",
-            field="chunks",
-        )
 
 
 def _process(pid: int, name: str, tracks: Iterable[tuple[int, str]], place: int) -> Iterator[TraceEvent]:
@@ -90,10 +83,14 @@ class _TracedStage(NamedTuple):
 
 def _stages(timeline: Timeline) -> list[_TracedStage]:
     schedule, plan, numbers = timeline.schedule, timeline.schedule.plan, timeline.stage_in_plan
+    names = [schedule.launched[launch].name for launch in plan.launch_of_stage[numbers].tolist()]
+    if len(timeline.iterations) > 1:
+        iterations = timeline.stage_iterations.tolist()
+        names = [f"{name} i{iteration}" for name, iteration in zip(names, iterations, strict=True)]
     phases = [Phase(phase).rule.label for phase in plan.phases(schedule.instance).tolist()]
     is_first = plan.positions[numbers] == 0
     columns: tuple[list[Any], ...] = (
-        _labels(timeline),
+        names,
         plan.chunk_of_stage[numbers].tolist(),
         is_first.cumsum().tolist(),
         [phases[number] for number in numbers.tolist()],
@@ -106,16 +103,6 @@ def _stages(timeline: Timeline) -> list[_TracedStage]:
         *(times.tolist() for times in (timeline.start, timeline.end, timeline.ready)),
     )
     return [_TracedStage(*row) for row in zip(*columns, strict=True)]
-
-
-def _labels(timeline: Timeline) -> list[str]:
-    """The name of the launch of every shown stage, with its iteration where several are shown."""
-    launched, several = timeline.schedule.launched, len(timeline.iterations) > 1
-    launches = timeline.schedule.plan.launch_of_stage[timeline.stage_in_plan].tolist()
-    return [
-        f"{launched[launch].name} i{iteration}" if several else launched[launch].name
-        for launch, iteration in zip(launches, timeline.stage_iterations.tolist(), strict=True)
-    ]
 
 
 def _network_events(timeline: Timeline, marks: Mapping[int, list[TraceEvent]]) -> Iterator[TraceEvent]:
@@ -158,9 +145,7 @@ def _slice(stage: _TracedStage) -> TraceEvent:
 def _flow(stage: _TracedStage) -> Iterator[TraceEvent]:
     if stage.is_first and stage.is_last:
         return
-    step: TraceEvent = {"ph": "s"} if stage.is_first else {"ph": "t"}
-    if stage.is_last:
-        step = {"ph": "f", "bp": "e"}
+    step: TraceEvent = {"ph": "f", "bp": "e"} if stage.is_last else {"ph": "s" if stage.is_first else "t"}
     place = {"pid": NETWORK, "tid": stage.tid, "ts": microseconds(stage.start)}
     yield {**step, **place, "name": "chunk", "cat": "chunk", "id": stage.track}
 
@@ -187,10 +172,7 @@ class _TracedTask(NamedTuple):
 
 
 def _compute_events(timeline: Timeline, marks: Mapping[_TracedTask, list[TraceEvent]]) -> Iterator[TraceEvent]:
-    """Events of compute, if there is any, up to the task with which the iteration after the window begins.
-
-    `marks` are more, by the task behind whose slice they belong.
-    """
+    """Events of compute up to the task with which the iteration after the window begins; `marks` stand behind tasks."""
     schedule, begin = timeline.schedule, timeline.begin
     if not schedule.has_period:
         return
@@ -201,7 +183,8 @@ def _compute_events(timeline: Timeline, marks: Mapping[_TracedTask, list[TraceEv
     for task in _tasks(timeline):
         start, end = (int(times[task]) - begin for times in (schedule.task_start, schedule.period.task_end))
         compute = schedule.instance.tasks[task.number]
-        yield _task_slice(compute, task.iteration, start, end)
+        place = {"ph": "X", "pid": NPU, "tid": COMPUTE + compute.stage, "name": compute.name, "cat": "compute"}
+        yield {**place, **_span(start, end), "args": {"iteration": task.iteration}}
         yield from marks.get(task, ())
         if end > start:
             busy[compute.stage].append((start, end))
@@ -215,11 +198,6 @@ def _tasks(timeline: Timeline) -> list[_TracedTask]:
         *(_TracedTask(row, task) for row in timeline.iterations for task in tasks),
         _TracedTask(timeline.iterations.stop, 0),
     ]
-
-
-def _task_slice(task: ComputeTask, iteration: int, start: int, end: int) -> TraceEvent:
-    event = {"ph": "X", "pid": NPU, "tid": COMPUTE + task.stage, "name": task.name, "cat": "compute"}
-    return {**event, **_span(start, end), "args": {"iteration": iteration}}
 
 
 def _launch_arrows(timeline: Timeline) -> tuple[dict[_TracedTask, list[TraceEvent]], dict[int, list[TraceEvent]]]:

@@ -30,8 +30,6 @@ from themis_opt.problem.rails import refuse_rails
 from themis_opt.schedules.messages import stage_messages
 from themis_opt.schedules.schedule import Schedule
 
-Level = Literal["stage", "step"]
-
 ALGORITHMS_BY_STEP = (
     (Kind.RING, Algorithm.RING),
     (Kind.FULLY_CONNECTED, Algorithm.DIRECT),
@@ -39,13 +37,6 @@ ALGORITHMS_BY_STEP = (
     (Kind.SWITCH, Algorithm.RING),
 )
 """Whose messages use all links of an NPU, so that the simulator takes as long as the cost model says."""
-
-
-class StageLink(NamedTuple):
-    """A dimension as the simulator has it: bytes per second and picoseconds of one link."""
-
-    bandwidth: float
-    latency: float
 
 
 class StepPeer(NamedTuple):
@@ -57,15 +48,6 @@ class StepPeer(NamedTuple):
 
 
 Steps = list[list[list[StepPeer]]]  # messages per coordinate, step by step
-
-
-def steps_by_stage(dimension: Dimension) -> Steps:
-    """One message to the next neighbour."""
-    size = dimension.size
-    return [
-        [[StepPeer((coordinate + 1) % size, 1.0, False), StepPeer((coordinate - 1) % size, 1.0, True)]]
-        for coordinate in range(size)
-    ]
 
 
 def steps_by_message(phase: Phase, dimension: Dimension) -> Steps:
@@ -94,20 +76,12 @@ def steps_by_message(phase: Phase, dimension: Dimension) -> Steps:
     return steps
 
 
-class StageNodes(NamedTuple):
-    """The nodes of a stage: the first of them, how many, and those of its last step."""
-
-    first: int
-    number: int
-    last: range
-
-
 @dataclass(frozen=True, eq=False)
 class CustomCollective:
     """All collectives of a schedule as one custom collective."""
 
     schedule: Schedule  # without compute
-    level: Level  # how fine its messages are
+    level: Literal["stage", "step"]  # how fine its messages are
 
     def __post_init__(self) -> None:
         instance = self.schedule.instance
@@ -135,15 +109,10 @@ class CustomCollective:
         return self.schedule.plan.releases(self.schedule.instance)
 
     @cached_property
-    def phases(self) -> list[Phase]:
-        """Phase of every stage."""
-        return [Phase(phase) for phase in self.schedule.plan.phases(self.schedule.instance).tolist()]
-
-    @cached_property
-    def dimension_of_stage(self) -> list[int]:
-        """Dimension of every stage."""
-        dimensions: list[int] = self.schedule.plan.stage_dimensions.tolist()
-        return dimensions
+    def keys(self) -> list[tuple[Phase, int]]:
+        """Phase and dimension of every stage."""
+        phases = map(Phase, self.schedule.plan.phases(self.schedule.instance).tolist())
+        return list(zip(phases, self.schedule.plan.stage_dimensions.tolist(), strict=True))
 
     @cached_property
     def wire_bytes(self) -> FloatArray:
@@ -156,25 +125,24 @@ class CustomCollective:
         return wire
 
     @cached_property
-    def links(self) -> list[StageLink]:
-        """The links of every dimension.
+    def links(self) -> list[tuple[float, float]]:
+        """Bytes per second and picoseconds of one link of every dimension.
 
         Raises InputError if stages on a dimension have different latencies, which one link cannot have.
         """
         return [self._link(k, dimension) for k, dimension in enumerate(self.schedule.instance.fabric.dimensions)]
 
-    def _link(self, k: int, dimension: Dimension) -> StageLink:
+    def _link(self, k: int, dimension: Dimension) -> tuple[float, float]:
         if self.level == "step":
             per_link = dimension.bandwidth / links(dimension.kind, dimension.size)
-            return StageLink(per_link, dimension.latency / HOPS[dimension.kind])
-        used = {phase for phase, dimension in zip(self.phases, self.dimension_of_stage, strict=True) if dimension == k}
-        instance = self.schedule.instance
+            return per_link, dimension.latency / HOPS[dimension.kind]
+        instance, used = self.schedule.instance, {phase for phase, other in self.keys if other == k}
         fixed = {int(fixed_occupancy(instance, phase, k) + fixed_lag(instance, phase, k)) for phase in used}
         if len(fixed) > 1:
             name = instance.fabric.dimension_names[k]
             rule = f"stages on {name} have latencies of {sorted(fixed)} ps, a link has one; export collectives apart"
             raise InputError(rule, field="collectives")
-        return StageLink(dimension.bandwidth, max(fixed, default=0) / HOPS[dimension.kind])
+        return dimension.bandwidth, max(fixed, default=0) / HOPS[dimension.kind]
 
     @cached_property
     def order(self) -> list[int]:
@@ -185,12 +153,18 @@ class CustomCollective:
 
     @cached_property
     def steps(self) -> dict[tuple[Phase, int], Steps]:
-        """The messages of a stage by phase and dimension."""
-        used = set(zip(self.phases, self.dimension_of_stage, strict=True))
-        dimensions = self.schedule.instance.fabric.dimensions
-        if self.level == "stage":
-            return {(phase, k): steps_by_stage(dimensions[k]) for phase, k in used}
-        return {(phase, k): steps_by_message(phase, dimensions[k]) for phase, k in used}
+        """The messages of a stage by phase and dimension: at the level of stages one to the next neighbour."""
+        dimensions, used = self.schedule.instance.fabric.dimensions, set(self.keys)
+        if self.level == "step":
+            return {(phase, k): steps_by_message(phase, dimensions[k]) for phase, k in used}
+        return {
+            (phase, k): [
+                [[StepPeer((here + 1) % size, 1.0, False), StepPeer((here - 1) % size, 1.0, True)]]
+                for size in [dimensions[k].size]
+                for here in range(size)
+            ]
+            for phase, k in used
+        }
 
     @cached_property
     def releases(self) -> list[int]:
@@ -198,21 +172,20 @@ class CustomCollective:
         return sorted(set(self.release[self.release > 0].tolist()))
 
     @cached_property
-    def nodes(self) -> dict[int, StageNodes]:
-        """The nodes of every stage."""
-        counts = {key: [len(step) for step in steps[0]] for key, steps in self.steps.items()}
+    def nodes(self) -> dict[int, tuple[range, range]]:
+        """The nodes of every stage, and those of its last step."""
         first, nodes = len(self.releases), {}
         for stage in self.order:
-            count = counts[self.phases[stage], self.dimension_of_stage[stage]]
-            end = first + sum(count)
-            nodes[stage] = StageNodes(first, sum(count), range(end - count[-1], end))
+            counts = [len(step) for step in self.steps[self.keys[stage]][0]]
+            end = first + sum(counts)
+            nodes[stage] = range(first, end), range(end - counts[-1], end)
             first = end
         return nodes
 
     @property
     def num_nodes(self) -> int:
         """Nodes of one trace."""
-        return len(self.releases) + sum(node.number for node in self.nodes.values())
+        return len(self.releases) + sum(len(nodes) for nodes, _ in self.nodes.values())
 
     @cached_property
     def predecessors(self) -> dict[int, list[int]]:
@@ -220,9 +193,10 @@ class CustomCollective:
         plan, last = self.schedule.plan, dict[int, int]()
         waits: dict[int, list[int]] = {}
         for stage in self.order:
+            _, k = self.keys[stage]
             before = [stage - 1] if plan.positions[stage] else []
-            before += [last[k] for k in (self.dimension_of_stage[stage],) if k in last and last[k] not in before]
-            waits[stage], last[self.dimension_of_stage[stage]] = before, stage
+            before += [last[k]] if k in last and last[k] not in before else []
+            waits[stage], last[k] = before, stage
         return waits
 
     @cached_property
@@ -233,7 +207,7 @@ class CustomCollective:
 
     def num_steps(self, stage: int) -> int:
         """Steps of a stage."""
-        return len(self.steps[self.phases[stage], self.dimension_of_stage[stage]][0])
+        return len(self.steps[self.keys[stage]][0])
 
     def trace(self, npu: int) -> Iterator[Node]:
         """The nodes of an NPU."""
@@ -245,14 +219,14 @@ class CustomCollective:
 
     def _messages(self, stage: int, npu: int) -> Iterator[Node]:
         """What an NPU sends and receives in a stage, each step after the one before."""
-        k, sizes = self.dimension_of_stage[stage], self.schedule.instance.fabric.sizes
+        (_, k), sizes = self.keys[stage], self.schedule.instance.fabric.sizes
         stride = math.prod(sizes[:k])
         here = npu // stride % sizes[k]
-        waits = [node for before in self.predecessors[stage] for node in self.nodes[before].last]
+        waits = [node for before in self.predecessors[stage] for node in self.nodes[before][1]]
         if self.release[stage] and not self.schedule.plan.positions[stage]:
             waits.append(self.releases.index(int(self.release[stage])))
-        node = self.nodes[stage].first
-        for number, step in enumerate(self.steps[self.phases[stage], k][here]):
+        node = self.nodes[stage][0].start
+        for number, step in enumerate(self.steps[self.keys[stage]][here]):
             for peer in step:
                 size = max(round(peer.share * self.wire_bytes[stage]), 1)
                 other, tag = npu + (peer.coordinate - here) * stride, self.first_tags[stage] + number
@@ -299,10 +273,8 @@ class AstraSim:
         collective = CustomCollective(schedule, self.level)
         network, workload = _network(collective), write_trace([_workload(schedule)])
         for npu in range(schedule.instance.fabric.num_npus):
-            yield (
-                f"{COLLECTIVE}.{npu}.et",
-                write_trace(collective.trace(npu)),
-            )  # first: it may be refused, which leaves no files
+            trace = write_trace(collective.trace(npu))  # first: it may be refused, which leaves no files
+            yield f"{COLLECTIVE}.{npu}.et", trace
             yield f"{WORKLOAD}.{npu}.et", workload
         yield NETWORK_FILE, network
         yield SYSTEM, system_text(_type(schedule)[1])
@@ -327,7 +299,7 @@ class AstraSim:
         network = LinkNetwork.read(folder / NETWORK_FILE)
         npus = range(schedule.instance.fabric.num_npus)
         traces = [read_trace(folder / f"{COLLECTIVE}.{npu}.et") for npu in npus]
-        times = replay(network, traces)
+        times = replay(network.send, traces)
         count = sum(map(len, traces))
         yield f"{count:,} nodes of {len(traces)} NPUs: every message is expected, and nobody waits for ever"
         yield from _compared(collective, times)
@@ -339,8 +311,8 @@ def _network(collective: CustomCollective) -> str:
     columns: dict[str, list[object]] = {
         "topology": [topologies[dimension.kind] for dimension in dimensions],
         "npus_count": [dimension.size for dimension in dimensions],
-        "bandwidth": [repr(link.bandwidth / GIGABYTE) for link in links],
-        "latency": [repr(link.latency / PICOSECONDS_PER_NANOSECOND) for link in links],
+        "bandwidth": [repr(bandwidth / GIGABYTE) for bandwidth, _ in links],
+        "latency": [repr(latency / PICOSECONDS_PER_NANOSECOND) for _, latency in links],
     }
     return "".join(f"{name}: [ {', '.join(str(value) for value in values)} ]\n" for name, values in columns.items())
 
@@ -360,10 +332,8 @@ def system_text(collective: str) -> str:
 
 def _type(schedule: Schedule) -> tuple[CommType, str]:
     kinds = {exchange.kind for exchange in schedule.launched}
-    return COMM_TYPES.get(kinds.pop() if len(kinds) == 1 else CollectiveKind.ALL_REDUCE, COMM_TYPES[_ANY])
-
-
-_ANY = CollectiveKind.ALL_REDUCE
+    usual = CollectiveKind.ALL_REDUCE
+    return COMM_TYPES.get(kinds.pop() if len(kinds) == 1 else usual, COMM_TYPES[usual])
 
 
 def _workload(schedule: Schedule) -> Node:
@@ -372,65 +342,45 @@ def _workload(schedule: Schedule) -> Node:
     kind = _type(schedule)[0]
     if kind == CommType.ALL_GATHER:  # counted by what an NPU puts in
         size //= schedule.instance.fabric.num_npus
-    flags = (True,) * len(schedule.instance.fabric.sizes)
-    attributes: Attributes = {
-        "is_cpu_op": False,
-        "comm_type": int(kind),
-        "comm_size": max(size, 1),
-        "involved_dim": flags,
-    }
-    return Node(0, "collectives", NodeType.COMM_COLL, attributes=attributes)
+    attributes: Attributes = {"is_cpu_op": False, "comm_type": int(kind), "comm_size": max(size, 1)}
+    flags = {"involved_dim": (True,) * len(schedule.instance.fabric.sizes)}
+    return Node(0, "collectives", NodeType.COMM_COLL, attributes={**attributes, **flags})
 
 
 def _compared(collective: CustomCollective, times: list[dict[int, tuple[int, int]]]) -> Iterator[Fact]:
     """The times of the replay beside those of the schedule, stage by stage where they must be equal."""
-    schedule, depths = collective.schedule, _depths(collective)
+    schedule, depths = collective.schedule, dict[int, int]()  # the stage itself and the most stages in turn before it
+    for stage, before in collective.predecessors.items():
+        depths[stage] = 1 + max((depths[other] for other in before), default=0)
+    most = max(_rounding(collective, stage) for stage in depths)
     end, planned = max(end for npu_times in times for _, end in npu_times.values()), nanoseconds(schedule.makespan)
     if schedule.instance.latency == "occupy" or not schedule.costs.lag.any():
-        worst = max(_deviation(collective, times, stage, depth) for stage, depth in depths.items())
+        worst = max(_deviation(collective, times, stage, depth * most) for stage, depth in depths.items())
         yield f"each stage takes its time, to {worst:.2f} ns, of which the longest chain has {max(depths.values())}"
-    elif end < planned - max(depths.values()) * max(_rounding(collective, stage) for stage in depths):
+    elif end < planned - max(depths.values()) * most:
         raise InvalidSchedule("trace", f"replayed in {end} ns, less than the {planned} ns planned: no upper bound")
     else:
         yield "the time of the replay is an upper bound, since latency holds the dimension there"
     yield Replay("ASTRA-sim", end * PICOSECONDS_PER_NANOSECOND, schedule.makespan)
 
 
-def _deviation(collective: CustomCollective, times: list[dict[int, tuple[int, int]]], stage: int, depth: int) -> float:
-    """By how many ns the length of a stage differs at most.
-
-    Raises InvalidSchedule if its length, or its begin behind the `depth` stages it waited for, differs by more than
-    rounding explains.
-    """
-    schedule, nodes, allowed = collective.schedule, collective.nodes[stage], _rounding(collective, stage)
+def _deviation(collective: CustomCollective, times: list[dict[int, tuple[int, int]]], stage: int, late: float) -> float:
+    """By how many ns the length of a stage differs at most; its begin may differ by `late`."""
+    schedule, (nodes, ends), allowed = collective.schedule, collective.nodes[stage], _rounding(collective, stage)
     start = nanoseconds(int(schedule.start[stage]))
     length = nanoseconds(int(schedule.ready[stage])) - start
     worst = 0.0
     for npu, npu_times in enumerate(times):
-        begin, end = npu_times[nodes.first][0], max(npu_times[node][1] for node in nodes.last)
+        begin, end = npu_times[nodes.start][0], max(npu_times[node][1] for node in ends)
         worst = max(worst, abs(end - begin - length))
-        if worst > allowed or abs(begin - start) > depth * _most_rounding(collective):
+        if worst > allowed or abs(begin - start) > late:
             where = f"{schedule.plan.label(schedule.instance, stage)} of NPU {npu}"
-            raise InvalidSchedule(
-                "trace", f"{where} runs from {begin} to {end} ns, planned {start} to {start + length}"
-            )
+            rule = f"{where} runs from {begin} to {end} ns, planned {start} to {start + length}"
+            raise InvalidSchedule("trace", rule)
     return worst
 
 
 def _rounding(collective: CustomCollective, stage: int) -> float:
     """By how many ns a stage may differ: every step is rounded down, and so are bytes, up or down."""
-    link = collective.links[collective.dimension_of_stage[stage]]
-    return collective.num_steps(stage) * (1.0 + 1e9 / link.bandwidth)
-
-
-def _most_rounding(collective: CustomCollective) -> float:
-    most = max(len(steps[0]) for steps in collective.steps.values())
-    return most * (1.0 + 1e9 / min(link.bandwidth for link in collective.links))
-
-
-def _depths(collective: CustomCollective) -> dict[int, int]:
-    """For every stage, itself and the most stages that follow on each other before it."""
-    depths: dict[int, int] = {}
-    for stage, before in collective.predecessors.items():
-        depths[stage] = 1 + max((depths[other] for other in before), default=0)
-    return depths
+    bandwidth, _ = collective.links[collective.keys[stage][1]]
+    return collective.num_steps(stage) * (1.0 + 1e9 / bandwidth)

@@ -8,11 +8,10 @@ does the receive node that matches in tag, source, target and size, in the order
 
 import heapq
 import math
-from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.sources import Source
@@ -61,48 +60,41 @@ class LinkNetwork:
         raise InvalidSchedule("trace", f"NPU {source} sends to itself")
 
 
-class SendingNetwork(Protocol):
-    """What says how long messages take."""
-
-    def send(self, source: int, target: int, size: int) -> tuple[tuple[int, int, int], int]:
-        """Which link a message takes, and how many ns."""
+Send = Callable[[int, int, int], tuple[tuple[int, int, int], int]]
+"""Which link a message takes, and how many ns, from source, target and bytes."""
 
 
-def replay(network: SendingNetwork, traces: Sequence[Sequence[Node]]) -> list[dict[int, tuple[int, int]]]:
+def replay(send: Send, traces: Sequence[Sequence[Node]]) -> list[dict[int, tuple[int, int]]]:
     """When every node of every NPU begins and ends, in ns.
 
     Raises InvalidSchedule, with the rule ``trace``, if nodes wait for ever: in a circle, for a message nobody sends, or
     for no node at all.
     """
-    return _Replay(network, traces).run()
+    return _Replay(send, traces).run()
 
 
 class _Replay:
     """The state of a replay."""
 
-    def __init__(self, network: SendingNetwork, traces: Sequence[Sequence[Node]]) -> None:
-        self.network, self.traces = network, [{node.id: node for node in trace} for trace in traces]
+    def __init__(self, send: Send, traces: Sequence[Sequence[Node]]) -> None:
+        self.send, self.traces = send, [{node.id: node for node in trace} for trace in traces]
         self.left: list[dict[int, int]] = []
         self.after: list[dict[int, list[int]]] = []
         self.times: list[dict[int, tuple[int, int]]] = [{} for _ in traces]
         self.begun: list[dict[int, int]] = [{} for _ in traces]
         self.free: dict[tuple[int, int, int], int] = defaultdict(int)
-        self.arrived: dict[Message, deque[int]] = defaultdict(deque)
+        self.arrived = Counter[Message]()
         self.waiting: dict[Message, deque[tuple[int, int]]] = defaultdict(deque)
         self.events: list[tuple[int, int, int, int]] = []
         self.issued = 0
-        for npu in range(len(traces)):
-            self._prepare(npu)
-
-    def _prepare(self, npu: int) -> None:
-        left, after = dict[int, int](), defaultdict[int, list[int]](list)
-        for node in self.traces[npu].values():
-            deps = {*node.data_deps, *node.ctrl_deps}
-            left[node.id] = len(deps)
-            for dep in deps:
-                after[dep].append(node.id)
-        self.left.append(left)
-        self.after.append(after)
+        for trace in self.traces:
+            deps = {node.id: {*node.data_deps, *node.ctrl_deps} for node in trace.values()}
+            after = defaultdict[int, list[int]](list)
+            for number, before in deps.items():
+                for dep in before:
+                    after[dep].append(number)
+            self.left.append({number: len(before) for number, before in deps.items()})
+            self.after.append(after)
 
     def run(self) -> list[dict[int, tuple[int, int]]]:
         for npu, left in enumerate(self.left):
@@ -112,7 +104,11 @@ class _Replay:
             time, _, npu, node = heapq.heappop(self.events)
             self.times[npu][node] = (self.begun[npu][node], time)
             if self.traces[npu][node].type == NodeType.COMM_SEND:
-                self._arrive(time, npu, self.traces[npu][node])
+                message = _message(self.traces[npu][node], npu)
+                if self.waiting[message]:
+                    self._end(time, *self.waiting[message].popleft())
+                else:
+                    self.arrived[message] += 1
             for other in self.after[npu].get(node, ()):
                 self.left[npu][other] -= 1
                 if not self.left[npu][other]:
@@ -129,26 +125,19 @@ class _Replay:
         self.begun[npu][number] = time
         if node.type == NodeType.COMM_SEND:
             _, source, target, size = _message(node, npu)
-            link, length = self.network.send(source, target, size)
+            link, length = self.send(source, target, size)
             start = max(time, self.free[link])
             self.free[link] = start + length
             self._end(start + length, npu, number)
         elif node.type == NodeType.COMM_RECV:
             message = _message(node, npu)
             if self.arrived[message]:
-                self.arrived[message].popleft()
+                self.arrived[message] -= 1
                 self._end(time, npu, number)
             else:
                 self.waiting[message].append((npu, number))
         else:
             self._end(time + (node.duration_micros * NANOSECONDS_PER_MICROSECOND or 1), npu, number)
-
-    def _arrive(self, time: int, npu: int, node: Node) -> None:
-        message = _message(node, npu)
-        if self.waiting[message]:
-            self._end(time, *self.waiting[message].popleft())
-        else:
-            self.arrived[message].append(time)
 
     def _end(self, time: int, npu: int, node: int) -> None:
         self.issued += 1

@@ -6,7 +6,7 @@ https://github.com/Azure/msccl-executor-nccl (``azure``) and https://github.com/
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,12 +27,7 @@ SENDS = ("s", "rcs", "rrs", "rrcs")
 LOCAL = ("cpy", "re", "nop")
 
 MSCCL_COLLECTIVES: Mapping[CollectiveKind, str] = {
-    CollectiveKind.ALL_REDUCE: "allreduce",
-    CollectiveKind.REDUCE_SCATTER: "reduce_scatter",
-    CollectiveKind.ALL_GATHER: "allgather",
-    CollectiveKind.ALL_TO_ALL: "alltoall",
-    CollectiveKind.BROADCAST: "broadcast",
-    CollectiveKind.REDUCE: "reduce",
+    kind: kind.value.replace("_", "") for kind in CollectiveKind if kind is not CollectiveKind.SEND
 }
 
 
@@ -47,30 +42,31 @@ class Dialect:
     max_count: int = 71  # units of one step
     max_offset: int = 32_767  # units of a loop: offsets are numbers of 16 bits
     max_nodes: int = 4096  # XML elements of one GPU
-    says_out_of_place: bool = True  # one file serves both in place and out of place, and 0 bytes are no limit
-    reduce_scatter: str = "reducescatter"  # how it spells that collective
+    says_out_of_place: bool = True
+    """Whether one file serves both in place and out of place.  Else reduce-scatters are spelled with an underscore, and
+    the largest message by the first that is too large."""
 
     def collective(self, kind: CollectiveKind) -> str:
         """How it spells a collective."""
-        return self.reduce_scatter if kind is CollectiveKind.REDUCE_SCATTER else MSCCL_COLLECTIVES[kind]
-
-    def end(self, max_bytes: int) -> int:
-        """How it spells the largest message, 0 for any: MSCCL by the first that is too large."""
-        if self.says_out_of_place:
-            return max_bytes
-        return max_bytes + 1 if max_bytes else ANY_SIZE
+        has_underscore = kind is CollectiveKind.REDUCE_SCATTER and not self.says_out_of_place
+        return kind.value if has_underscore else MSCCL_COLLECTIVES[kind]
 
 
 DIALECTS: Mapping[str, Dialect] = {
-    "msccl": Dialect(256, 216, says_out_of_place=False, reduce_scatter="reduce_scatter"),
+    "msccl": Dialect(256, 216, says_out_of_place=False),
     "azure": Dialect(64, 216),
     "rccl": Dialect(64, 64),
 }
 
 
+def first_too_large(max_bytes: int) -> int:
+    """The first size that is too large, where 0 stands for no limit."""
+    return max_bytes + 1 if max_bytes else ANY_SIZE
+
+
 def collective_named(name: str, field: str) -> CollectiveKind:
     """The collective of a name, with or without underscores. Raises InputError if there is none."""
-    kinds = {known.replace("_", ""): kind for kind, known in MSCCL_COLLECTIVES.items()}
+    kinds = {known: kind for kind, known in MSCCL_COLLECTIVES.items()}
     if name.replace("_", "") not in kinds:
         raise InputError(f"must be one of {', '.join(kinds)}", field=field, value=name)
     return kinds[name.replace("_", "")]
@@ -147,11 +143,6 @@ class MscclAlgorithm:
     gpus: list[Gpu]
 
     @property
-    def kind(self) -> CollectiveKind:
-        """The collective. Raises InputError if none has this name."""
-        return collective_named(self.coll, "coll")
-
-    @property
     def longest(self) -> int:
         """Steps of the longest threadblock."""
         return max(len(block.steps) for gpu in self.gpus for block in gpu.threadblocks)
@@ -179,19 +170,17 @@ def _measures(algorithm: MscclAlgorithm, limits: Dialect) -> Iterator[tuple[str,
     yield "units in a buffer", scratch, limits.max_offset, fewer
     yield "channels", algorithm.nchannels, limits.max_channels, fewer
     yield "threadblocks on a GPU", max(map(len, blocks)), limits.max_threadblocks, f"{fewer}, and so do fewer peers"
-    yield "peers on a channel of a GPU", max(map(_peers, blocks)), limits.max_peers, "use fewer peers"
+    ends = [
+        Counter((way, b.chan) for b in gpu_blocks for way, peer in (("send", b.send), ("recv", b.recv)) if peer >= 0)
+        for gpu_blocks in blocks
+    ]
+    peers = max(max(each.values(), default=0) for each in ends)
+    yield "peers on a channel of a GPU", peers, limits.max_peers, "use fewer peers"
     yield "steps in a threadblock", algorithm.longest, limits.max_steps, fewer
     counts = [step.cnt for gpu_blocks in blocks for block in gpu_blocks for step in block.steps]
     yield "units in a step", max(counts), limits.max_count, "use more, smaller steps"
     nodes = [2 + sum(1 + len(block.steps) for block in gpu_blocks) for gpu_blocks in blocks]
     yield "XML elements for a GPU", max(nodes), limits.max_nodes, fewer
-
-
-def _peers(blocks: Iterable[ThreadBlock]) -> int:
-    ends = Counter(
-        (way, block.chan) for block in blocks for way, peer in (("send", block.send), ("recv", block.recv)) if peer >= 0
-    )
-    return max(ends.values(), default=0)
 
 
 def to_xml(algorithm: MscclAlgorithm) -> str:

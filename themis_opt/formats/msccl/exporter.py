@@ -22,11 +22,12 @@ from themis_opt.formats.msccl.algorithm import (
     MscclStep,
     ThreadBlock,
     check_limits,
+    first_too_large,
     followed,
     from_xml,
     to_xml,
 )
-from themis_opt.formats.msccl.clock import BlockKey, TimedStep, replayed
+from themis_opt.formats.msccl.clock import TimedStep, replayed
 from themis_opt.formats.msccl.interpreter import SLOTS, interpret
 from themis_opt.formats.msccl.transfers import (
     MscclProgram,
@@ -303,10 +304,8 @@ class Msccl(ProgramExporter):
             if has > most:
                 fitting = len(units) * most // has
                 remedy = f"use at most {fitting} chunks" if fitting else "use fewer GPUs"
-                rule = (
-                    f"{len(units)} chunks need {has:,} {what} or more, dialect {self.dialect} allows {most:,}: {remedy}"
-                )
-                raise InputError(rule, field="chunks", value=len(units))
+                rule = f"{len(units)} chunks need {has:,} {what} or more, dialect {self.dialect} allows {most:,}"
+                raise InputError(f"{rule}: {remedy}", field="chunks", value=len(units))
 
     def of_program(self, program: MscclProgram, name: str) -> tuple[MscclAlgorithm, bool]:
         """The algorithm of a program, and whether it works in place too.
@@ -324,7 +323,7 @@ class Msccl(ProgramExporter):
             inplace=0,
             outofplace=None,
             min_bytes=self.min_bytes,
-            max_bytes=limits.end(self.max_bytes),
+            max_bytes=self.max_bytes if limits.says_out_of_place else first_too_large(self.max_bytes),
             gpus=[],
         )
         algorithm = algorithm_of(program, limits, head)
@@ -355,7 +354,9 @@ class Msccl(ProgramExporter):
         yield from self.check_files([f"{name}.xml", f"{name}.inplace.xml"][: 1 + in_place], folder)
         algorithm = from_xml(read_text(folder / f"{name}.xml", "XML"), name)
         program = transfers_of(schedule, launch, self.units(schedule))
-        yield replayed("MSCCL", timed_steps(algorithm), program, schedule, launch)
+        blocks = {(gpu.id, block.id): block for gpu in algorithm.gpus for block in gpu.threadblocks}
+        steps = {(gpu, b): [_timed_step(gpu, block, s) for s in block.steps] for (gpu, b), block in blocks.items()}
+        yield replayed("MSCCL", steps, program, schedule, launch)
 
     def check_files(self, names: Iterable[str], folder: Path) -> Iterator[str]:
         """The same for files by their names."""
@@ -363,31 +364,16 @@ class Msccl(ProgramExporter):
             path = folder / name
             algorithm = from_xml(read_text(path, "XML"), str(path))
             check_limits(algorithm, self.dialect)
-            ways = _ways(algorithm)
+            out_of_place = not algorithm.inplace if algorithm.outofplace is None else bool(algorithm.outofplace)
+            ways = [False] * out_of_place + [True] * bool(algorithm.inplace)
             for in_place in ways:
                 with followed(str(path)):
                     interpret(algorithm, in_place=in_place)
-            yield f"{name}: {_words(algorithm)}; {' and '.join('in place' if w else 'out of place' for w in ways)}"
+            blocks = max(len(gpu.threadblocks) for gpu in algorithm.gpus)
+            size = f"{algorithm.ngpus} GPUs, {algorithm.nchannels} channels, at most {blocks} threadblocks"
+            places = " and ".join("in place" if way else "out of place" for way in ways)
+            yield f"{name}: {size} and {algorithm.longest} steps in one; {places}"
         yield f"every GPU ends with its result; no circle of waits with {SLOTS} message per connection, no race"
-
-
-def _ways(algorithm: MscclAlgorithm) -> list[bool]:
-    out_of_place = not algorithm.inplace if algorithm.outofplace is None else bool(algorithm.outofplace)
-    return [way for way, may in ((False, out_of_place), (True, bool(algorithm.inplace))) if may]
-
-
-def _words(algorithm: MscclAlgorithm) -> str:
-    blocks = max(len(gpu.threadblocks) for gpu in algorithm.gpus)
-    return (
-        f"{algorithm.ngpus} GPUs, {algorithm.nchannels} channels, at most {blocks} threadblocks "
-        f"and {algorithm.longest} steps in one"
-    )
-
-
-def timed_steps(algorithm: MscclAlgorithm) -> dict[BlockKey, list[TimedStep]]:
-    """The threadblocks of an algorithm on the clock."""
-    blocks = {(gpu.id, block.id): block for gpu in algorithm.gpus for block in gpu.threadblocks}
-    return {key: [_timed_step(key[0], block, step) for step in block.steps] for key, block in blocks.items()}
 
 
 def _timed_step(gpu: int, block: ThreadBlock, step: MscclStep) -> TimedStep:

@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from themis_opt.base.errors import InvalidSchedule
-from themis_opt.formats.msccl.algorithm import EXPORT_LOG, RECEIVES, SENDS, Gpu, MscclAlgorithm, MscclStep, ThreadBlock
+from themis_opt.formats.msccl.algorithm import (
+    EXPORT_LOG,
+    RECEIVES,
+    SENDS,
+    MscclAlgorithm,
+    MscclStep,
+    ThreadBlock,
+    collective_named,
+)
 from themis_opt.problem.phases import CollectiveKind
 
 Units = NDArray[np.uint32]  # one number per unit; sums wrap around, so that they do not depend on their order
@@ -37,7 +45,7 @@ def interpret(algorithm: MscclAlgorithm, *, in_place: bool) -> None:
     memories = random_memories([gpu.units for gpu in algorithm.gpus], in_place=in_place)
     inputs = np.stack([memory["i"] for memory in memories])  # a copy, taken before anything runs
     _GpuMachine(algorithm, memories, in_place=in_place).run()
-    check_results(algorithm.kind, inputs, memories)
+    check_results(collective_named(algorithm.coll, "coll"), inputs, memories)
 
 
 def shared_part(gpu: int, units: Mapping[str, int]) -> tuple[str, str, int]:
@@ -109,7 +117,10 @@ class _GpuMachine:
         self.memories = memories
         self.running = [[_Running(gpu.id, block) for block in gpu.threadblocks] for gpu in algorithm.gpus]
         self.links = {ends: deque[Units]() for ends in _connections(algorithm)}
-        self.watch = [_Watch(_names(gpu, in_place=in_place)) for gpu in algorithm.gpus]
+        self.watch = [_Watch({buffer: (buffer, 0) for buffer in "ios"}) for _ in algorithm.gpus]
+        for gpu in algorithm.gpus if in_place else ():
+            small, *place = shared_part(gpu.id, gpu.units)
+            self.watch[gpu.id].names[small] = tuple(place)  # type: ignore[assignment]  # two
 
     def run(self) -> None:
         waiting = [running for blocks in self.running for running in blocks if running.step]
@@ -188,22 +199,13 @@ def _connections(algorithm: MscclAlgorithm) -> set[tuple[int, int, int]]:
     return set(ends["send"])
 
 
-def _names(gpu: Gpu, *, in_place: bool) -> dict[str, tuple[str, int]]:
-    """For each buffer the memory it lies in, and where it begins there."""
-    names = {buffer: (buffer, 0) for buffer in "ios"}
-    if in_place:
-        small, large, start = shared_part(gpu.id, gpu.units)
-        names[small] = large, start
-    return names
-
-
+@dataclass
 class _Watch:
     """Steps that touched each unit of a GPU last, to detect steps whose order is not known."""
 
-    def __init__(self, names: dict[str, tuple[str, int]]) -> None:
-        self.names = names
-        self.writers: dict[tuple[str, int], tuple[int, int]] = {}
-        self.readers: dict[tuple[str, int], VectorClock] = {}
+    names: dict[str, tuple[str, int]]  # for each buffer the memory it lies in, and where it begins there
+    writers: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    readers: dict[tuple[str, int], VectorClock] = field(default_factory=dict)
 
 
 @dataclass
@@ -240,6 +242,5 @@ class _Access:
         if other is None or other[0] == self.running.block.id or self.clock.get(other[0], -1) >= other[1]:
             return
         steps = f"step {self.running.next} of threadblock {self.running.block.id} and step {other[1]} of {other[0]}"
-        raise InvalidSchedule(
-            "data", f"GPU {self.running.gpu}: {steps} touch unit {unit[1]} of {unit[0]} in no known order"
-        )
+        rule = f"GPU {self.running.gpu}: {steps} touch unit {unit[1]} of {unit[0]} in no known order"
+        raise InvalidSchedule("data", rule)

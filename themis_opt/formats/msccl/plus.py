@@ -24,8 +24,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import Fact
-from themis_opt.formats.msccl.algorithm import ANY_SIZE, MSCCL_COLLECTIVES, collective_named, followed
-from themis_opt.formats.msccl.clock import BlockKey, TimedStep, replayed
+from themis_opt.formats.msccl.algorithm import MSCCL_COLLECTIVES, collective_named, first_too_large, followed
+from themis_opt.formats.msccl.clock import TimedStep, replayed
 from themis_opt.formats.msccl.interpreter import Units, check_results, random_memories
 from themis_opt.formats.msccl.transfers import (
     INPUT,
@@ -158,15 +158,12 @@ class MscclPlus(ProgramExporter):
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """The plan. Raises InputError if a chunk has more operations or peers than a threadblock may have."""
-        plan = self._plan(schedule)
-        yield f"{plan.name}.json", plan.model_dump_json(exclude_none=True) + "\n"
-
-    def _plan(self, schedule: Schedule) -> PlusPlan:
         launch, units, name = self.launch(schedule), self.units(schedule), self.name(schedule)
         span = schedule.launched[launch].span
         few = transfers_of(schedule, launch, units, only=one_chunk_of_each_path(schedule, launch))
         self.of_program(few, name, span)  # refuses what no number of chunks makes shorter, in seconds
-        return self.of_program(transfers_of(schedule, launch, units), name, span)
+        plan = self.of_program(transfers_of(schedule, launch, units), name, span)
+        yield f"{name}.json", plan.model_dump_json(exclude_none=True) + "\n"
 
     def most_units(self, gpus: int) -> int:
         """Units of a block, however many GPUs there are."""
@@ -178,7 +175,7 @@ class MscclPlus(ProgramExporter):
             raise InputError("must be false: this collective needs a separate output", field="in_place", value=True)
         return PlusPlan(
             name=name,
-            collective=MSCCL_COLLECTIVES[program.layout.kind].replace("_", ""),
+            collective=MSCCL_COLLECTIVES[program.layout.kind],
             protocol="Simple",
             inplace=self.in_place,
             reuse_resources=False,
@@ -186,7 +183,7 @@ class MscclPlus(ProgramExporter):
             buffer_alignment=ALIGNMENT,
             num_threads_per_block=1024,
             min_message_size=self.min_bytes,
-            max_message_size=self.max_bytes + 1 if self.max_bytes else ANY_SIZE,  # the first that is too large
+            max_message_size=first_too_large(self.max_bytes),
             gpus=_gpus(program, span, self.node_dimensions),
         )
 
@@ -203,7 +200,12 @@ class MscclPlus(ProgramExporter):
         launch, path = self.launch(schedule), folder / f"{self.name(schedule)}.json"
         yield from self.check_file(path.name, folder)
         program = transfers_of(schedule, launch, self.units(schedule))
-        yield replayed("MSCCL++", timed_operations(_read(path)), program, schedule, launch, by_chunk=True)
+        steps = {
+            (gpu.id, block.id): [_timed(gpu, block, operation) for operation in block.ops]
+            for gpu in _read(path).gpus
+            for block in gpu.threadblocks
+        }
+        yield replayed("MSCCL++", steps, program, schedule, launch, by_chunk=True)
 
     def check_file(self, name: str, folder: Path) -> Iterator[str]:
         """The same for a file by its name, without its time."""
@@ -283,7 +285,7 @@ def _with_early_sends(gpu: int, messages: list[tuple[Transfer, ...]], layout: La
         place = len(ordered)
         if message[0].source == gpu:
             while (
-                place and ordered[place - 1][0].target == gpu and not _needs(gpu, message, ordered[place - 1], layout)
+                place and (before := ordered[place - 1])[0].target == gpu and not _needs(gpu, message, before, layout)
             ):
                 place -= 1
         ordered.insert(place, message)
@@ -337,10 +339,8 @@ class _ChunkWork:
         reached = {way: peers for way in firsts if (peers := self._by(way))}
         if len(ops) > MAX_PLUS_OPERATIONS or max(map(len, reached.values()), default=0) > MAX_CHANNELS:
             rule = f"chunk {self.chunk} has {len(ops)} operations and {len(self.peers)} peers on GPU {self.gpu}"
-            allowed = (
-                f"a threadblock has at most {MAX_PLUS_OPERATIONS} and {MAX_CHANNELS}; use smaller dimensions or msccl"
-            )
-            raise InputError(f"{rule}, {allowed}", field="mscclpp")
+            rule += f", a threadblock has at most {MAX_PLUS_OPERATIONS} and {MAX_CHANNELS}"
+            raise InputError(f"{rule}; use smaller dimensions or msccl", field="mscclpp")
         return PlusBlock(
             id=self.chunk,
             ops=ops,
@@ -369,9 +369,11 @@ class _ChunkWork:
             yield from self._sent(transfers)
         elif transfers:
             yield from (self._on_channel("wait", transfers[0].source), Operation(name="nop"))
-            for transfer in transfers:
-                arrived = Buffer(type="s", index=self.slots[id(transfer)], size=transfer.units)
-                yield _received(transfer, arrived)
+            for sent in transfers:
+                arrived = Buffer(type="s", index=self.slots[id(sent)], size=sent.units)
+                added = [] if sent.added is None else [_local(sent.added, sent.units)]
+                sums: Any = {"name": "re", "reduce_op": "sum"} if added else {"name": "copy"}
+                yield Operation(src_buff=[*added, arrived], dst_buff=[_local(sent.kept, sent.units)], **sums)
         else:
             yield Operation(name="nop")
             for part in step:
@@ -388,13 +390,6 @@ class _ChunkWork:
             yield self._on_channel("pwsf" if way == "port" and part is parts[-1] else "put", peer, **buffers)
         if way == "memory":
             yield from (Operation(name="nop"), self._on_channel("signal", peer))
-
-
-def _received(part: Transfer, arrived: Buffer) -> Operation:
-    kept = _local(part.kept, part.units)
-    if part.added is None:
-        return Operation(name="copy", src_buff=[arrived], dst_buff=[kept])
-    return Operation(name="re", src_buff=[_local(part.added, part.units), arrived], dst_buff=[kept], reduce_op="sum")
 
 
 def _local(place: UnitPlace, units: int) -> Buffer:
@@ -455,15 +450,6 @@ def _connection(gpu: PlanGpu, block: PlusBlock, way: ChannelWay, number: int) ->
     (peers,) = (channel.connected_to for channel in gpu.channels if channel.channel_type == way)
     peer = peers[ids[number]]
     return peer, peers[: ids[number]].count(peer)
-
-
-def timed_operations(plan: PlusPlan) -> dict[BlockKey, list[TimedStep]]:
-    """The threadblocks of a plan on the clock."""
-    return {
-        (gpu.id, block.id): [_timed(gpu, block, operation) for operation in block.ops]
-        for gpu in plan.gpus
-        for block in gpu.threadblocks
-    }
 
 
 def _timed(gpu: PlanGpu, block: PlusBlock, operation: Operation) -> TimedStep:
