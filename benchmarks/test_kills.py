@@ -24,8 +24,7 @@ from themis_opt.batches.experiment import read_experiment
 from themis_opt.batches.store import RunStore
 from themis_opt.schedules.schedule_file import read_schedule
 from themis_opt.schedules.validation import validate
-from themis_opt.study.bundle import write_comparison
-from themis_opt.study.comparison import solve
+from themis_opt.study.comparison import solve, write_comparison
 
 pytestmark = pytest.mark.benchmarks
 

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import themis_opt
-from themis_opt.cli.show import OTHER_SCHEMAS
+from themis_opt.cli.questions import OTHER_SCHEMAS
 from themis_opt.designing.problem import shipped_problems
 from themis_opt.families.door import SCHEMAS
 from themis_opt.formats.order_table import order_json

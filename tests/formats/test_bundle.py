@@ -7,7 +7,7 @@ import themis_opt
 from themis_opt.formats import timeline
 from themis_opt.formats.bundle import write_schedule
 from themis_opt.schedules.schedule_file import read_schedule
-from themis_opt.study.bundle import write_comparison
+from themis_opt.study.comparison import write_comparison
 
 FILES = {"schedule.json", "order.json", "order.csv", "stages.csv", "trace.json"}
 

@@ -5,8 +5,7 @@ from small_iterations import run
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.study.projection import project
-from themis_opt.study.sweep import varied
+from themis_opt.study.sweep import project, varied
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup

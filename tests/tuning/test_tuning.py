@@ -11,7 +11,7 @@ from themis_opt.policies.registry import make_policy, specify
 from themis_opt.schedules.validation import validate
 from themis_opt.tuning import tune, tuner
 from themis_opt.tuning.space import Space, TrialMeasurement
-from themis_opt.tuning.trials import Trial, best_of
+from themis_opt.tuning.tuner import Trial, best_of
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
 COSTLY = {"launch_overhead": "2 us", "packet": "4096B/30B", "latency": "occupy"}

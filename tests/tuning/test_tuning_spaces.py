@@ -8,8 +8,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost_overrides import is_free_to_cut, with_costs
 from themis_opt.schedules.simulator import simulate
-from themis_opt.tuning.options import chunk_counts, make_space
-from themis_opt.tuning.parameters import TunedParameter, every_choice
+from themis_opt.tuning.space import TunedParameter, chunk_counts, every_choice, make_space
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
 COSTLY = {"launch_overhead": "2 us", "packet": "4096B/30B", "latency": "occupy"}

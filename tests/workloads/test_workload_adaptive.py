@@ -9,11 +9,11 @@ from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
-from themis_opt.workloads.adaptive import adapted, sending_times
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.parallelisms import make_workload
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.timing import Rate
+from themis_opt.workloads.transformations import adapted, sending_times
 
 SITES = Network(
     dimensions=(

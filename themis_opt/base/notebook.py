@@ -1,9 +1,10 @@
-"""Progress in a notebook: a line below the cell, whose text is replaced as a search goes on."""
+"""Notebooks: results as sentences above a table, and progress in a line below the cell, which is replaced."""
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 
 from themis_opt.base.units import format_percent, format_short_time
 
@@ -31,3 +32,14 @@ def progress_line() -> Iterator[None]:
         yield
     finally:
         show("")
+
+
+def page(sentences: Iterable[str], headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Sentences as paragraphs and a table below, as HTML."""
+    paragraphs = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+    body = "".join(_row("td", row) for row in rows)
+    return f"<div>{paragraphs}<table><thead>{_row('th', headings)}</thead><tbody>{body}</tbody></table></div>"
+
+
+def _row(tag: str, texts: Iterable[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in texts)}</tr>"

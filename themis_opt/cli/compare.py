@@ -1,5 +1,6 @@
-"""``themis-opt solve`` and ``themis-opt compare``: policies side by side, and the best schedule on disk."""
+"""``themis-opt solve``, ``compare`` and ``demo``: policies side by side, and the best schedule on disk."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -134,3 +135,27 @@ def compare_and_write(
                 tell_files(ask("write", problem, folder, compared, answer, search))
     left_out = compared.refused if policies else ()
     leave(compared.best.gap, search.gap, interrupted=compared.interrupted, left_out=left_out)
+
+
+DEMONSTRATED = "fig5.all_reduce.256MB"  # the example of the Themis paper: few chunks, and an optimum that is proven
+
+
+def demo(
+    output: Annotated[Path, options.output("Folder for the schedule and its page.")] = Path("themis-opt-demo"),
+) -> None:
+    """Solve the small example of the Themis paper, and open the page of its schedule in a browser.
+
+    Without a terminal, name the page alone.
+    """
+    from themis_opt.cli.printing import is_terminal, say
+
+    instance = options.load_instance(DEMONSTRATED)
+    search = options.SearchOptions(time_limit=10, sizes="free")
+    compare_and_write(instance, None, search, folder=output, as_json=False, usual=True)
+    page = (output / "schedule.html").resolve()
+    seen = page if page.exists() else page.with_name("order.json")
+    say(f"Two dimensions of four NPUs each: the best order keeps both busy. See it in {seen}")
+    if seen == page and is_terminal(sys.stdout):
+        import webbrowser
+
+        webbrowser.open(page.as_uri())

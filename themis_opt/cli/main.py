@@ -21,7 +21,7 @@ from themis_opt.base.version import __version__
 from themis_opt.cli.process import BAD_INPUT, INTERRUPTED
 
 COMMANDS: Mapping[str, str] = {
-    "demo": "themis_opt.cli.demo:demo",
+    "demo": "themis_opt.cli.compare:demo",
     "solve": "themis_opt.cli.compare:solve",
     "compare": "themis_opt.cli.compare:compare",
     "bound": "themis_opt.cli.questions:bound",
@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "themis_opt.cli.run:run",
     "calibrate": "themis_opt.cli.calibrate:calibrate",
     "batch": "themis_opt.cli.batch:batch",
-    "report": "themis_opt.cli.report:report",
+    "report": "themis_opt.cli.batch:report",
     "generate": "themis_opt.cli.generate:generate",
     "import": "themis_opt.cli.importing:import_command",
     "plan": "themis_opt.cli.planning:plan",
@@ -44,8 +44,8 @@ COMMANDS: Mapping[str, str] = {
     "workload": "themis_opt.cli.workload:workload",
     "best-known": "themis_opt.cli.best_known:best_known",
     "list": "themis_opt.cli.listing:list_names",
-    "show": "themis_opt.cli.show:show",
-    "schema": "themis_opt.cli.show:schema",
+    "show": "themis_opt.cli.questions:show",
+    "schema": "themis_opt.cli.questions:schema",
 }
 """Import path of each subcommand; these modules import nothing heavy before they run."""
 

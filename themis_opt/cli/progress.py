@@ -15,8 +15,8 @@ from themis_opt.cli.printing import tell
 if TYPE_CHECKING:
     from themis_opt.batches.runner import BatchListener, BatchState
     from themis_opt.study.comparison import ComparisonProgress
-    from themis_opt.tuning.parameters import Choice
-    from themis_opt.tuning.trials import Trial
+    from themis_opt.tuning.outcome import Trial
+    from themis_opt.tuning.space import Choice
     from themis_opt.tuning.tuner import TrialProgress
 
 

@@ -75,7 +75,7 @@ def _run(
     from themis_opt.cli.progress import trial_progress
     from themis_opt.problem.cost_overrides import is_free_to_cut
     from themis_opt.tuning.folder import write_tuned
-    from themis_opt.tuning.options import make_space
+    from themis_opt.tuning.space import make_space
     from themis_opt.tuning.tuner import tune
 
     space = make_space(instance, **settings)  # refuses bad options before anything is written

@@ -1,5 +1,6 @@
 """``themis-opt workload``: training iterations of well-known models."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -176,11 +177,10 @@ def _finish(
     from themis_opt.cli.printing import say
     from themis_opt.families.door import save
     from themis_opt.study.verdict import on_step
-    from themis_opt.workloads.summary import workload_summary
 
     if output is not None:
         save(instance, output)
-    summary = workload_summary(instance, layers) | {"memory": held, "assumed": list(notes)}
+    summary = _summary(instance, layers) | {"memory": held, "assumed": list(notes)}
     facts = {
         "parameters": f"{summary['parameters']:,}",
         **{name: str(summary[name.lower()]) for name in ("NPUs", "steps", "tasks")},
@@ -200,8 +200,33 @@ def _finish(
         say(f"wrote {output}")
 
 
+def _summary(instance: "Instance", layers: "tuple[Layer, ...]") -> dict[str, Any]:
+    """Tasks, compute, memory, and bytes by kind of collective and by parallelism, as plain values."""
+    from themis_opt.base.units import nanoseconds
+    from themis_opt.workloads.layers import count
+
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for tensor in instance.exchanges:
+        groups[tensor.kind.value, tensor.parallelism].append(tensor.size)
+    return {
+        "name": instance.name,
+        "npus": instance.network.num_npus,
+        "parameters": count(layers),
+        "steps": instance.iteration.steps if instance.iteration else 1,
+        "tasks": len(instance.tasks),
+        "compute_ns": nanoseconds(instance.compute),
+        "memory_bytes": instance.parameter_bytes,
+        "tensors": len(instance.exchanges),
+        "exchanges": [
+            {"kind": kind, "parallelism": parallelism, "tensors": len(sizes), "bytes": sum(sizes)}
+            for (kind, parallelism), sizes in sorted(groups.items())
+        ],
+        "fingerprint": instance.fingerprint,
+    }
+
+
 def _print_models(as_json: bool) -> None:
-    from themis_opt.workloads.summary import model_rows
+    from themis_opt.workloads.models import model_rows
 
     rows = model_rows()
     words = [

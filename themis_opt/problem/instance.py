@@ -368,7 +368,7 @@ class Instance(Model):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        from themis_opt.base.html import page
+        from themis_opt.base.notebook import page
         from themis_opt.problem.description import dimension_rows, headline
 
         rows = dimension_rows(self)

@@ -12,7 +12,7 @@ import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray, read_only
 from themis_opt.base.documents import write_atomically
-from themis_opt.base.html import page
+from themis_opt.base.notebook import page
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, PICOSECONDS_PER_SECOND, format_percent, format_short_time
 from themis_opt.problem.cost import StageCosts, wire_bytes
 from themis_opt.problem.exchanges import Exchange

@@ -1,17 +1,21 @@
-"""Comparison of policies on one instance, against the best proven bound."""
+"""Comparison of policies on one instance, against the best proven bound, and everything written about it."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from formulations.interruption import INTERRUPTION, TimeUp
 from formulations.limits import MIN_SECONDS, Limits
 from themis_opt.base.allowance import SLACK, Allowance, cut_off
+from themis_opt.base.documents import write_atomically
 from themis_opt.base.errors import InputError, InvalidSchedule, ThemisError
-from themis_opt.base.html import page
-from themis_opt.base.notebook import show_best
+from themis_opt.base.notebook import page, show_best
+from themis_opt.formats.bundle import write_schedule
+from themis_opt.formats.tables import to_csv
 from themis_opt.policies.planning import AnyPolicy, chunk_policy_of, in_stages, seconds_of, within
 from themis_opt.policies.registry import (
     POLICIES,
@@ -26,6 +30,7 @@ from themis_opt.policies.registry import (
 )
 from themis_opt.problem.cost import check_memory, count_stages
 from themis_opt.problem.instance import Instance
+from themis_opt.schedules.envelope import summary_of
 from themis_opt.schedules.results import PolicyComparison, PolicyResult
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
@@ -361,3 +366,17 @@ class _Run:
             left_out=tuple(self.left_out),
             interrupted=self.interrupted,
         )
+
+
+def write_comparison(folder: Path, comparison: Comparison, settings: Mapping[str, Any]) -> list[Path]:
+    """Write the table of a comparison and the best schedule; returns the files written.
+
+    `settings`: what the comparison was allowed to spend, by name.  Where no policy chose sizes, those are equal.
+    """
+    rows, best = [result.row() for result in comparison.results], comparison.best
+    files = {folder / "comparison.json": json.dumps(rows, indent=2) + "\n", folder / "comparison.csv": to_csv(rows)}
+    for path, content in files.items():
+        write_atomically(path, content)
+    sizes = "equal" if comparison.equal_sizes else "free"
+    summary = summary_of(best, comparison.bounds, {**settings, "sizes": sizes})
+    return [*files, *write_schedule(folder, best.schedule, summary)]

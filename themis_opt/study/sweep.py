@@ -3,10 +3,16 @@
 Of training iterations rows say how far they scale: the scaling factor is the throughput of n NPUs over n times that of
 one, here the compute of an iteration over its time, as every NPU has the same share of the work whatever their number
 (Z. Zhang et al., *Is Network the Bottleneck of Distributed Training?*, NetAI 2020, https://arxiv.org/abs/2006.10103).
+
+A projection goes on to more NPUs than were measured.  Compute comes from the instance, whose layers may be measured.
+One number is fitted: the share of every bandwidth with which the step on the fewest NPUs takes as long as measured.
+Steps on more NPUs are held back and predicted, which is the accuracy that ParaDL states for its projections (A. Kahira
+et al., https://arxiv.org/abs/2104.09075, section 5).
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise, product
 from typing import Any, NamedTuple
@@ -18,6 +24,7 @@ from themis_opt.base.units import (
     SIZE_UNITS,
     TIME_UNITS,
     format_bandwidth,
+    format_percent,
     format_size,
     format_time,
     nanoseconds,
@@ -431,3 +438,36 @@ def _dimension(dimension: Dimension, field: str, rail: str | None, value: Any) -
         rails = [each.replace(bandwidth=value) if each.name == rail else each for each in dimension.rails]
     others = dimension.model_dump(mode="json", exclude_unset=True, exclude={"bandwidth", "rails"})
     return Dimension(**others, rails=tuple(rails))
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The share of bandwidths that was fitted, on how many NPUs, and predicted over measured steps, minus 1."""
+
+    share: float
+    fitted: int
+    errors: Mapping[int, float]
+
+    def __str__(self) -> str:
+        held_back = ", ".join(f"{100 * error:+.2f} % on {npus}" for npus, error in self.errors.items())
+        words = f"Fitted on {self.fitted} NPUs, the network gives {format_percent(self.share)} of its bandwidths"
+        return f"{words}; steps that were held back err by {held_back or 'nothing: none was held back'}."
+
+
+def project(instance: Instance, policy: str, measured: Mapping[int, int]) -> Projection:
+    """Fit a policy to the measured step on the fewest NPUs, in picoseconds, and predict the others.
+
+    Raises InputError if the instance has no compute, or no share of the bandwidths explains the first step.
+    """
+    if not instance.tasks or not measured:
+        raise InputError("needs a training iteration and measured steps", field="measured", value=len(measured))
+    fitted = min(measured)
+    share = measured_share(instance, policy, measured[fitted], npus=fitted)
+    if share is None:
+        rule = "is explained by no share of the bandwidths: state other times of compute"
+        raise InputError(rule, field="measured", value=f"{fitted}={format_time(measured[fitted])}")
+    errors = {}
+    for npus in sorted(measured.keys() - {fitted}):
+        changed = varied(instance, {"npus": npus, "share": share})
+        errors[npus] = simulate(changed, make_policy(policy)(changed)).makespan / measured[npus] - 1
+    return Projection(share, fitted, errors)

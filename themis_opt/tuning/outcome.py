@@ -1,19 +1,46 @@
-"""The outcome of a search."""
+"""The outcome of a search, and of each of its trials."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from themis_opt.base.html import page
+from themis_opt.base.notebook import page
 from themis_opt.base.units import format_percent, format_size, nanoseconds
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.tuning.parameters import Choice
-from themis_opt.tuning.space import Space, TrialMeasurement, measurement
-from themis_opt.tuning.trials import Trial
+from themis_opt.tuning.space import Choice, Space, TrialMeasurement, measurement
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice that was tried."""
+
+    number: int
+    choice: Choice  # in canonical form
+    state: Literal["complete", "failed"]
+    measurement: TrialMeasurement | None = None
+    repeats: int | None = None  # number of the earlier trial that made the same schedule, whose outcome was remembered
+    error: str = ""
+
+    @property
+    def value(self) -> float:
+        """Makespan in ns; infinite where there is none."""
+        return math.inf if self.measurement is None else nanoseconds(self.measurement.makespan)
+
+    @property
+    def rank(self) -> tuple[float, int, int]:
+        """What the best trial has least of."""
+        return self.value, self.measurement.pieces if self.measurement else 0, self.number
+
+
+def best_of(trials: Iterable[Trial]) -> Trial | None:
+    """The trial of least value, then fewest pieces, then least number; None if none has a makespan."""
+    return min((t for t in trials if t.measurement and t.repeats is None), key=lambda t: t.rank, default=None)
 
 
 LEAST_GAIN = 0.001  # share of the time below which a setting is not worth a change

@@ -1,21 +1,89 @@
-"""The space of a search: what can be chosen for collectives, and what a choice is worth."""
+"""The space of a search: parameters to choose for collectives, what a choice is worth, and options that say both."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from themis_opt.base.documents import digest
+from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_size
 from themis_opt.base.version import __version__
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost import check_memory
+from themis_opt.problem.cost_overrides import with_costs
+from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
+from themis_opt.schedules.dispatch import DISPATCH
+from themis_opt.schedules.plan import has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.sizing import resized
-from themis_opt.tuning.parameters import Choice, ParameterValue, TunedParameter
+
+ParameterValue = int | str
+
+Choice = Mapping[str, ParameterValue]  # values by the names of their parameters
+
+
+@dataclass(frozen=True)
+class TunedParameter:
+    """One thing to choose.
+
+    `values`: what it may be; numbers ascend, are positive, and count as near where their ratio is near 1.
+    `when`: values of earlier parameters under which it matters; empty if it always does.
+    """
+
+    name: str
+    values: tuple[ParameterValue, ...]
+    when: Mapping[str, tuple[ParameterValue, ...]] = field(default_factory=dict)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the values are numbers."""
+        return all(isinstance(value, int) for value in self.values)
+
+    def matters(self, choice: Choice) -> bool:
+        """Whether it has to be chosen, given what was chosen before."""
+        return all(choice.get(name) in values for name, values in self.when.items())
+
+    def nearest(self, value: ParameterValue) -> ParameterValue:
+        """The value itself if it is allowed, else the nearest number, or the first text."""
+        if value in self.values:
+            return value
+        if not isinstance(value, int) or not self.is_number:
+            return self.values[0]
+        return min(self.values, key=lambda v: abs(math.log(int(v) / value)))
+
+
+def every_choice(parameters: Sequence[TunedParameter]) -> Iterator[dict[str, ParameterValue]]:
+    """All combinations of values, without parameters that do not matter."""
+    return _completed({}, tuple(parameters))
+
+
+def _completed(
+    choice: dict[str, ParameterValue], parameters: tuple[TunedParameter, ...]
+) -> Iterator[dict[str, ParameterValue]]:
+    if not parameters:
+        yield choice
+        return
+    first, *others = parameters
+    if not first.matters(choice):
+        yield from _completed(choice, tuple(others))
+        return
+    for value in first.values:
+        yield from _completed(choice | {first.name: value}, tuple(others))
+
+
+def nearest_choice(parameters: Sequence[TunedParameter], wanted: Choice) -> dict[str, ParameterValue]:
+    """The combination nearest to a wanted one that may lie outside."""
+    choice: dict[str, ParameterValue] = {}
+    for parameter in parameters:
+        if parameter.matters(choice):
+            choice[parameter.name] = parameter.nearest(wanted.get(parameter.name, parameter.values[0]))
+    return choice
+
 
 USUAL_DIVISOR = 16  # the threshold divisor that Themis has by itself
 
@@ -185,3 +253,78 @@ def _with_free_sizes(schedule: Schedule) -> Schedule:
             break
         schedule = sized
     return schedule
+
+
+TUNED_POLICIES = ("themis", "baseline", "hourglass")
+"""Policies for chunks that are quick enough to be tried a hundred times."""
+
+MOST_CHUNKS = 256  # most chunks of a collective by default
+PROFILES = ("equal", "free")  # how chunks are cut
+TODAY: Mapping[str, ParameterValue] = {
+    "policy": "themis",
+    "dispatch": "scf",
+    "threshold_divisor": USUAL_DIVISOR,
+    "chunks": 64,
+    "profile": "equal",
+}
+"""The default of Themis, ISCA 2022, section 6."""
+
+
+def make_space(
+    instance: Instance,
+    *,
+    policies: Sequence[str] = TUNED_POLICIES,
+    profiles: Sequence[str] | None = None,
+    max_chunks: int | None = None,
+    memory: float = math.inf,
+    **costs: Any,
+) -> Space:
+    """The choices for an instance: chunks, their sizes and their policy.
+
+    Raises InputError if one of them breaks a rule, the memory does not suffice for what users do today, or there is
+    compute.
+
+    `policies`, `profiles`: some of :data:`TUNED_POLICIES` and of :data:`PROFILES`; all by default.
+    `max_chunks`: most chunks of a collective; 256 by default.
+    `memory`: GiB; choices whose schedules need more are not tried.
+    `**costs`: as in :func:`themis_opt.problem.cost_terms.with_costs`.
+    """
+    costly, chosen = with_costs(instance, **costs), _names_option("--policies", policies, TUNED_POLICIES)
+    if has_launches(instance):
+        rule = "is for collectives: 'plan' finds the buckets of a training step"
+        raise InputError(rule, field="tune", value=instance.name)
+    cuts = _names_option("--chunk-sizes", PROFILES if profiles is None else profiles, PROFILES)
+    most = MOST_CHUNKS if max_chunks is None else max_chunks
+    if not 1 <= most <= MAX_CHUNKS:
+        raise InputError(f"must be from 1 to {MAX_CHUNKS}", field="--max-chunks", value=most)
+    space = replace(_chunk_space(costly, chosen, cuts, most), memory=memory)
+    check_memory(space.cut(space.reference), memory)
+    return space
+
+
+def _chunk_space(instance: Instance, policies: tuple[str, ...], profiles: tuple[str, ...], most: int) -> Space:
+    """Chunk counts, size profiles, policies and their knobs; a least chunk where collectives have several sizes."""
+    parameters = [
+        TunedParameter("chunks", chunk_counts(most)),
+        TunedParameter("profile", profiles),
+        TunedParameter("policy", policies),
+        TunedParameter("dispatch", tuple(DISPATCH), {"policy": ("themis", "baseline")}),
+        TunedParameter("threshold_divisor", (4, 8, USUAL_DIVISOR, 32, 64), {"policy": ("themis",)}),
+    ]
+    if len({exchange.size for exchange in instance.exchanges}) > 1:
+        parameters.append(TunedParameter("least_chunk_bytes", tuple(2**power for power in range(12, 24, 2))))
+    return Space(instance.name or "instance", instance, tuple(parameters), TODAY)
+
+
+def chunk_counts(most: int) -> tuple[int, ...]:
+    """Powers of two and three numbers between each two of them, up to `most`."""
+    counts = {power * quarter // 4 for power in (2**n for n in range(most.bit_length())) for quarter in (4, 5, 6, 7)}
+    return tuple(sorted(count for count in counts if count <= most))
+
+
+def _names_option(option: str, names: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The names that an option lists, in the order of those known."""
+    if not names or len(set(names)) < len(names) or not set(names) <= set(known):
+        rule = f"must name one or more of {', '.join(known)}, each once"
+        raise InputError(rule, field=option, value=", ".join(names))
+    return tuple(name for name in known if name in names)

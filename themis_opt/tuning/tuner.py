@@ -1,5 +1,6 @@
 """Tuning as one call, and its loop: propose a choice, measure it unless it is known, tell Optuna's study."""
 
+import json
 import logging
 import math
 import warnings
@@ -10,21 +11,81 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from formulations.interruption import INTERRUPTION, TimeUp
 from themis_opt.base.allowance import Allowance, cut_off
 from themis_opt.base.compiled import compile_at_once
+from themis_opt.base.documents import digest, write_atomically
 from themis_opt.base.errors import InputError, ThemisError
 from themis_opt.base.notebook import progress_line, show_best
 from themis_opt.families.door import AnyProblem, family_of, make_policy, problem_for, simulate
 from themis_opt.problem.instance import Instance
-from themis_opt.tuning.options import make_space
-from themis_opt.tuning.outcome import Tuned
-from themis_opt.tuning.parameters import ParameterValue, TunedParameter, every_choice, nearest_choice
-from themis_opt.tuning.space import Space
-from themis_opt.tuning.trials import Journal, Trial, best_of, sampler
+from themis_opt.tuning.outcome import Trial, Tuned, best_of
+from themis_opt.tuning.space import (
+    ParameterValue,
+    Space,
+    TrialMeasurement,
+    TunedParameter,
+    every_choice,
+    make_space,
+    nearest_choice,
+)
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.samplers import BaseSampler
+
+
+def sampler(seeds: Sequence[int]) -> "BaseSampler":
+    """The sampler of one trial, which depends on its seeds alone."""
+    from optuna.exceptions import ExperimentalWarning
+    from optuna.samplers import TPESampler
+
+    seed = int(np.random.SeedSequence(seeds).generate_state(1)[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", category=ExperimentalWarning)
+        return TPESampler(seed=seed, multivariate=True, group=True, constant_liar=False, n_startup_trials=10)
+
+
+class Journal:
+    """What a search measured, in a file with a line for each choice, so that the same search goes on after a kill.
+
+    `path`: of the file; nothing is kept if None.
+    `identity`: equal for searches that may share what they measured.
+    """
+
+    def __init__(self, path: Path | None, identity: str) -> None:
+        self.path = path
+        self._measured: dict[str, TrialMeasurement] = {}
+        if path is None:
+            return
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+        if lines[:1] == [identity]:
+            for line in lines[1:]:
+                with suppress(ValueError, TypeError):  # the last line of a killed search
+                    name, measurement = json.loads(line)
+                    self._measured[name] = TrialMeasurement(*measurement)
+        write_atomically(path, "".join(f"{line}\n" for line in (identity, *map(self._line, self._measured))))
+
+    def recall(self, key: str) -> TrialMeasurement | None:
+        """What a choice was worth; None if no search measured it."""
+        return self._measured.get(digest(key))
+
+    def keep(self, key: str, measurement: TrialMeasurement) -> None:
+        """Append a line.  A full disk ends the journal, and the search goes on."""
+        name = digest(key)  # keys of iterations are long
+        self._measured[name] = measurement
+        if self.path is not None:
+            try:
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(self._line(name) + "\n")
+            except OSError:
+                self.path = None
+
+    def _line(self, name: str) -> str:
+        return json.dumps([name, self._measured[name]])
+
 
 FIRST_OVERTIME = 0.5  # seconds of processor past the limit for what users do today, so that there is a result
 MOST_REPEATS = 8  # known choices in a row that the sampler may name, until an unknown one is tried
@@ -60,7 +121,7 @@ def tune(
     ----------
     problem : Instance, str, path or Space
         What to tune, its file or the name of a shipped one, or the choices that
-        :func:`themis_opt.tuning.options.make_space` made for it.
+        :func:`themis_opt.tuning.space.make_space` made for it.
     trials : int
         Choices to run in all; remembered ones do not count.
     seed : int
@@ -72,7 +133,7 @@ def tune(
     progress : callable, optional
         Called after every trial; by default a notebook shows a line.
     **options
-        Those of :func:`themis_opt.tuning.options.make_space`, of an instance.
+        Those of :func:`themis_opt.tuning.space.make_space`, of an instance.
 
     Raises
     ------

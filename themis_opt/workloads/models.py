@@ -14,7 +14,7 @@ from themis_opt.workloads.dlrm import dlrm_mlperf, dlrm_totals
 from themis_opt.workloads.gnmt import gnmt
 from themis_opt.workloads.hugging_face import SHAPES, model_of_config, model_of_numbers
 from themis_opt.workloads.image_models import densenet_201, inception_v4, resnet, vgg16
-from themis_opt.workloads.layers import Layer, TrainingModel
+from themis_opt.workloads.layers import Layer, TrainingModel, count, macs
 from themis_opt.workloads.listing import model_of_listing
 
 NETWORKS: Mapping[str, Callable[..., tuple[Layer, ...]]] = {
@@ -35,6 +35,25 @@ MODELS: Mapping[str, TrainingModel] = Registry(
     "themis_opt.models",
     {name: _model(**{"sizes": {}, "sequence": None} | row) for name, row in _ROWS.items()},
 )
+
+
+def model_rows() -> list[dict[str, Any]]:
+    """One row for each model: layers, parameters, operations of the forward pass of one sample, source."""
+    rows = []
+    for name, model in MODELS.items():
+        layers = model.layers()
+        rows.append(
+            {
+                "model": name,
+                "layers": len(layers),
+                "parameters": count(layers),
+                "weights": count(layers, ("weight",)),
+                "gmacs": macs(layers) / 1e9,
+                "tokens": model.sequence,
+                "source": model.source,
+            }
+        )
+    return rows
 
 
 def find_model(name: str) -> TrainingModel:

@@ -48,7 +48,7 @@ class Setup:
     `shared`: whether the two parts of a dimension that is split share its bandwidth.
     `unequal`: speeds of NPUs that are not equal, and how they share the batch.
     `refresh`: picoseconds of each iteration in which what compression needs is computed.
-    `adaptive`: compression of the slowest dimension, less of others (:mod:`themis_opt.workloads.adaptive`); 1 for none.
+    `adaptive`: compression of the slowest dimension, less of others (:mod:`~themis_opt.workloads.transformations`).
     `tolerance`: fraction of the bytes between data-parallel NPUs that may be lost.
     `experts`, `data`: NPUs that share the experts of a layer, and copies of what is no expert; None for as many as
       there can be.

@@ -9,9 +9,8 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.solving.bounds import bounds
-from themis_opt.study.projection import project
 from themis_opt.study.robustness import executions, loss_distributions, parse_chunk_delay, tolerance_effect
-from themis_opt.study.sweep import least_compression, measured_share, sweep
+from themis_opt.study.sweep import least_compression, measured_share, project, sweep
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.out_of_core import activations, offloaded
 from themis_opt.workloads.setup import Setup

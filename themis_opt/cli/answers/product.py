@@ -271,7 +271,7 @@ def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
 
 def write(folder: Path, compared: "Comparison", answer: Reply, search: options.SearchOptions) -> list[Path]:
     """The table of a comparison, and the best schedule with its pictures and its page."""
-    from themis_opt.study.bundle import write_comparison
+    from themis_opt.study.comparison import write_comparison
 
     settings, best = {name: value for name, value in search.settings().items() if name != "gap"}, compared.best
     files = write_comparison(folder, compared, settings)

@@ -12,7 +12,7 @@ from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.problem.instance import Instance
-    from themis_opt.study.projection import Projection
+    from themis_opt.study.sweep import Projection
 
 USUAL_SIZES = "size=64KiB..1GiB:4"
 
@@ -88,7 +88,7 @@ def _projection(instance: "Instance", measured: str, policies: str | None) -> "P
     """The share of bandwidths that explains measured steps, with the first policy."""
     from themis_opt.base.units import parse_time
     from themis_opt.policies.registry import usual_policies
-    from themis_opt.study.projection import project
+    from themis_opt.study.sweep import project
 
     steps = {}
     for part in measured.split(","):
