@@ -230,6 +230,12 @@ class Plan:
         return tuple(pairs)
 
     @cached_property
+    def last_of_chunk(self) -> IntArray:
+        """The last stage of the chunk of every stage, shape (stages,)."""
+        pairs = zip(self.ends_of_chunks, self.chunks, strict=True)
+        return read_only(np.concatenate([np.repeat(last, part.paths.shape[1]) for (_, last), part in pairs]))
+
+    @cached_property
     def positions(self) -> IntArray:
         """Place of every stage along the path of its chunk, shape (stages,)."""
         return read_only(np.concatenate([np.tile(np.arange(c.paths.shape[1]), len(c.paths)) for c in self.chunks]))

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
-from themis_opt.base.arrays import BoolArray, FloatArray, IntArray, read_only
+from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 from themis_opt.base.errors import CyclicPlan, InputError
 from themis_opt.base.units import MAX_CLOCK, format_seconds
 from themis_opt.problem.cost import StageCosts, check_clock
@@ -62,46 +61,8 @@ def makespans(instance: Instance, plans: Sequence[Plan]) -> IntArray:
     return np.array([simulate(instance, plan).makespan for plan in plans], dtype=np.int64)
 
 
-class _Chains(NamedTuple):
-    """The precedence of stages along the paths of chunks; arrays as in :class:`themis_opt.schedules.kernel.Operations`.
-
-    `first` and `last` number the first and the last stage of every chunk, `last_of_chunk` repeats the latter for
-    every stage.
-    """
-
-    first: IntArray
-    last: IntArray
-    last_of_chunk: IntArray
-    successor_start: IntArray
-    successor: IntArray
-    num_predecessors: IntArray
-
-
-def _chains(plan: Plan) -> _Chains:
-    """The chains of a plan."""
-    return _chains_of(tuple(c.paths.shape for c in plan.chunks))
-
-
-@lru_cache(maxsize=256)
-def _chains_of(shapes: tuple[tuple[int, ...], ...]) -> _Chains:
-    """Chains for the shapes (chunks, stages) of all collectives."""
-    stages = np.concatenate([np.full(chunks, length) for chunks, length in shapes])
-    last = np.cumsum(stages) - 1
-    first = last + 1 - stages
-    count = int(last[-1]) + 1
-    continues, num_predecessors = np.ones(count, dtype=np.int64), np.ones(count, dtype=np.int64)
-    continues[last] = 0
-    num_predecessors[first] = 0
-    successor_start = np.concatenate([[0], np.cumsum(continues)])
-    successor = np.flatnonzero(continues) + 1
-    arrays = (first, last, np.repeat(last, stages), successor_start, successor, num_predecessors)
-    return _Chains(*(read_only(array) for array in arrays))
-
-
 def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iterations: int = 1) -> Operations:
     """The plan as the kernel sees it: per iteration the compute tasks in turn, then one operation per stage."""
-    if not instance.tasks and not any(launch.after_launches for launch in plan.launches):
-        return _chained(instance, plan, costs)
     _check_clock_of_row(instance, costs, iterations)
     tasks = len(instance.tasks)
     count = tasks + plan.num_stages
@@ -130,19 +91,6 @@ def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iteratio
     )
 
 
-def _chained(instance: Instance, plan: Plan, costs: StageCosts) -> Operations:
-    """Operations that wait for nothing but the stage before them; what they have in common with other plans is kept."""
-    chains = _chains(plan)
-    keys = DISPATCH[plan.dispatch](costs, chains.last_of_chunk)
-    ranks, minor, sign = keys.major[None], keys.minor, np.full(plan.num_stages, keys.time_sign)
-    if plan.keys is not None or plan.order != "ready" or any(launch.urgent for launch in plan.launches):
-        ranks, minor, sign = _priorities(instance, plan, costs, 1)
-    major, enforced = _enforced(instance, plan, ranks)
-    waits = (chains.successor_start, chains.successor, chains.num_predecessors)
-    times = (plan.stage_resources(instance), costs.occupancy, costs.lag, plan.releases(instance))
-    return Operations(*times, *waits, major.ravel(), minor.ravel(), sign.ravel(), enforced)
-
-
 def _check_clock_of_row(instance: Instance, costs: StageCosts, iterations: int) -> None:
     """Refuse iterations in a row that could outlast the clock, one operation after another."""
     total = iterations * (instance.work + float(np.sum(costs.occupancy + costs.lag, dtype=np.float64)))
@@ -165,10 +113,7 @@ def _edges(instance: Instance, plan: Plan, iterations: int) -> IntArray:
     parts += [np.array([wait]) for wait in instance.waits]
     for number, launch in enumerate(plan.launches_of(instance)):
         parts += _launch_edges(plan, number, launch, tasks, count)
-    continues = np.ones(stages, dtype=np.bool_)
-    for _, last in plan.ends_of_chunks:
-        continues[last] = False
-    inner = tasks + np.flatnonzero(continues)
+    inner = tasks + np.flatnonzero(plan.last_of_chunk != np.arange(stages))
     parts.append(np.stack([inner, inner + 1], axis=1))
     one = np.concatenate(parts)
     reach = (iterations + 1) * count  # above all numbers
@@ -205,11 +150,14 @@ def _priorities(
     Tasks need none: each waits for the one before it.
     """
     tasks, stages = len(instance.tasks), plan.num_stages
-    keys = DISPATCH[plan.dispatch](costs, _chains(plan).last_of_chunk)
+    keys = DISPATCH[plan.dispatch](costs, plan.last_of_chunk)
     keys_of_stages = keys.major if plan.keys is None else plan.keys
-    ranks = _launch_ranks(instance, plan, iterations)[:, plan.launch_of_stage]
+    ranks = _launch_ranks(instance, plan, iterations)
     major = np.zeros((iterations, tasks + stages))
-    major[:, tasks:] = _dense(ranks.ravel(), np.tile(keys_of_stages, iterations)).reshape(iterations, stages)
+    major[:, tasks:] = keys_of_stages
+    if ranks.any():
+        ranks = ranks[:, plan.launch_of_stage]
+        major[:, tasks:] = _dense(ranks.ravel(), major[:, tasks:].ravel()).reshape(iterations, stages)
     minor, sign = (np.zeros((iterations, tasks + stages), dtype=np.int64) for _ in range(2))
     if plan.keys is None:
         minor[:, tasks:], sign[:, tasks:] = keys.minor, keys.time_sign
@@ -326,12 +274,11 @@ def _describe_cycle(instance: Instance, plan: Plan, start: IntArray) -> str:
     """Name stages of one iteration that wait for each other: each waits for its chunk or its sequence."""
     if instance.tasks or any(launch.after_launches for launch in plan.launches):
         return "launches, tasks and sequences wait for each other"
-    firsts = set(_chains(plan).first.tolist())
     waits_for: dict[int, int] = {}
     before = {int(b): int(a) for s in plan.sequences if s is not None for a, b in pairwise(s)}
     stuck = set(np.flatnonzero(start < 0).tolist())
     for stage in stuck:
-        before_it = stage - 1 if stage not in firsts else -1
+        before_it = stage - 1 if plan.positions[stage] else -1
         waits_for[stage] = before_it if before_it in stuck else before[stage]
     return "stages wait for each other: " + " <- ".join(plan.label(instance, s) for s in _cycle(waits_for, min(stuck)))
 
