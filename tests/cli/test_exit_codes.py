@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from themis_opt.study import bundle, comparison, sweep
+from themis_opt.study import comparison, sweep
 
 NAME = "fig5.all_reduce.256MB"
 QUICK = ("--time-limit", 5, "--workers", 1)
@@ -51,13 +51,13 @@ def test_interruption_is_130_and_keeps_what_there_is(invoke, succeed, interrupte
 @pytest.fixture
 def impatient(monkeypatch):
     """Ctrl-C when the results are about to be written."""
-    write = bundle.write_comparison
+    write = comparison.write_comparison
 
     def interrupt_and_write(*arguments):
         signal.raise_signal(signal.SIGINT)
         return write(*arguments)
 
-    monkeypatch.setattr(bundle, "write_comparison", interrupt_and_write)
+    monkeypatch.setattr(comparison, "write_comparison", interrupt_and_write)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -1,7 +1,7 @@
 """``themis-opt design``: the bandwidths of a network that does not exist yet."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,37 +10,32 @@ from typer import Argument, Option
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
+from themis_opt.cli.answers.answer import Listing, Reply, columns, write_files
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.designing.design import Design
+    from themis_opt.reports.rendering.charts import Chart
 
 ALL_READINGS = "fixed,free,simulated"
 LEAST_PRICE = 1e-3  # picoseconds for each GB/s or dollar below which a price is noise
-SUMMARY: "ShownColumns" = {
-    "reading": ("minimised", "text"),
-    "fixed_ns": ("fixed order", "time"),
-    "free_ns": ("free orders", "time"),
-    "simulated_ns": ("simulated", "time"),
-    "policy": ("policy", "text"),
-    "bound_ns": ("bound", "time"),
-    "gap": ("gap", "share"),
-    "bandwidth": ("bandwidth", "bandwidth"),
-    "dollars": ("dollars", "text"),
-}
-
-DIMENSIONS: "ShownColumns" = {
-    "dimension": ("dimension", "text"),
-    "kind": ("kind", "text"),
-    "size": ("size", "count"),
-    "bandwidth": ("bandwidth", "bandwidth"),
-    "links": ("links", "text"),
-    "dollars": ("dollars", "text"),
-    "utilisation": ("utilisation", "share"),
-    "saved": ("one more GB/s saves", "text"),
-    "provisioned": ("beside the one before", "text"),
-}
+SUMMARY = columns(
+    *("reading", "fixed_ns", "free_ns", "simulated_ns", "policy", "bound_ns", "gap", "bandwidth", "dollars"),
+    reading=("minimised", "text"),
+    fixed_ns=("fixed order", "time"),
+    free_ns=("free orders", "time"),
+    simulated_ns=("simulated", "time"),
+    bound_ns=("bound", "time"),
+    bandwidth=("bandwidth", "bandwidth"),
+)
+DIMENSIONS = columns(
+    *("dimension", "kind", "size", "bandwidth", "links", "dollars", "utilisation", "saved", "provisioned"),
+    size=("size", "count"),
+    bandwidth=("bandwidth", "bandwidth"),
+    utilisation=("utilisation", "share"),
+    saved=("one more GB/s saves", "text"),
+    provisioned=("beside the one before", "text"),
+)
 
 
 def design(
@@ -75,8 +70,12 @@ def design(
 
 
 def _write(folder: Path, designs: "Sequence[Design]") -> list[Path]:
-    from themis_opt.base.documents import make_folder, write_atomically
     from themis_opt.formats.tables import to_csv
+
+    def charts() -> "Mapping[str, Chart]":
+        from themis_opt.reports.study_charts import bandwidths
+
+        return {"bandwidths": bandwidths(designs)}
 
     texts = {}
     for name, instance in designs[-1].instances().items():
@@ -84,17 +83,7 @@ def _write(folder: Path, designs: "Sequence[Design]") -> list[Path]:
         texts[f"{name}.json"] = json.dumps(document, indent=2) + "\n"
     texts["dimensions.csv"] = to_csv([{"reading": answer.reading} | row for answer in designs for row in answer.rows()])
     texts["design.json"] = json.dumps([answer.document() for answer in designs], indent=2) + "\n"
-    make_folder(folder)
-    for name, text in texts.items():
-        write_atomically(folder / name, text)
-    files = [folder / name for name in texts]
-    if has_pictures():
-        from themis_opt.reports.rendering.charts import save
-        from themis_opt.reports.study_charts import bandwidths
-
-        save(bandwidths(designs), folder / "bandwidths.svg", designs[0].problem.name)
-        files.append(folder / "bandwidths.svg")
-    return files
+    return write_files(folder, texts, designs[0].problem.name, charts)
 
 
 def _prices(designs: "Sequence[Design]") -> list[Listing]:

@@ -81,16 +81,13 @@ class _Commands(TyperGroup):
                 raise
             shown = io.StringIO()
             error.show(shown)
-            _tell_lines(shown.getvalue().replace("Error: ", "error: ", 1).replace("Value error, ", "", 1))
+            text = shown.getvalue().replace("Error: ", "error: ", 1).replace("Value error, ", "", 1)
+            with suppress(OSError):
+                typer.echo(text, err=True, nl=False)
             code = BAD_INPUT
         if standalone:
             sys.exit(code)
         return code
-
-
-def _tell_lines(text: str) -> None:
-    with suppress(OSError):
-        typer.echo(text, err=True, nl=False)
 
 
 class _Command(TyperCommand):

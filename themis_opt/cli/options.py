@@ -72,6 +72,13 @@ class OptionGroup:
             else:
                 yield _option(option.name, hints[option.name], value)
 
+    def given(self) -> dict[str, Any]:
+        """What is not left as it is, by the names of options."""
+        values = {option.name: getattr(self, option.name) for option in fields(self)}
+        groups = [value.given() for value in values.values() if isinstance(value, OptionGroup)]
+        single = {name: value for name, value in values.items() if not isinstance(value, OptionGroup | None)}
+        return {name: value for group in (single, *groups) for name, value in group.items()}
+
     def filled(self, values: Mapping[str, Any]) -> Self:
         """The group with the values of a command line, by the names of options."""
         changes = {}
@@ -118,11 +125,6 @@ class Changes(OptionGroup):
     ag_order: AgOrder = None
     costs: Costs = field(default_factory=Costs)
 
-    def given(self) -> dict[str, Any]:
-        """What is not left as it is, by the names of options."""
-        every = {"size": self.size, "chunks": self.chunks, "ag_order": self.ag_order, **self.costs.given()}
-        return {name: value for name, value in every.items() if value is not None}
-
 
 EACH = "each"  # the value of ``--lost`` for one part of every role in turn
 
@@ -142,24 +144,15 @@ class NetworkChanges(OptionGroup):
     ] = None
     slow: Annotated[str | None, Option(help="Parts with a share of their bandwidth, such as nic=0.5,leaf3=0.9.")] = None
 
-    def given(self) -> dict[str, Any]:
-        """Both, by the names of options."""
-        return {"lost": self.lost, "slow": self.slow}
-
 
 @dataclass(frozen=True)
 class Replanning(OptionGroup):
     """How the plan of a schedule file is timed."""
 
     costs: Costs = field(default_factory=Costs)
-    sizes: Annotated[
-        str | None,
-        Option("--chunk-sizes", help="equal, or free for those that suit its order best, instead of the schedule's."),
+    chunk_sizes: Annotated[
+        str | None, Option(help="equal, or free for those that suit its order best, instead of the schedule's.")
     ] = None
-
-    def given(self) -> dict[str, Any]:
-        """What is not left as it is, by the names of options."""
-        return {**self.costs.given(), "chunk_sizes": self.sizes}
 
     def apply(self, schedule: "Schedule") -> "Schedule":
         """What the plan of a schedule takes with these costs and sizes; the schedule itself where there are none."""
@@ -169,7 +162,8 @@ class Replanning(OptionGroup):
 
         costs = self.costs.given()
         instance = with_costs(schedule.instance, **costs) if costs else schedule.instance
-        return replanned(schedule, instance, None if self.sizes is None else checked_sizes(self.sizes))
+        sizes = None if self.chunk_sizes is None else checked_sizes(self.chunk_sizes)
+        return replanned(schedule, instance, sizes)
 
 
 @dataclass(frozen=True)
@@ -280,7 +274,7 @@ def load_problem(
     changed = family.changed(problem, given)
     if not given.keys().isdisjoint(COST_TERMS) or Path(source).exists():  # shipped networks are as their sources say
         warn(family.doubts(changed), source)
-    is_changed = network is not None and any(network.given().values())
+    is_changed = network is not None and bool(network.given())
     moved: Problem = family.on_graph(changed, split(policies) or (), needed=is_changed)
     return moved
 

@@ -16,15 +16,9 @@ LOSS_COLUMNS: "ShownColumns" = {
     "policy": ("policy", "text"),
     "nominal_makespan_ns": ("nominal", "time"),
     "nominal_loss": ("nominal loss", "share"),
-    "mean_loss": ("mean", "share"),
-    "median_loss": ("median", "share"),
-    "p95_loss": ("p95", "share"),
-    "p99_loss": ("p99", "share"),
-    "max_loss": ("max", "share"),
+    **{f"{name}_loss": (name, "share") for name in ("mean", "median", "p95", "p99", "max")},
     "mean_slowdown": ("mean slowdown", "share"),
 }
-
-
 OF_TOLERANCE: "ShownColumns" = {
     "way": ("bytes that may be lost", "text"),
     **{f"p{share}_ns": (f"p{share}", "time") for share in (50, 95, 99)},

@@ -8,12 +8,11 @@ import typer
 from typer import Option
 
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply
+from themis_opt.cli.answers.answer import Listing, Reply, columns
 from themis_opt.cli.process import INTERRUPTED, undisturbed
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
-    from themis_opt.problem.instance import Instance
     from themis_opt.tuning import Tuned
 
 
@@ -46,45 +45,33 @@ def tune(
     Small chunks look good where nothing makes them costly: state --launch-overhead, --packet and --latency occupy.
     Writes the tuned instance, its schedule, all trials and pictures.
     """
-    from themis_opt.base.documents import file_name
+    from themis_opt.base.documents import file_name, make_folder
 
     instance = options.load_instance(source, options.Changes(size, ag_order=ag_order))
-    folder = output or Path(file_name(f"tuned-{Path(source).name.removesuffix('.json')}"))
-    settings: dict[str, Any] = {
-        **costs.given(),
-        "max_chunks": max_chunks,
-        "policies": options.split(policies),
-        "profiles": options.split(profiles),
-        "memory": memory,
-    }
-    settings = {name: value for name, value in settings.items() if value is not None}
-    _run(instance, folder, {"trials": trials, "seed": seed}, settings, time_limit, as_json)
 
-
-def _run(
-    instance: "Instance",
-    folder: Path,
-    search: dict[str, Any],
-    settings: dict[str, Any],
-    time_limit: float | None,
-    as_json: bool,
-) -> None:
-    from themis_opt.base.documents import make_folder
     from themis_opt.cli.answers.product import seconds_to_write
     from themis_opt.cli.printing import tell, tell_note
     from themis_opt.cli.progress import trial_progress
     from themis_opt.problem.cost_overrides import is_free_to_cut
     from themis_opt.tuning.folder import write_tuned
     from themis_opt.tuning.space import make_space
-    from themis_opt.tuning.tuner import tune
+    from themis_opt.tuning.tuner import tune as search
 
-    space = make_space(instance, **settings)  # refuses bad options before anything is written
+    folder = output or Path(file_name(f"tuned-{Path(source).name.removesuffix('.json')}"))
+    given: dict[str, Any] = {
+        "max_chunks": max_chunks,
+        "policies": options.split(policies),
+        "profiles": options.split(profiles),
+    }
+    settings = costs.given() | {name: value for name, value in given.items() if value is not None}
+    space = make_space(instance, **settings, memory=memory)  # refuses bad options before files
     if is_free_to_cut(space.instance):
         tell_note("nothing makes small chunks costly; state --launch-overhead, --packet or --latency occupy")
     make_folder(folder)
     limit = math.inf if time_limit is None else time_limit - seconds_to_write(space.instance, time_limit)
     with trial_progress(space.describe) as progress:
-        tuned = tune(space, time_limit=limit, journal=folder / "measured.jsonl", progress=progress, **search)
+        journal = folder / "measured.jsonl"
+        tuned = search(space, trials=trials, seed=seed, time_limit=limit, journal=journal, progress=progress)
     with undisturbed():
         files = write_tuned(folder, tuned)
     tables = [] if as_json else [_settings(tuned)]
@@ -105,16 +92,8 @@ def _settings(tuned: "Tuned") -> Listing:
         row | {"described": settings[row["setting"]], "busy": busy_shares}
         for row, busy_shares in zip(tuned.rows(), busy, strict=True)
     ]
-    shown: ShownColumns = {
-        "setting": ("", "text"),
-        "size": ("size", "text"),
-        "makespan_ns": ("makespan", "time"),
-        "busy": ("busy", "shares"),
-        "chunks": ("chunks", "count"),
-        "gain": ("gain", "share"),
-        "gap": ("gap", "share"),
-        "described": ("setting", "text"),
-    }
+    titles: ShownColumns = {"setting": ("", "text"), "gain": ("gain", "share"), "described": ("setting", "text")}
+    shown = columns("setting", "size", "makespan_ns", "busy", "chunks", "gain", "gap", "described", **titles)
     return Listing(f"{space.name}: {tuned.num_run} settings tried", rows, shown)
 
 

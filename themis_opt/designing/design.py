@@ -188,16 +188,6 @@ def parts_of(problem: DesignProblem) -> tuple[WorkloadPart, ...]:
     )
 
 
-def fixed_group(part: WorkloadPart) -> Group:
-    """The part in the fixed order, for :mod:`formulations.allocation`."""
-    return Group(part.weight, part.fixed_pieces())
-
-
-def free_group(part: WorkloadPart) -> Group:
-    """The part in any order."""
-    return Group(part.weight, part.least_pieces(), part.tight_pieces)
-
-
 def _parts(problem: DesignProblem, number: int, workload: DesignWorkload) -> Iterator[WorkloadPart]:
     network, reference = problem.network, [1e9] * len(problem.network.dimensions)
     if workload.collectives is None:
@@ -321,19 +311,10 @@ class Design:
         return float(sum(r.dollars * value for r, value in zip(self.problem.rates, self.bandwidths, strict=True)))
 
     @property
-    def dimension_prices(self) -> tuple[float, ...]:
-        """Picoseconds that one more GB/s would save on each dimension if it cost nothing."""
-        return tuple(price * DOLLARS_PER for price in self.allocation.rate_prices)
-
-    @property
     def constraint_prices(self) -> dict[str, float]:
         """Picoseconds saved by one more GB/s, or one more dollar, in every constraint."""
         pairs = zip(self.problem.rows, self.allocation.row_prices, strict=True)
         return {text: price if text == MONEY_BUDGET else price * DOLLARS_PER for text, price in pairs}
-
-    def price_rows(self) -> list[dict[str, Any]]:
-        """The same as rows; times are in nanoseconds."""
-        return [{"constraint": text, "saved_ns": nanoseconds(p)} for text, p in self.constraint_prices.items()]
 
     @cached_property
     def times(self) -> dict[Reading, float]:
@@ -376,7 +357,8 @@ class Design:
     def rows(self) -> list[dict[str, Any]]:
         """One row per dimension, innermost first; times are in nanoseconds, bandwidths in bytes per second."""
         dimensions = zip(self.problem.rates, self.problem.network.dimensions, self.bandwidths.tolist(), strict=True)
-        figures = zip(self.utilisation.tolist(), self.dimension_prices, (("-", 1.0), *self.provisioning), strict=True)
+        provisioned = (("-", 1.0), *self.provisioning)
+        figures = zip(self.utilisation.tolist(), self.allocation.rate_prices, provisioned, strict=True)
         return [
             {
                 "dimension": rate.name,
@@ -386,7 +368,7 @@ class Design:
                 "links": round(bandwidth / rate.unit) if rate.unit else None,
                 "money": bandwidth * rate.dollars,
                 "utilisation": utilisation,
-                "saved_ns_per_gb_per_s": nanoseconds(saved),
+                "saved_ns_per_gb_per_s": nanoseconds(saved * DOLLARS_PER),
                 "provisioned": word,
                 "provisioned_factor": factor,
             }
@@ -412,7 +394,8 @@ class Design:
 
     def document(self) -> dict[str, Any]:
         """Everything, as JSON has it."""
-        return self.summary() | {"dimensions": self.rows(), "constraints": self.price_rows()}
+        prices = [{"constraint": text, "saved_ns": nanoseconds(p)} for text, p in self.constraint_prices.items()]
+        return self.summary() | {"dimensions": self.rows(), "constraints": prices}
 
 
 def design(
@@ -447,10 +430,11 @@ def design(
     check_choice(reading, READINGS, "reading")
     parts = parts_of(problem)
     policy = policy or (FIXED_POLICY if reading == "fixed" else FREE_POLICY)
-    in_order = allocated(problem, tuple(map(fixed_group, parts)))
+    in_order = allocated(problem, tuple(Group(part.weight, part.fixed_pieces()) for part in parts))
     if reading == "fixed":
         return Design(problem, in_order.bound, in_order, reading, policy, in_order.rates, parts)
-    allocation = allocated(problem, tuple(map(free_group, parts)))
+    groups = tuple(Group(part.weight, part.least_pieces(), part.tight_pieces) for part in parts)
+    allocation = allocated(problem, groups)
     rates = allocation.rates
     bound = min(allocation.bound, sum(part.weight * part.fluid_time(rates) for part in parts))
     if reading == "simulated":
@@ -547,21 +531,16 @@ def programme_of(problem: DesignProblem, groups: tuple[Group, ...] = ()) -> Allo
 
 def _tightened(least: Sequence[float], most: Sequence[float], rows: Sequence[LinearRow]) -> list[float]:
     """The largest rates that rows allow, one row at a time, as often as they change something."""
-    limits = list(most)
-    for _ in range(len(limits) + 1):
-        for row in rows:
-            for sign in {"<=": (1,), ">=": (-1,), "==": (1, -1)}[row.sense]:
-                _tighten(least, limits, [sign * a for a in row.coefficients], sign * row.limit)
+    limits, signs = list(most), {"<=": (1,), ">=": (-1,), "==": (1, -1)}
+    repeated = [*rows] * (len(limits) + 1)
+    for row, sign in ((one, sign) for one in repeated for sign in signs[one.sense]):
+        coefficients = [sign * a for a in row.coefficients]
+        smallest = [a * least[k] if a > 0 else a * limits[k] if a else 0.0 for k, a in enumerate(coefficients)]
+        for k, a in enumerate(coefficients):
+            if a > 0:
+                others = sum(value for other, value in enumerate(smallest) if other != k)
+                limits[k] = min(limits[k], max((sign * row.limit - others) / a, 0.0))
     return limits
-
-
-def _tighten(least: Sequence[float], limits: list[float], coefficients: Sequence[float], limit: float) -> None:
-    """Lower limits by one row: the sum of coefficients times rates is at most `limit`."""
-    smallest = [a * least[k] if a > 0 else a * limits[k] if a else 0.0 for k, a in enumerate(coefficients)]
-    for k, a in enumerate(coefficients):
-        if a > 0:
-            others = sum(value for other, value in enumerate(smallest) if other != k)
-            limits[k] = min(limits[k], max((limit - others) / a, 0.0))
 
 
 def obeys(data: AllocationData, rates: FloatArray) -> bool:

@@ -171,7 +171,7 @@ class Library:
 
         Raises InputError if the checker refuses them.
         """
-        instance, table = _instance_of(schedule), solution_of(schedule)
+        instance, table = schedule.problem, solution_of(schedule)
         key, name = f"{fingerprint_of(instance)}.{sizes}", Path(file).name.removesuffix(".json")
         row = self._judged(
             {
@@ -297,10 +297,6 @@ def shares(rows: Sequence[BestKnown]) -> tuple[str, ...]:
         closed, verified = sum(row.status == "closed" for row in part), sum(row.is_verified for row in part)
         texts += [f"{len(part)} {name}, {closed} closed, {verified} without trust in a solver"] if part else []
     return tuple(texts)
-
-
-def _instance_of(schedule: LibrarySchedule) -> ListedInstance:
-    return schedule.instance if isinstance(schedule, Schedule) else schedule.plan.instance
 
 
 def fingerprint_of(instance: ListedInstance) -> str:

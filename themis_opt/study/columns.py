@@ -5,27 +5,16 @@ A new column is one entry of :data:`RESULT_COLUMNS`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from themis_opt.base.units import Form as Form
 from themis_opt.base.units import cells, nanoseconds
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
+from themis_opt.schedules.results import PolicyResult
 from themis_opt.schedules.schedule import Schedule
 
 Value = str | int | float | bool
-
-
-class Judged(Protocol):
-    """A schedule beside others: its policy, and what is known of it against their bound and baseline."""
-
-    @property
-    def policy(self) -> str:
-        """Its specification."""
-
-    @property
-    def schedule(self) -> Schedule:
-        """What came of it."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +102,7 @@ def schedule_row(schedule: Schedule) -> dict[str, Value]:
     return {column.name: column.value(schedule) for column in columns_of([schedule], judged=False)}
 
 
-def result_row(result: Judged) -> dict[str, Value]:
+def result_row(result: PolicyResult) -> dict[str, Value]:
     """What is known of a result, as plain values by the names of columns."""
     columns = columns_of([result.schedule], judged=True)
     values = {column.name: column.value(result if column.judged else result.schedule) for column in columns}

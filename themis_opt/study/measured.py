@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median_low
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from formulations.limits import MIN_SECONDS, Limits
 from themis_opt.base.allowance import Allowance
@@ -29,7 +29,6 @@ from themis_opt.graphs.registry import GRAPH_POLICIES
 from themis_opt.policies.registry import specify, usual_policies
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.problem.wiring import Algorithm
 from themis_opt.schedules.results import PolicyComparison
@@ -41,9 +40,6 @@ from themis_opt.study.comparison import compare
 from themis_opt.study.parts import NetworkPart, parse_part, part_in_words, part_of, problem_of
 from themis_opt.study.rival_trees import trees_beside
 from themis_opt.study.step_plan import with_gathers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TELLING = 10  # times the bound below which the best schedule is worth comparing with it
 LEAST_WON = 0.005  # share of a time below which nothing is said to be won or lost
@@ -153,7 +149,8 @@ class Beside:
         taken, sums = format_short_time(self.time), self.summing()
         less = f"{place} {taken}, less than the {format_short_time(self.needed)} that any algorithm needs"
         if sums:
-            dimensions = " and ".join(name for name, one in zip(*_dimensions(sums), strict=True) if one.in_network)
+            named = zip(sums.network.dimension_names, sums.network.dimensions, strict=True)
+            dimensions = " and ".join(name for name, one in named if one.in_network)
             with_sums = format_short_time(_needed(sums))
             return (
                 f"{less} if switches do not sum: with NVLS it needs {with_sums}; in_network of {dimensions} says "
@@ -383,12 +380,6 @@ class Measured:
                 tables.append(values | {"least_ns": time / 1000, "busbw_bytes_per_s": row.bus_bandwidth(time)} | shares)
         return tables
 
-    def to_frame(self) -> "pd.DataFrame":
-        """The rows as a data frame."""
-        import pandas as pd
-
-        return pd.DataFrame([row.row() for row in self.rows])
-
     def __repr__(self) -> str:
         return "\n".join(self.verdict)
 
@@ -478,10 +469,6 @@ def _times_of(
 def _needed(instance: Instance) -> float:
     """Picoseconds that no algorithm can beat."""
     return max(kind.compute(instance) for kind in bounds_of(instance).values() if kind.any_algorithm)
-
-
-def _dimensions(instance: Instance) -> tuple[tuple[str, ...], tuple[Dimension, ...]]:
-    return instance.network.dimension_names, instance.network.dimensions
 
 
 def _with_sums(instance: Instance, count: int) -> Instance:

@@ -441,16 +441,14 @@ def _makespan(run: _KernelPlan, disturbed: Instance, costs: StageCosts) -> int:
     """What the schedule of a sample minimises, simulated as long as :func:`simulate` would."""
     if not has_launches(disturbed):
         return int((run.starts(disturbed, costs, 1)[0] + costs.occupancy + costs.lag).max())
-    count = FEWEST_ITERATIONS
-    while not (period := _period(run, disturbed, costs, count)).is_steady and count < MOST_ITERATIONS:
+    count, tasks = FEWEST_ITERATIONS, len(disturbed.tasks)
+    while True:
+        start = run.starts(disturbed, costs, count)
+        ready = start[:, tasks:] + costs.occupancy + costs.lag
+        period = Period(disturbed, run.execution.plan, costs, start[:, :tasks], start[:, tasks:], ready)
+        if period.is_steady or count >= MOST_ITERATIONS:
+            return period.iteration_time
         count *= 2
-    return period.iteration_time
-
-
-def _period(run: _KernelPlan, disturbed: Instance, costs: StageCosts, iterations: int) -> Period:
-    start, tasks = run.starts(disturbed, costs, iterations), len(disturbed.tasks)
-    ready = start[:, tasks:] + costs.occupancy + costs.lag
-    return Period(disturbed, run.execution.plan, costs, start[:, :tasks], start[:, tasks:], ready)
 
 
 def on_robustness(distributions: Sequence[LossDistribution]) -> str:
@@ -517,7 +515,9 @@ def tolerance_effect(schedule: Schedule, **disturbance: Any) -> ToleranceEffect:
     `**disturbance`: as :func:`loss_distributions` takes it.
     """
     instance = schedule.instance
-    whole = without_tolerance(instance)
+    tensors = instance.iteration.tensors if instance.iteration else ()
+    certain = {"tensors": tuple(tensor.varied(tolerance=0.0) for tensor in tensors)}
+    whole = instance.varied(iteration=instance.iteration.varied(**certain)) if instance.iteration else instance
     lost = tuple(
         exchange.size - least.size for exchange, least in zip(whole.exchanges, instance.exchanges, strict=True)
     )
@@ -525,13 +525,4 @@ def tolerance_effect(schedule: Schedule, **disturbance: Any) -> ToleranceEffect:
     all_sent = replace(execution, plan=scaled(execution.plan, whole))
     waited, late = loss_distributions(whole, {WAYS[0]: all_sent, WAYS[2]: replace(all_sent, lost=lost)}, **disturbance)
     (fewer,) = loss_distributions(instance, {WAYS[1]: execution}, **disturbance)
-    tensors = instance.iteration.tensors if instance.iteration else ()
     return ToleranceEffect(max(tensor.tolerance for tensor in tensors), (waited, fewer, late))
-
-
-def without_tolerance(instance: Instance) -> Instance:
-    """The instance in which every byte has to arrive."""
-    if instance.iteration is None:
-        return instance
-    tensors = tuple(tensor.varied(tolerance=0.0) for tensor in instance.iteration.tensors)
-    return instance.varied(iteration=instance.iteration.varied(tensors=tensors))

@@ -85,20 +85,13 @@ class Tuned:
     def verdict(self) -> tuple[str, ...]:
         """The best setting, and what it wins."""
         space = self.space
+        ended = f"Stopped after {self.num_run} of {self.asked} trials"
+        stopped = f"{ended}, gap {format_percent(self.gap)}: give more time."
         shorter = f"{format_percent(self.gain)} shorter" if self.gain >= LEAST_GAIN else "no shorter"
         return (
-            *self.cut_short,
+            *([stopped] if self.num_run < self.asked else []),
             f"Best of {self.num_run} settings: {space.describe(self.choice)}.",
             f"It is {shorter} than with the default of the Themis paper: {space.describe(space.reference)}.",
-        )
-
-    @property
-    def cut_short(self) -> tuple[str, ...]:
-        """The sentence about a search that ended before its trials were done; empty if it did not."""
-        if self.num_run >= self.asked:
-            return ()
-        return (
-            f"Stopped after {self.num_run} of {self.asked} trials, gap {format_percent(self.gap)}: give more time.",
         )
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
@@ -147,11 +140,12 @@ class Tuned:
     @property
     def default_schedule(self) -> Schedule:
         """The same for what users do today."""
-        return self.space.reference_schedule
+        return self.space.schedule(self.space.reference)
 
     def rows(self) -> list[dict[str, Any]]:
         """The default and the best as plain values: times in ns, fractions 0..1."""
-        size = ",".join(format_size(size).replace(" ", "") for size in sorted(self._sizes, reverse=True))
+        sizes = {exchange.size for exchange in self.space.instance.exchanges}
+        size = ",".join(format_size(size).replace(" ", "") for size in sorted(sizes, reverse=True))
         default, best = measurement(self.default_schedule), measurement(self.schedule)
         return [
             {
@@ -164,11 +158,6 @@ class Tuned:
             }
             for setting, taken in (("default", default), ("best", best))
         ]
-
-    @property
-    def _sizes(self) -> set[int]:
-        """The different sizes of collectives."""
-        return {exchange.size for exchange in self.space.instance.exchanges}
 
     def trial_rows(self) -> list[dict[str, Any]]:
         """One row per trial: what was chosen, and what came of it."""

@@ -207,11 +207,6 @@ class Space:
         validate(schedule)
         return schedule
 
-    @cached_property
-    def reference_schedule(self) -> Schedule:
-        """The schedule of what users do today."""
-        return self.schedule(self.reference)
-
     def measure(self, choice: Choice) -> TrialMeasurement:
         """Simulate and validate a choice; raises as :meth:`schedule` does."""
         return measurement(self.schedule(choice))

@@ -164,7 +164,9 @@ def tune(
     if tuned is None and interrupted:
         raise KeyboardInterrupt
     if tuned is None:
-        raise InputError(_no_success(search.trials), field="trials", value=trials)
+        errors = [trial.error for trial in search.trials if trial.error]
+        rule = f"no trial succeeded: {errors[0]}" if errors else "no trial was finished within the time limit"
+        raise InputError(rule, field="trials", value=trials)
     return tuned
 
 
@@ -173,11 +175,6 @@ def load_machine_code() -> None:
     compile_at_once()
     instance = problem_for("fig5.all_reduce.256MB")
     simulate(instance, make_policy("hourglass")(instance))
-
-
-def _no_success(trials: Sequence[Trial]) -> str:
-    errors = [trial.error for trial in trials if trial.error]
-    return f"no trial succeeded: {errors[0]}" if errors else "no trial was finished within the time limit"
 
 
 class Search:

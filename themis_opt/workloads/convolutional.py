@@ -111,7 +111,7 @@ class _Divided:
 
     def _borders(self, passes: Passes, name: str, elements: int, after: tuple[str, ...] = ()) -> None:
         """Rows at the border, to both neighbours, along all dimensions at once by the NPUs with neighbours there."""
-        if not passes.has_tasks:
+        if not passes.tasks:
             return  # images are read with the rows around them
         for side, dimension in product(("above", "below"), self.groups.inside):
             where = f"_{dimension}" if len(self.groups.inside) > 1 else ""

@@ -154,7 +154,7 @@ def _gradients(passes: Passes, copied: list[Layer], setup: Setup, groups: NpuGro
     """All-reduces of gradients of copied layers, needed before the update or before the layer's next forward pass."""
     if setup.granularity == "fused":
         total = sum(layer.elements(groups.size) for layer in copied)
-        ready, needed = passes.last_task, passes.first_task
+        ready, needed = passes.tasks[-1].name, passes.tasks[0].name
         passes.exchange("gradients", CollectiveKind.ALL_REDUCE, total, ready, needed, groups.replicas)
         return
     for layer in copied:

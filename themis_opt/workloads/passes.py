@@ -17,28 +17,14 @@ class Passes:
     """Collects tasks and tensors in the order of execution.
 
     `element_bytes`: bytes of one element of every tensor.
+    `tasks`, `tensors`: those so far.
     """
 
     def __init__(self, element_bytes: int) -> None:
         self._element_bytes = element_bytes
-        self._tasks: list[ComputeTask] = []
-        self._tensors: list[Tensor] = []
+        self.tasks: list[ComputeTask] = []
+        self.tensors: list[Tensor] = []
         self._waiting: list[tuple[str, CollectiveKind, int, tuple[str, ...], tuple[str, ...]]] = []
-
-    @property
-    def has_tasks(self) -> bool:
-        """Whether a task was added."""
-        return bool(self._tasks)
-
-    @property
-    def first_task(self) -> str:
-        """Name of the task that runs first."""
-        return self._tasks[0].name
-
-    @property
-    def last_task(self) -> str:
-        """Name of the task added last."""
-        return self._tasks[-1].name
 
     def compute(
         self, name: str, duration: int, elements: int = 0, stage: int = 0, kept: int = 0, until: str = ""
@@ -49,13 +35,13 @@ class Passes:
 
         Raises InputError if there are too many tasks.
         """
-        if len(self._tasks) == MAX_TASKS:
+        if len(self.tasks) == MAX_TASKS:
             raise InputError(f"makes more than {MAX_TASKS} tasks; {FEWER}", field="workload")
         given: dict[str, Any] = {"parameter_bytes": elements * self._element_bytes} if elements else {}
         given |= {"activation_bytes": kept * self._element_bytes, "freed_after": until} if kept else {}
         given |= {"stage": stage} if stage else {}
-        ready = self._tasks[-1].name if self._tasks else ""
-        self._tasks.append(ComputeTask(name=name, duration=f"{duration} ps", **given))
+        ready = self.tasks[-1].name if self.tasks else ""
+        self.tasks.append(ComputeTask(name=name, duration=f"{duration} ps", **given))
         waiting, self._waiting = self._waiting, []
         for tensor, kind, size, dimensions, after in waiting:
             self.exchange(tensor, kind, size, ready, name, dimensions, model=True, after=after)
@@ -133,26 +119,17 @@ class Passes:
             element_bytes=self._element_bytes,
             **given,
         )
-        self._tensors.append(tensor)
-
-    def named(self, begin: str, end: str) -> tuple[str, ...]:
-        """Tensors whose names begin and end so."""
-        return tuple(one.name for one in self._tensors if one.name.startswith(begin) and one.name.endswith(end))
-
-    @property
-    def num_tensors(self) -> int:
-        """Tensors so far."""
-        return len(self._tensors)
+        self.tensors.append(tensor)
 
     def iteration(self, splits: tuple[Split, ...] = (), steps: int = 1, remedy: str = FEWER, **given: Any) -> Iteration:
         """What was collected; `given` are more fields of the iteration.
 
         Raises InputError if there are too many tensors, which says what the `remedy` is.
         """
-        if self.num_tensors > MAX_TENSORS:
-            rule = f"makes {self.num_tensors} tensors, more than {MAX_TENSORS}; {remedy}"
+        if len(self.tensors) > MAX_TENSORS:
+            rule = f"makes {len(self.tensors)} tensors, more than {MAX_TENSORS}; {remedy}"
             raise InputError(rule, field="workload")
-        return Iteration(tasks=tuple(self._tasks), tensors=tuple(self._tensors), splits=splits, steps=steps, **given)
+        return Iteration(tasks=tuple(self.tasks), tensors=tuple(self.tensors), splits=splits, steps=steps, **given)
 
 
 def last_use(layer: Layer, layers: Sequence[Layer], prefix: str = "") -> str:

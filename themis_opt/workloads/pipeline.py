@@ -91,11 +91,11 @@ def pipeline(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     for stage in range(count):
         _inside(passes, stages, setup, stage, [one for other, one in order if other == stage])
     _messages(passes, stages, setup)
-    of_microbatches = passes.num_tensors
+    of_microbatches = len(passes.tensors)
     _gradients(passes, stages, setup)
     for stage in range(count):
         _parameters(passes, stages, setup, [one for other, one in order if other == stage])
-    room = MAX_TENSORS - (passes.num_tensors - of_microbatches)
+    room = MAX_TENSORS - (len(passes.tensors) - of_microbatches)
     most = room * setup.microbatches // max(of_microbatches, 1)
     return passes.iteration(stages.placement.splits, remedy=f"at most {most} microbatches fit")
 
@@ -296,8 +296,8 @@ def _parameters(passes: Passes, stages: PipelineStages, setup: Setup, order: Seq
             ready = (
                 f"update{stage + 1}" if setup.update else _name(MicrobatchPass(one.part, setup.microbatches - 1, True))
             )
-            reduced = f"stage{one.part + 1}."
-            after = () if setup.update else passes.named(reduced, "gradients")
+            names = [tensor.name for tensor in passes.tensors if tensor.name.startswith(f"stage{one.part + 1}.")]
+            after = () if setup.update else tuple(name for name in names if name.endswith("gradients"))
         sums = map(sum, zip(*(elements_of(layer, setup) for layer in stages.layers[one.part]), strict=True))
         for what, elements, axes in zip(("expert_", ""), sums, (("data",), ("experts", "data")), strict=True):
             name, along = f"{_name(one)}.{what}parameters", stages.replicas(*axes)

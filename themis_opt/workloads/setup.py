@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from typing import Any, Literal, TypeVar, get_args
 
 from themis_opt.base.errors import InputError, check_choice
@@ -181,7 +182,7 @@ class Setup:
     @property
     def optimizer(self) -> int:
         """Picoseconds of the optimizer on the slowest NPU."""
-        return round(self.update * self.unequal.slowest_speed)
+        return round(self.update / min(self.unequal.speeds, default=Fraction(1)))
 
 
 def _expect(field: str, value: object, allowed: tuple[object, ...], words: str) -> None:

@@ -28,7 +28,7 @@ def splitbrain(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     passes = Passes(setup.element_bytes)
     for layer in convolutions:
         passes.compute(f"{layer.name}.forward", setup.times(layer).forward, layer.elements())
-    boundary = passes.last_task
+    boundary = passes.tasks[-1].name
     for number in range(groups.size):
         _round(passes, connected, setup, groups, number, boundary)
     passes.backward(convolutions, setup)

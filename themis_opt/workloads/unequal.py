@@ -58,11 +58,6 @@ class Unequal:
             return Fraction(1)
         return max(count / speed for count, speed in zip(self.samples(batch), self.speeds, strict=True)) / batch
 
-    @property
-    def slowest_speed(self) -> Fraction:
-        """Time of the slowest group for what does not depend on the batch, relative to one with speed 1."""
-        return 1 / min(self.speeds, default=Fraction(1))
-
 
 EQUAL = Unequal()  # all NPUs are as fast as the times say
 

@@ -7,7 +7,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from themis_opt.base.documents import write_atomically
+from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.base.extras import missing, needed
 from themis_opt.base.units import cells
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.families.family import Problem
     from themis_opt.reports.pictures import Picture
+    from themis_opt.reports.rendering.charts import Chart
     from themis_opt.schedules.results import PolicyComparison
 
 HEADINGS: "ShownColumns" = {
@@ -70,6 +71,23 @@ def has_pictures() -> bool:
 
         tell(f"no pictures: {needed(error)}")
     return error is None
+
+
+def write_files(
+    folder: Path, texts: Mapping[str, str], title: str = "", charts: "Callable[[], Mapping[str, Chart]] | None" = None
+) -> list[Path]:
+    """Write texts by the names of their files, and charts by theirs where the packages for pictures are there."""
+    make_folder(folder)
+    for name, text in texts.items():
+        write_atomically(folder / name, text)
+    files = [folder / name for name in texts]
+    if charts is not None and has_pictures():
+        from themis_opt.reports.rendering.charts import save
+
+        for name, chart in charts().items():
+            files.append(folder / f"{name}.svg")
+            save(chart, files[-1], title)
+    return files
 
 
 def write_page(

@@ -1,6 +1,6 @@
 """Measured times of a log, beside the best schedules, the ceilings of libraries and the bound of any algorithm."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent, format_rate, format_short_size
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
+from themis_opt.cli.answers.answer import Listing, Reply, columns, write_files
 from themis_opt.cli.process import remaining
 from themis_opt.problem.instance import Instance
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.graphs.problem import GraphInstance
+    from themis_opt.reports.rendering.charts import Chart
     from themis_opt.study.measured import Beside, Measured
 
 MEASURED_TITLES: "ShownColumns" = {
@@ -107,16 +108,12 @@ def _ceilings(name: str, rows: Sequence[dict[str, Any]]) -> Listing:
 
 
 def _write(folder: Path, rows: "Sequence[Beside]", title: str) -> list[Path]:
-    from themis_opt.base.documents import make_folder, write_atomically
     from themis_opt.formats.tables import to_csv
 
-    make_folder(folder)
-    write_atomically(folder / "measured.csv", to_csv([row.row() for row in rows]))
-    files = [folder / "measured.csv"]
-    if not rows[0].is_step and has_pictures():
-        from themis_opt.reports.rendering.charts import save
+    def charts() -> "Mapping[str, Chart]":
         from themis_opt.reports.study_charts import measured_curves
 
-        save(measured_curves(rows), folder / "busbw.svg", title)
-        files.append(folder / "busbw.svg")
-    return files
+        return {"busbw": measured_curves(rows)}
+
+    texts = {"measured.csv": to_csv([row.row() for row in rows])}
+    return write_files(folder, texts, title, None if rows[0].is_step else charts)

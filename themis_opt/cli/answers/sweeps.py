@@ -1,17 +1,18 @@
 """Sweeps over figures of instances on dimensions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
+from themis_opt.cli.answers.answer import Listing, Reply, columns, write_files
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.problem.instance import Instance
+    from themis_opt.reports.rendering.charts import Chart
     from themis_opt.study.sweep import Projection
 
 USUAL_SIZES = "size=64KiB..1GiB:4"
@@ -75,11 +76,11 @@ def sweep(
     tables = [table]
     if target is not None:
         document["least_compression"] = needed = _needed(instance, varied, options.split(policies), target)
-        words = [row | {"least_compression": _ratio_in_words(row["least_compression"])} for row in needed]
+        words = _worded(needed, "least_compression", "{:.4g}x".format, "none reaches it")
         tables.append(Listing(f"least compression for a scaling factor of {target:g}", words, NEEDED))
     if measured is not None:
         document["measured_share"] = used = _used(instance, varied, options.split(policies), measured)
-        words = [row | {"share": _share_in_words(row["share"])} for row in used]
+        words = _worded(used, "share", format_percent, "none explains it")
         tables.append(Listing(f"use of the network that explains {measured}", words, USE_SHOWN))
     return Reply(document, sentences, tables, files=files)
 
@@ -153,12 +154,8 @@ def _trained_places(
             yield specify(policy, instance), {"npus": most, name: float(each)}
 
 
-def _share_in_words(share: float | None) -> str:
-    return "none explains it" if share is None else format_percent(share)
-
-
-def _ratio_in_words(ratio: float | None) -> str:
-    return "none reaches it" if ratio is None else f"{ratio:.4g}x"
+def _worded(rows: Sequence[dict[str, Any]], name: str, form: Callable[[float], str], none: str) -> list[dict[str, Any]]:
+    return [row | {name: none if row[name] is None else form(row[name])} for row in rows]
 
 
 def _varied(instance: "Instance", texts: Sequence[str]) -> dict[str, list[Any]]:
@@ -191,17 +188,11 @@ def _folded(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _write(folder: Path, rows: Sequence[dict[str, Any]], names: Sequence[str], title: str) -> list[Path]:
-    from themis_opt.base.documents import make_folder, write_atomically
     from themis_opt.formats.tables import to_csv
 
-    make_folder(folder)
-    write_atomically(folder / "sweep.csv", to_csv(rows))
-    files = [folder / "sweep.csv"]
-    if has_pictures():
-        from themis_opt.reports.rendering.charts import save
+    def charts() -> "Mapping[str, Chart]":
         from themis_opt.reports.study_charts import curves
 
-        for name, chart in curves(rows, names).items():
-            files.append(folder / f"{name}.svg")
-            save(chart, files[-1], title)
-    return files
+        return curves(rows, names)
+
+    return write_files(folder, {"sweep.csv": to_csv(rows)}, title, charts)
