@@ -35,6 +35,7 @@ the least value of the Lagrangian over the box (3) is one.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -175,7 +176,9 @@ def allocate(data: AllocationData, prices: FloatArray) -> Allocation:
     centre = np.mean(extreme_rates(data), axis=0)
     floor = LEAST_SHARE * max(data.most)
     master = _Master(data, centre, floor)
-    master.lay_first_tangents()
+    for number, group in enumerate(data.groups):
+        for piece, factor in product(group.pieces, FIRST_TANGENTS):
+            master.touch(number, piece, piece.sum_at(master.start) * factor)
     best, objective, bound, rounds, tried = centre, math.inf, 0.0, 0, np.empty(0)
     while rounds < MAX_PROGRAMMES and objective > bound * (1 + CLOSED_GAP):
         rounds, before = rounds + 1, tried
@@ -289,13 +292,6 @@ class _Master:
         scaled: FloatArray = of_tangents * factor[group]
         return scaled
 
-    def lay_first_tangents(self) -> None:
-        """At several multiples of the sum of every piece at the start."""
-        for number, known in enumerate(self.pieces):
-            for piece in known:
-                for factor in FIRST_TANGENTS:
-                    self._touch(number, piece, piece.sum_at(self.start) * factor)
-
     def cut(self, rates: FloatArray) -> float:
         """The objective at some rates, with a tangent there of the piece that decides about each group."""
         rates = np.maximum(rates, self.floor)
@@ -303,7 +299,7 @@ class _Master:
             if group.refine is not None:
                 self.pieces[number] += group.refine(rates)
             piece = max(self.pieces[number], key=lambda one: one.at(rates))
-            self._touch(number, piece, max(piece.sum_at(rates), LEAST_SUM * piece.sum_at(self.start)))
+            self.touch(number, piece, max(piece.sum_at(rates), LEAST_SUM * piece.sum_at(self.start)))
         return self.value(rates)
 
     def cheapest(self, prices: FloatArray, objective: float, as_good: float, rounds: int) -> FloatArray | None:
@@ -325,7 +321,7 @@ class _Master:
                 return rates
         return None
 
-    def _touch(self, number: int, piece: Piece, total: float) -> None:
+    def touch(self, number: int, piece: Piece, total: float) -> None:
         """Add the tangent where the weighted sum of the rates is `total`."""
         slopes = piece.work * np.array(piece.shares) / total**2
         self._add(_Tangent(number, 2 * piece.work / total + piece.fixed, slopes))

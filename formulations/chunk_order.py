@@ -39,7 +39,7 @@ from itertools import combinations, pairwise
 from ortools.sat.python import cp_model
 
 from formulations.cp_sat import SolverProgress, search
-from formulations.job_plans import JobPlans, JobTimes, PlanOutcome, start_on
+from formulations.job_plans import JobPlans, JobTimes, PlanOutcome
 from formulations.lattice import Arc, JobClass, arcs
 from formulations.limits import SECONDS_PER_WORK, Limits
 from formulations.order_count import EndRow, add_flow, add_load_bounds
@@ -97,11 +97,6 @@ def _hint_path(model: cp_model.CpModel, phase: PhaseVariables, path: tuple[int, 
     for (k, m), before in phase.before.items():
         if k < m:
             model.add_hint(before, path.index(k) < path.index(m))
-
-
-def decisions(job: JobVariables) -> list[cp_model.IntVar]:
-    """The variables that hold a solution: arcs and starts."""
-    return [v for phase in job.phases for v in (*phase.taken.values(), *phase.start.values())]
 
 
 def extracted(job: JobVariables, value: Mapping[int, int]) -> JobTimes:
@@ -220,7 +215,8 @@ class ChunkOrder:
 
     def solve(self, limits: Limits, report: SolverProgress) -> PlanOutcome:
         """Search within limits; `report` hears of every better solution and bound."""
-        held = [v for jobs in self.variables for job in jobs for v in decisions(job)]
+        phases = [phase for jobs in self.variables for job in jobs for phase in job.phases]
+        held = [variable for phase in phases for variable in (*phase.taken.values(), *phase.start.values())]
         # A relaxation of these rules says less than the loads of (8), and takes most of the time.
         outcome = search(self.model, held, limits, report, relaxation="none", pace=SECONDS_PER_WORK["chunk_order"])
         bound = max(self.lower_bound, int(outcome.bound))
@@ -233,7 +229,7 @@ class ChunkOrder:
         """Suggest a plan that is feasible for the integer data, as a value for every variable."""
         finish = 0
         for job, jobs_of_class, times in zip(self.jobs, self.variables, plans, strict=True):
-            numbered = sorted(times, key=lambda t: start_on(t, 0, job.machines[0]))
+            numbered = sorted(times, key=lambda t: t.starts[0][t.paths[0].index(job.machines[0])])
             for variables, job_times in zip(jobs_of_class, numbered, strict=True):
                 finish = max(finish, hint_job(self.model, job, variables, job_times))
         self.model.add_hint(self.makespan, min(max(finish, self.lower_bound), self.horizon))
@@ -242,8 +238,9 @@ class ChunkOrder:
 
     def _touches(self, row: EndRow, plans: JobPlans) -> bool:
         """Whether a job that the row counts starts (or ends) on its resource."""
+        end = 0 if row.at_start else -1
         return any(
-            times.resource_of_end(job, row.at_start) == row.resource
+            job.phases[end].held(times.paths[end][end]) == row.resource
             for job, plans_of_class in zip(self.jobs, plans, strict=True)
             if job.release >= row.threshold
             for times in plans_of_class

@@ -26,7 +26,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from formulations.flow_network import AMPLE, UNLIMITED, ArcCapacities, CapacityGraph, FlowNetwork
+from formulations.flow_network import AMPLE, UNLIMITED, CapacityGraph, FlowNetwork
 
 Route = tuple[int, ...]  # nodes from a terminal over switches to a terminal, both included
 
@@ -37,16 +37,14 @@ def balanced(graph: CapacityGraph) -> CapacityGraph:
     """The graph with capacities lowered until every switch lets out as much as it lets in."""
     arcs = dict(graph.arcs)
     while True:
-        surplus = {node: _surplus(arcs, node) for node in graph.switches}
+        surplus = {  # what enters a node beyond what leaves it
+            node: sum(c * ((head == node) - (tail == node)) for (tail, head), c in arcs.items())
+            for node in graph.switches
+        }
         node = next((node for node, amount in surplus.items() if amount), None)
         if node is None:
             return CapacityGraph(graph.num_nodes, graph.terminals, {arc: c for arc, c in arcs.items() if c})
         _lower(arcs, node, surplus[node])
-
-
-def _surplus(arcs: ArcCapacities, node: int) -> int:
-    """What enters a node beyond what leaves it."""
-    return sum(c * ((head == node) - (tail == node)) for (tail, head), c in arcs.items())
 
 
 def _lower(arcs: dict[tuple[int, int], int], node: int, surplus: int) -> None:

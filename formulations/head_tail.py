@@ -121,12 +121,11 @@ def stages_by_machine(jobs: Sequence[JobClass], least: Sequence[JobClass]) -> di
                 folded = job.mirrored and number == 1
                 variable = (j, 0, job.mirror(arc)) if folded else (j, number, arc)
                 rows.setdefault(phase.held(k), []).append((head, tail, duration, variable))
-    return {k: _columns(on_machine) for k, on_machine in rows.items()}
-
-
-def _columns(stages: Sequence[tuple[float, float, float, Variable]]) -> MachineStages:
-    heads, tails, durations, variables = zip(*stages, strict=True)
-    return MachineStages(np.array(heads, float), np.array(tails, float), np.array(durations, float), variables)
+    stages: dict[int, MachineStages] = {}
+    for k, on_machine in rows.items():
+        heads, tails, durations, variables = zip(*on_machine, strict=True)
+        stages[k] = MachineStages(np.array(heads, float), np.array(tails, float), np.array(durations, float), variables)
+    return stages
 
 
 def violated(

@@ -367,10 +367,9 @@ class _Ways:
         """Prices and starts of a stage of :meth:`_costs`."""
         duration = stage.whole[cell] + stage.rest[cell]
         starts = (tick, tick + 1 - stage.rest[cell], tick + 1.0)
-        return [(self._price_between(stage.machine, s, s + duration), s) for s in starts]
-
-    def _price_between(self, machine: int, start: float, end: float) -> float:
-        return self._price_until(machine, end) - self._price_until(machine, start)
+        return [
+            (self._price_until(stage.machine, s + duration) - self._price_until(stage.machine, s), s) for s in starts
+        ]
 
     def _price_until(self, machine: int, time: float) -> float:
         tick = int(time)

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from formulations.lattice import JobClass
-
 
 @dataclass(frozen=True)
 class JobTimes:
@@ -12,12 +10,6 @@ class JobTimes:
 
     paths: tuple[tuple[int, ...], ...]
     starts: tuple[tuple[int, ...], ...]
-
-    def resource_of_end(self, job: JobClass, at_start: bool) -> int:
-        """What the first stage of the job holds, or the last."""
-        if at_start:
-            return job.phases[0].held(self.paths[0][0])
-        return job.phases[-1].held(self.paths[-1][-1])
 
 
 JobPlans = Sequence[Sequence[JobTimes]]  # per class, the jobs
@@ -47,8 +39,3 @@ class SizedOutcome:
     jobs: Sequence[JobTimes]
     shares: Sequence[float]
     work: float
-
-
-def start_on(times: JobTimes, phase: int, machine: int) -> int:
-    """When a job starts on a machine in one of its phases."""
-    return times.starts[phase][times.paths[phase].index(machine)]

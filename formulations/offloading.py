@@ -95,20 +95,16 @@ def choose(layers: Layers, limits: Limits = USUAL_LIMITS) -> Offload | None:
     """The best choice; None if no choice fits the memory, or none was met within the limits."""
     variables = _variables(layers)
     variables.model.minimize(variables.time)
-    first = search(variables.model, [variables.time, *variables.flat], limits, _ignore)
+    first = search(variables.model, [variables.time, *variables.flat], limits, lambda *_: None)
     if first.value is None:
         return None
     variables.model.add(variables.time <= first.value[variables.time.index])
     variables.model.minimize(_spent(layers, variables))
-    second = search(variables.model, [variables.time, *variables.flat], limits, _ignore)
+    second = search(variables.model, [variables.time, *variables.flat], limits, lambda *_: None)
     chosen = second.value or first.value
     by_layer = zip(*variables.by_fate.values(), strict=True)
     fates = tuple(next(fate for fate, v in zip(Fate, of, strict=True) if chosen[v.index]) for of in by_layer)
     return Offload(fates, int(first.bound), first.status == "optimal")
-
-
-def _ignore(objective: float, bound: float) -> None:
-    """Nobody waits for progress."""
 
 
 def _variables(layers: Layers) -> _Variables:

@@ -127,19 +127,12 @@ def _load(users: Sequence[JobClass], counts: ArcCounts, resource: int) -> cp_mod
     return cp_model.LinearExpr.sum(terms)
 
 
-def end_flows(
-    job: JobClass, layers: Sequence[Mapping[Arc, cp_model.LinearExprT]], machine: int
-) -> tuple[cp_model.LinearExprT, cp_model.LinearExprT]:
-    """Jobs of a class whose first stage is on a machine, and those whose last stage is."""
-    first = layers[0][0, machine]
-    return first, first if job.mirrored else layers[-1][job.last_arc(machine)]
-
-
 def _ends(users: Sequence[JobClass], counts: ArcCounts, resource: int) -> _ResourceEnds:
     starting, ending, heads, tails = [], [], [], []
     for job, layers in zip(users, counts, strict=True):
         for k in job.machines:
-            first, last = end_flows(job, layers, k)
+            first = layers[0][0, k]  # jobs whose first stage is on the machine
+            last = first if job.mirrored else layers[-1][job.last_arc(k)]
             if job.phases[0].held(k) == resource:
                 starting.append(first)
             else:

@@ -237,13 +237,10 @@ def _common_denominator(solution: SharedRoots) -> Fraction | None:
     if not math.isfinite(solution.throughput):
         return None
     largest = max(values)
-    near = (d for d in range(1, MAX_DENOMINATOR) if all(_is_near(value * d, largest * d) for value in values))
-    denominator = next(near, None)
-    return None if denominator is None else Fraction(denominator)
-
-
-def _is_near(value: float, largest: float) -> bool:
-    return abs(value - round(value)) <= 1e-7 * max(largest, 1)
+    for d in range(1, MAX_DENOMINATOR):
+        if all(abs(value * d - round(value * d)) <= 1e-7 * max(largest * d, 1) for value in values):
+            return Fraction(d)
+    return None
 
 
 def _floor(value: float, scale: Fraction) -> int:
@@ -280,9 +277,10 @@ def partition_bound(graph: CapacityGraph) -> Fraction:
     ends = parted.is_terminal[graph.ends]
     joining = (ends[0] | True, ends[0] == ends[1], ends[0] & ends[1])
     partitions = {
-        parted.one_of_switches(joined(graph.num_nodes, graph.ends[:, links & (graph.rates > least)])).tobytes()
+        np.where(np.isin(parts, parts[parted.terminals]), parts, graph.num_nodes).tobytes()
         for least in {0, *graph.arcs.values()}
         for links in joining
+        for parts in (joined(graph.num_nodes, graph.ends[:, links & (graph.rates > least)]),)
     }
     labels = (np.frombuffer(partition, dtype=np.int64) for partition in partitions)
     return min(parted.throughput(label) for label in labels if len(np.unique(label[parted.terminals])) > 1)
@@ -305,8 +303,3 @@ class _PartedGraph:
         counts = np.bincount(kind, (tails != heads) * (1 + (inhabited[tails] & inhabited[heads])))
         halves = sum(int(count) * capacity for count, capacity in zip(counts, known.tolist(), strict=True))
         return Fraction(halves, 4 * (int(inhabited.sum()) - 1))
-
-    def one_of_switches(self, part_of: IntArray) -> IntArray:
-        """The parts with terminals, and one of all other nodes."""
-        inhabited = np.isin(part_of, part_of[self.terminals])
-        return np.where(inhabited, part_of, self.graph.num_nodes)

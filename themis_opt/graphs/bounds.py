@@ -21,7 +21,6 @@ from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_link
 from themis_opt.graphs.plan import LinkArc, demands, num_elements, shares
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.rails import box_name
-from themis_opt.problem.phases import Demand
 
 Reach = Literal["any algorithm", "trees", "chunks of one size"]
 
@@ -208,7 +207,8 @@ def _arrival_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
     if not any(network.latencies.values()) or len(network.arcs) > MOST_ARRIVAL_LINKS:
         return
     latest, words = 0, ""
-    for is_turned in _arrival_sides(instance.demand):
+    # Data are followed to one NPU, or from one NPU on the graph turned around
+    for is_turned in (False, True) if instance.demand.personal else (instance.demand.is_backwards,):
         graph, latencies = network.capacities, network.latencies
         if is_turned:
             graph, latencies = graph.reversed, reversed_arcs(latencies)
@@ -222,11 +222,6 @@ def _arrival_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
 
 MOST_ARRIVAL_LINKS, MOST_SINKS = 600, 6
 """Link directions up to which arrivals are computed, and NPUs for which they are: a tenth of a second."""
-
-
-def _arrival_sides(demand: Demand) -> tuple[bool, ...]:
-    """Whether data are followed to one NPU (False), or from one NPU on the graph turned around (True)."""
-    return (False, True) if demand.personal else (demand.is_backwards,)
 
 
 def _meetings(

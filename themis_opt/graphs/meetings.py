@@ -17,7 +17,7 @@ from typing import NamedTuple
 import networkx as nx
 
 from formulations.edge_splitting import Route
-from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, routes_between
+from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, merged_plan, routes_between
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 
 NodeGroup = frozenset[int]
@@ -119,15 +119,9 @@ def path_to(target: int, before: Mapping[int, int | None], routes: Mapping[tuple
 
 def plan_of_ways(name: str, instance: GraphInstance, parts: Iterable[tuple[int, PieceEnds, PieceWay]]) -> GraphPlan:
     """A piece for each way: its elements, who has and who wants them, and the transfers, numbered from 0."""
-    pieces, transfers = list[GraphPiece](), list[GraphTransfer]()
-    for elements, ends, way in parts:
-        first = len(transfers)
-        transfers += [
-            transfer._replace(piece=len(pieces), after=tuple(first + number for number in transfer.after))
-            for transfer in way
-        ]
-        pieces.append(GraphPiece(elements, *ends))
-    return GraphPlan(name, instance, tuple(pieces), tuple(transfers))
+    return merged_plan(
+        instance, [GraphPlan(name, instance, (GraphPiece(elements, *ends),), way) for elements, ends, way in parts]
+    )
 
 
 def random_way(

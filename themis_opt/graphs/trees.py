@@ -102,7 +102,8 @@ def _add_reductions(builder: PlanBuilder, count: int | None) -> None:
     """Sums along in-trees, and copies of them along out-trees of the same root."""
     instance = builder.instance
     is_even = count is not None or _equal_shares_are_best(instance.network)
-    pairs = list(_equal_pairs(instance.network, count) if is_even else _shared_pairs(instance.network))
+    sides = [_gather_trees(instance.network, count, turned) for turned in (True, False)] if is_even else []
+    pairs = list(_paired(*(sides or _shared_trees(instance.network))))
     parts = divide(num_elements(instance), [tree.count for tree, _ in pairs])
     for (into, out), elements in zip(pairs, parts, strict=True):
         piece = builder.add_piece(elements, None, None)
@@ -118,20 +119,15 @@ def _equal_shares_are_best(network: GraphNetwork) -> bool:
     return share_roots(graph).throughput <= float(equal) * (1 + 1e-6)
 
 
-def _equal_pairs(network: GraphNetwork, count: int | None) -> Iterator[tuple[OutTree, OutTree]]:
-    """A reduce-scatter and an all-gather at once, of equal shares."""
-    return _paired(_gather_trees(network, count, True), _gather_trees(network, count, False))
-
-
-def _shared_pairs(network: GraphNetwork) -> Iterator[tuple[OutTree, OutTree]]:
-    """Trees whose roots have the shares of the linear programme."""
+def _shared_trees(network: GraphNetwork) -> list[tuple[OutTree, ...]]:
+    """Trees into roots and out of them whose shares are those of the linear programme."""
     whole, nodes = _shared_roots(network)
     sides = []
     for graph in (whole.reduce.reversed, whole.broadcast):
         units = {root: count for root, count in whole.units.items() if count}
         reduced = CapacityGraph(graph.num_nodes, nodes, graph.arcs)
         sides.append(tuple(pack_trees(nodes, split_switches(reduced, units), units)))
-    return _paired(*sides)
+    return sides
 
 
 @lru_cache(maxsize=32)
@@ -150,15 +146,11 @@ def _paired(into: tuple[OutTree, ...], out: tuple[OutTree, ...]) -> Iterator[tup
         first, second = ([tree for tree in side if tree.root == root] for side in (into, out))
         while first:
             count = min(first[-1].count, second[-1].count)
-            yield _with_count(first[-1], count), _with_count(second[-1], count)
+            yield replace(first[-1], count=count), replace(second[-1], count=count)
             for side in (first, second):
                 tree = side.pop()
                 if tree.count > count:
-                    side.append(_with_count(tree, tree.count - count))
-
-
-def _with_count(tree: OutTree, count: int) -> OutTree:
-    return replace(tree, count=count)
+                    side.append(replace(tree, count=tree.count - count))
 
 
 def _add_routes(builder: PlanBuilder) -> None:

@@ -127,7 +127,10 @@ def plans_of_launches(
     groups = {
         members: _group(instance, tuple(exchanges[number] for number in members)) for members in _groups(launches)
     }
-    once = chunk_policy if isinstance(chunk_policy, PlanningOnce) else _planning_once(chunk_policy, groups.values())
+    once = chunk_policy
+    if not isinstance(once, PlanningOnce):
+        different = {group.fingerprint for group in groups.values()}
+        once = PlanningOnce(within(chunk_policy, (seconds_of(chunk_policy) or math.inf) / len(different)))
     plans = {members: once(group) for members, group in groups.items()}
     chunks = {
         launch: chunks_of_launch
@@ -171,12 +174,6 @@ def in_few_chunks(instance: Instance, launches: Sequence[Launch], most: Sequence
 @lru_cache(maxsize=4096)
 def _group(instance: Instance, exchanges: tuple[Exchange, ...]) -> Instance:
     return instance.group(exchanges)
-
-
-def _planning_once(policy: Policy, groups: Iterable[Instance]) -> PlanningOnce:
-    """The policy, whose seconds different groups share."""
-    different = {group.fingerprint for group in groups}
-    return PlanningOnce(within(policy, (seconds_of(policy) or math.inf) / len(different)))
 
 
 def _starts(alone: "Mapping[tuple[int, ...], Schedule]", mirrors: Mapping[int, int]) -> dict[int, IntArray]:

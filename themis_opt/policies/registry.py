@@ -50,7 +50,7 @@ LAUNCHING = Registry(
         "ddp": "themis_opt.policies.launching.ddp:Ddp",
         "horovod": "themis_opt.policies.launching.horovod:Horovod",
         "dear": "themis_opt.policies.launching.dear:Dear",
-        "priority": "themis_opt.policies.launching.priority:Priority",
+        "priority": "themis_opt.policies.launching.wait_free:Priority",
         "blocks": "themis_opt.policies.launching.blocks:BlockBuckets",
         "fsdp2": "themis_opt.policies.launching.blocks:Fsdp2",
         "one_stream": "themis_opt.policies.launching.blocks:OneStream",

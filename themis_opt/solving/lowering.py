@@ -217,7 +217,8 @@ def job_times(path: IntArray, starts: IntArray, num_phases: int) -> JobTimes:
 
 def enforced_plan(instance: Instance, data: ChunkOrderData, jobs: JobPlans) -> Plan:
     """The paths and sequences of a solution; its times are for the simulator to find."""
-    paths = [np.zeros((len(s), _num_stages(instance, n)), dtype=np.int64) for n, s in enumerate(data.sizes)]
+    lengths = [len(exchange.kind.rule.phases) * len(exchange.span) for exchange in instance.exchanges]
+    paths = [np.zeros((len(s), length), dtype=np.int64) for s, length in zip(data.sizes, lengths, strict=True)]
     starts = [np.zeros_like(p) for p in paths]
     for (collective, chunks), job in zip(data.members, jobs, strict=True):
         for chunk, times in zip(chunks, job, strict=True):
@@ -225,10 +226,6 @@ def enforced_plan(instance: Instance, data: ChunkOrderData, jobs: JobPlans) -> P
             starts[collective][chunk] = [s for phase_starts in times.starts for s in phase_starts]
     plan = Plan(tuple(Chunks(s, p) for s, p in zip(data.sizes, paths, strict=True)))
     return plan.in_order_of(instance, np.concatenate([s.ravel() for s in starts]))
-
-
-def _num_stages(instance: Instance, number: int) -> int:
-    return len(instance.exchanges[number].kind.rule.phases) * len(instance.exchanges[number].span)
 
 
 def num_arcs(schedule: Schedule) -> int:

@@ -28,14 +28,17 @@ def as_early_as_fits(
     moved, held, before = list(launches), held_besides(instance).copy(), -1
     uses = sorted((moment_of(instance, launches[number].before), number) for number in temporary(instance, launches))
     for need, number in uses:
-        held[_tasks(instance, need, _freed(instance, launches[number]))] += size_of(instance, launches[number])
+        exchanges = [instance.exchanges[tensor] for tensor in launches[number].tensors]
+        freed = 1 + max(exchange.freed_task + exchange.freed_later * len(held) for exchange in exchanges)
+        held[_tasks(instance, need, freed)] += size_of(instance, launches[number])
     for need, number in uses:
         launch, size = launches[number], size_of(instance, launches[number])
         earliest = max(before if in_order else -1, moment_of(instance, launch.after) + 1)
         room = held[np.arange(need - 1, earliest - 1, -1) % len(held)] + size <= budget
         begin = need - int(np.argmin(np.append(room, False)))
         held[_tasks(instance, begin, need)] += size
-        moved[number] = replace(launch, after=_task_before(instance, begin))
+        later, task = divmod(begin - 1, len(held))
+        moved[number] = replace(launch, after=TaskOf(task, later))
         before = begin
     return tuple(moved)
 
@@ -95,12 +98,6 @@ def budgets(instance: Instance, near: int = 0) -> Iterator[int]:
     yield from allowed if allowed or near else [most]
 
 
-def _freed(instance: Instance, launch: Launch) -> int:
-    """The task after the last one that uses a launch, counted on."""
-    exchanges, tasks = [instance.exchanges[tensor] for tensor in launch.tensors], len(instance.tasks)
-    return 1 + max(exchange.freed_task + exchange.freed_later * tasks for exchange in exchanges)
-
-
 def moment_of(instance: Instance, task: TaskOf | None) -> int:
     """A task, counted on from those of the iteration of a launch; -1 for none."""
     return -1 if task is None else task.task + task.later * len(instance.tasks)
@@ -114,8 +111,3 @@ def size_of(instance: Instance, launch: Launch) -> int:
 def _tasks(instance: Instance, begin: int, end: int) -> IntArray:
     """Tasks from one to before another, each once."""
     return np.arange(begin, min(end, begin + len(instance.tasks))) % len(instance.tasks)
-
-
-def _task_before(instance: Instance, begin: int) -> TaskOf:
-    later, task = divmod(begin - 1, len(instance.tasks))
-    return TaskOf(task, later)

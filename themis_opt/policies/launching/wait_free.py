@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from themis_opt.policies.launching.common import Launching, first_need, fusible, launches_alone, next_iteration, whole
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import Launch
+from themis_opt.schedules.plan import Launch, Order
 
 
 @dataclass(frozen=True)
@@ -25,3 +25,14 @@ class WaitFree(Launching):
         each = [(tensor,) for bucket in fusible(instance) for tensor in bucket]
         launches = (whole(instance, tensor, before=before(instance, tensor)) for tensor in each)
         return (*launches_alone(instance), *launches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Priority(WaitFree):
+    """Launch every tensor when it is ready; dimensions serve those first that the next forward pass needs first.
+
+    Chunks are what a waiting tensor can overtake at.  Y. Peng et al., *A Generic Communication Scheduler for
+    Distributed DNN Training Acceleration* (ByteScheduler), SOSP 2019, https://doi.org/10.1145/3341301.3359642.
+    """
+
+    order: Order = "layer"
