@@ -17,11 +17,11 @@ from themis_opt.graphs.bounds import best_bound
 from themis_opt.graphs.clusters import cluster_named
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.policies import exchange_plan, hierarchical_plan, scatter_plan, with_transfers
-from themis_opt.graphs.problem import GraphInstance
+from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.rails import Rails
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.schedule_file import read_graph_schedule, schedule_text
-from themis_opt.graphs.slots import SlotMessages, SlotPlan, Slots, slot_plan
+from themis_opt.graphs.slots import SlotMessages, SlotPlan, Slots, SlotTable, slot_plan
 from themis_opt.graphs.validation import validate_graph
 from themis_opt.reports.pictures import draw_schedule
 
@@ -211,15 +211,23 @@ def test_slots_cross_three_layers_of_switches(kind: str) -> None:
     assert slots_of(instance, 64).makespan <= best_bound(instance).picoseconds * 1.03
 
 
-@pytest.mark.parametrize(("lost", "pod"), [((), 8), ((), 4), (("nic2.1",), 8)])
-def test_slots_of_an_all_to_all_take_as_long_where_messages_are_not_made(
-    lost: tuple[str, ...], pod: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    instance = instance_of(boxes_on_rails(8, 4, lost, pod), "all_to_all", "1 MB")
-    made = slots_of(instance)
-    monkeypatch.setattr("themis_opt.graphs.slots.MOST_LIFTED_PAIRS", 0)
-    assert slots_of(instance).makespan == made.makespan
-    assert not slots_of(instance).plan.hops.table.messages
+FOLDED = {
+    "pods": lambda: boxes_on_rails(8, 4, (), 4),
+    "a lost NIC": lambda: boxes_on_rails(8, 4, ("nic2.1",), 8),
+    "three layers": lambda: cluster_named("cluster:h100:boxes=4:levels=3").network,
+    "racks": lambda: cluster_named("cluster:nvl72:boxes=8").network,
+}
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
+@pytest.mark.parametrize("network", FOLDED.values(), ids=FOLDED)
+def test_slots_are_those_of_all_messages(network: Callable[[], GraphNetwork], kind: str) -> None:
+    instance = instance_of(network(), kind, "1 MB")
+    folded = slot_plan("hierarchical", instance).hops
+    table = folded.table
+    lifted = SlotTable(table.rails, table.elements, table.personal, is_lifted=True)
+    assert (table.edges, table.links, table.made) == (lifted.edges, lifted.links, [])
+    assert folded.durations(3)[0].tolist() == Slots(instance, lifted).durations(3)[0].tolist()
 
 
 def without_some(messages: SlotMessages) -> SlotMessages:

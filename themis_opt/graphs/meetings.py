@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-import networkx as nx
-
 from formulations.edge_splitting import Route
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, GraphTransfer, merged_plan, routes_between
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
@@ -221,6 +219,8 @@ class _Meeting:
 
         Whether all of them do.
         """
+        import networkx as nx  # slow to import
+
         self.only, self.halves = None, {}
         groups = [frozenset([node]) for node in sorted(nodes)]
         while len(groups) > 1:

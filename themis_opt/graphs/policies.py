@@ -8,8 +8,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from math import prod
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from formulations.edge_splitting import Route
 from themis_opt.base.errors import InputError
@@ -18,6 +17,9 @@ from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.rails import Forest, Rails, boxes_of, fastest_routes
 from themis_opt.graphs.schedule import simulate_graph
 from themis_opt.graphs.slots import SlotPlan, slot_plan
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Routes = list[Route]
 
@@ -270,6 +272,8 @@ class _Nearest(Forest):
         return self._routes(self._graph.reverse(copy=False), root)
 
     def _routes(self, graph: "nx.DiGraph[int]", root: int) -> Routes:
+        import networkx as nx
+
         ways = nx.single_source_dijkstra_path(graph, root, weight="time")
         routes = [
             tuple(way[max(place for place in range(len(way) - 1) if way[place] in self._npus) :])

@@ -12,7 +12,6 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise, product
 
-import networkx as nx
 import numpy as np
 
 from formulations.edge_splitting import Route
@@ -38,12 +37,16 @@ class FastestRoutes(dict[int, dict[int, Route]]):
     """From each node to each NPU the route on which a megabyte takes least, made when it is asked for."""
 
     def __init__(self, network: GraphNetwork) -> None:
+        import networkx as nx  # slow to import, and plans by slots ask for no route
+
         self.npus: tuple[int, ...] = network.capacities.terminals
         self.graph: nx.DiGraph[int] = nx.DiGraph()
         for arc, bandwidth in network.arcs.items():
             self.graph.add_edge(*arc, time=float(10**18 / bandwidth) + network.latencies[arc])
 
     def __missing__(self, source: int) -> dict[int, Route]:
+        import networkx as nx
+
         ways = nx.single_source_dijkstra_path(self.graph, source, weight="time")
         self[source] = {npu: tuple(ways[npu]) for npu in self.npus}
         return self[source]

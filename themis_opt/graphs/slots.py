@@ -9,6 +9,8 @@ Slots are made for an all-gather.  A reduce-scatter is the same backwards, and a
 In an all-to-all a message goes to the NPU of its box on the rail of its target first, and then over this rail.
 """
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -60,7 +62,7 @@ class SlotTable:
     `names`, `mirrored`: of each class its name, and the class of the same links the other way.
     `loads`: of each slot bandwidths, by their numbers, and messages of each size that a link with it serves.
     `edges`: pairs of slots of which the second waits for the first.
-    `messages`: all messages, where they are made.
+    `is_lifted`: whether all messages are `made`, and not those of alike places once, for which slots are the same.
     `whole_spread`: the slots in which whole boxes spread their pieces within.
     `first_between_whole`: the slots from this one on join whole boxes.
     """
@@ -68,13 +70,14 @@ class SlotTable:
     rails: Rails
     elements: IntArray
     personal: bool = False
+    is_lifted: bool = False
     links: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     mirrored: list[int] = field(default_factory=list)
     loads: list[list[list[int]]] = field(default_factory=list)
     lags: list[int] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
-    messages: list[SlotMessages] = field(default_factory=list)
+    made: list[SlotMessages] = field(default_factory=list)
     whole_spread: tuple[int, ...] = ()
     first_between_whole: int = 0
 
@@ -97,9 +100,18 @@ class SlotTable:
         npus = network.capacities.terminals
         parts = np.ones(len(npus), dtype=np.int64) if self.personal else rails.num_parts(npus)
         self._first_piece[list(npus)] = np.cumsum(parts) - parts
-        self.is_lifted = network.num_npus <= (MOST_LIFTED_PAIRS if self.personal else MOST_LIFTED)
         self._places = np.arange(rails.boxes.shape[1])
         self._gather()
+
+    @property
+    def can_be_lifted(self) -> bool:
+        """Whether messages are few enough to be made."""
+        return self.rails.network.num_npus <= (MOST_LIFTED_PAIRS if self.personal else MOST_LIFTED)
+
+    @cached_property
+    def messages(self) -> list[SlotMessages]:
+        """All messages, which are made when they are asked for."""
+        return (self if self.is_lifted else SlotTable(self.rails, self.elements, self.personal, is_lifted=True)).made
 
     def arcs(self, tails: IntArray, heads: IntArray) -> IntArray:
         """The numbers of links in one direction. Raises InputError if there is none."""
@@ -181,6 +193,8 @@ class SlotTable:
         plain, damaged = np.flatnonzero(whole), np.flatnonzero(~whole)
         if not len(plain):
             raise InputError(ON_RAILS, field="network")
+        leaves = rails.leaf[plain[0]]
+        self._turn_on_rail = np.tril(leaves == leaves[:, None], -1).sum(axis=1)
         if len(damaged) > MOST_DAMAGED:
             rule = f"must leave all but {MOST_DAMAGED} boxes whole"
             raise InputError(rule, field="network", value=f"{len(damaged)} damaged")
@@ -205,18 +219,41 @@ class SlotTable:
                 self._send(-1, boxes[both], -1, others[both], begin, spread)
 
     def _unlike_places(self, plain: IntArray) -> IntArray:
-        """One place for all whose leaves serve the same boxes and have the same links to the same spines."""
-        places: dict[tuple[object, ...], int] = {}
-        network, rails = self.rails.network, self.rails
-        beside = {
-            int(leaf): tuple(sorted((spine, network.arcs[int(leaf), spine]) for spine in rails.beside[int(leaf)]))
-            for leaf in np.unique(rails.leaf[plain])
-        }
-        for place, leaves in enumerate(rails.leaf[plain].T):
-            number = np.unique(leaves, return_index=True, return_inverse=True)
-            alike = (number[1][number[2]].tobytes(), tuple(beside[int(leaf)] for leaf in leaves[np.sort(number[1])]))
-            places.setdefault(alike, place)
-        return np.array(list(places.values()))
+        """Those of one rail for all with the same NICs, whose leaves serve the same boxes and have the same uplinks.
+
+        Those that use the same cores are kept with them, and all where cores are not alike.
+        """
+        rails, every = self.rails, self._places
+        uplinks, above = dict[int, tuple[bytes, ...]](), set[tuple[tuple[int, ...], ...]]()
+        leaves = np.unique(rails.leaf[plain]).tolist()
+        for leaf in leaves:
+            spines = np.array(sorted(rails.beside[leaf]), dtype=np.int64)
+            uplinks[leaf] = spines.tobytes(), *self._looks(np.full(len(spines), leaf), spines)
+            above.add(tuple(sorted(tuple(sorted(rails.beside[spine].difference(leaves))) for spine in spines.tolist())))
+        looks, members = defaultdict[bytes, list[object]](list), defaultdict[bytes, list[int]](list)
+        for place, served in enumerate(rails.leaf[plain].T):
+            number = np.unique(served, return_index=True, return_inverse=True)
+            links = tuple(uplinks[int(leaf)] for leaf in served[np.sort(number[1])])
+            nics = self._looks(rails.boxes[plain, place], served)
+            looks[served.tobytes()].append((number[1][number[2]].tobytes(), links, nics, rails.variants[place]))
+            members[served.tobytes()].append(place)
+        first = {tuple(looks[rail]): some for rail, some in reversed(members.items())}
+        places = np.sort(np.concatenate(list(first.values())))
+        planes = next(iter(above))
+        cores = [core for plane in planes for core in plane]
+        if not cores:
+            return places
+        ends = [(core, spine) for core in cores for spine in rails.beside[core]]
+        alike = len({self._looks(*np.array([end]).T) for end in ends}) == len(above) == len({*map(len, planes)}) == 1
+        if not alike or len({*cores}) < len(cores):
+            return every
+        shared = math.gcd(len(planes[0]), len(every))
+        return every[np.isin(every % shared, places % shared)]
+
+    def _looks(self, tails: IntArray, heads: IntArray) -> tuple[bytes, ...]:
+        """Bandwidths and latencies of links, both ways."""
+        both = self.arcs(np.append(tails, heads), np.append(heads, tails))
+        return self.rate_of[both].tobytes(), self._latency[both].tobytes()
 
     def _exchange(
         self,
@@ -338,7 +375,7 @@ class SlotTable:
         ):
             if rows.any():
                 kept = nodes[rows][:, columns], slots[rows][:, hops], turns[rows][:, hops]
-                self.messages.append(SlotMessages(roots[rows], *kept))
+                self.made.append(SlotMessages(roots[rows], *kept))
 
     def _of(self, side: int, links: str) -> str:
         return links if side < 0 else f"{links} of box {side}"
@@ -353,7 +390,7 @@ class SlotTable:
     def _middles(self, first: IntArray, last: IntArray, boxes: IntArray, places: IntArray) -> IntArray:
         """The spine of each message, or its spine, core and spine, shape (3, messages).
 
-        Boxes take turns at spines, and boxes and places at the cores of a spine.
+        Boxes and places on one rail take turns at spines, and each place has cores of its own as far as these suffice.
         """
         pairs, place = np.unique(first * self._size + last, return_inverse=True)
         ways, spines = zip(*map(self._between, pairs.tolist()), strict=True)
@@ -361,8 +398,11 @@ class SlotTable:
         if not counts.all():
             raise InputError(ON_RAILS, field="network")
         firsts = np.concatenate(([0], np.cumsum(counts)[:-1]))
-        turns = (boxes + np.array(spines)[place] * places) % counts[place]
-        middles: IntArray = np.concatenate(ways)[firsts[place] + turns].T
+        widths, turns = np.array(spines)[place], boxes + self._turn_on_rail[places]
+        cores = counts[place] // widths  # of each spine
+        shared = np.gcd(cores, len(self._turn_on_rail))
+        core = turns // widths % (cores // shared) * shared + places % shared
+        middles: IntArray = np.concatenate(ways)[firsts[place] + core * widths + turns % widths].T
         return middles
 
     def _between(self, pair: int) -> tuple[IntArray, int]:
@@ -417,7 +457,7 @@ class SlotTable:
             turns.append(turn)
         if self.is_lifted:
             every = np.tile(slots, (len(roots), 1))
-            self.messages.append(SlotMessages(roots, np.stack(nodes, axis=1), every, np.stack(turns, axis=1)))
+            self.made.append(SlotMessages(roots, np.stack(nodes, axis=1), every, np.stack(turns, axis=1)))
         if not self.whole_spread and side < 0:
             self.whole_spread = tuple(slots)
         return wait
@@ -543,7 +583,7 @@ def slot_plan(name: str, instance: GraphInstance, rails: Rails | None = None) ->
     if demand.personal:
         amounts = shares(instance)
         received = tuple(GraphPiece(amounts[npu], None, npu) for npu in npus)
-        table = SlotTable(rails, np.array([piece.elements for piece in received]), personal=True)
+        table = SlotTable(rails, np.full(len(npus), max(amounts[npu] for npu in npus)), personal=True)
         return SlotPlan(name, instance, received, (), False, Slots(instance, table))
     parts = rails.num_parts(npus)
     if demand.sums_for_all:

@@ -202,7 +202,7 @@ def _check_slots(schedule: GraphSchedule, slots: Slots) -> None:
     _check_apart(links, schedule.start[:, busy].ravel(), schedule.end[:, busy].ravel())
     if schedule.makespan != arrival.max():
         raise InvalidSchedule("makespan", f"is {schedule.makespan} ps, the last slot ends at {arrival.max()} ps")
-    if slots.table.is_lifted:
+    if slots.table.can_be_lifted:
         is_small = slots.num_hops * schedule.chunks <= MOST_CHECKED_HOPS
         checked = schedule.chunks if is_small else 1  # chunks differ in the starts of their slots alone
         check, halves = (_PairCheck if slots.table.personal else _MessageCheck)(schedule, checked), set[bool]()
