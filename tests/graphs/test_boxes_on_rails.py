@@ -211,7 +211,7 @@ def test_slots_cross_three_layers_of_switches(kind: str) -> None:
     assert slots_of(instance, 64).makespan <= best_bound(instance).picoseconds * 1.03
 
 
-FOLDED = {
+FOLDED_NETWORKS = {
     "pods": lambda: boxes_on_rails(8, 4, (), 4),
     "a lost NIC": lambda: boxes_on_rails(8, 4, ("nic2.1",), 8),
     "three layers": lambda: cluster_named("cluster:h100:boxes=4:levels=3").network,
@@ -220,7 +220,7 @@ FOLDED = {
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "all_to_all"])
-@pytest.mark.parametrize("network", FOLDED.values(), ids=FOLDED)
+@pytest.mark.parametrize("network", FOLDED_NETWORKS.values(), ids=FOLDED_NETWORKS)
 def test_slots_are_those_of_all_messages(network: Callable[[], GraphNetwork], kind: str) -> None:
     instance = instance_of(network(), kind, "1 MB")
     folded = slot_plan("hierarchical", instance).hops
