@@ -102,17 +102,9 @@ def serve_all(operations: Operations, workspace: Workspace) -> None:
 
 def reset(operations: Operations, workspace: Workspace) -> int:
     """Prepare the workspace for a run, and queue what may start at once; returns how many others wait for no other."""
-    ready, missing, start, queue_start = workspace.ready, workspace.missing, workspace.start, workspace.queue_start
-    resource, release, num_predecessors = operations.resource, operations.release, operations.num_predecessors
-    for r in range(len(workspace.free)):
-        workspace.waiting[r], workspace.free[r], workspace.served[r], workspace.begin[r] = 0, 0, 0, NEVER
-        queue_start[r + 1] = 0
+    clear(operations, workspace)
+    ready, missing, resource, release = workspace.ready, workspace.missing, operations.resource, operations.release
     num_arriving = 0
-    for i in range(len(ready)):
-        ready[i], missing[i], start[i] = release[i], num_predecessors[i], -1
-        queue_start[resource[i] + 1] += 1  # counted one place further on, so that the sums are where queues begin
-    for r in range(len(workspace.free)):
-        queue_start[r + 1] += queue_start[r]
     for i in range(len(ready)):
         if missing[i] == 0 and release[i] <= 0:
             enqueue(operations, workspace, resource[i], i)
@@ -120,6 +112,20 @@ def reset(operations: Operations, workspace: Workspace) -> int:
             push_arrival(workspace.arrivals, num_arriving, i, ready)
             num_arriving += 1
     return num_arriving
+
+
+def clear(operations: Operations, workspace: Workspace) -> None:
+    """Nothing is served, and no queue has an operation."""
+    ready, missing, start, queue_start = workspace.ready, workspace.missing, workspace.start, workspace.queue_start
+    resource, release, num_predecessors = operations.resource, operations.release, operations.num_predecessors
+    for r in range(len(workspace.free)):
+        workspace.waiting[r], workspace.free[r], workspace.served[r], workspace.begin[r] = 0, 0, 0, NEVER
+        queue_start[r + 1] = 0
+    for i in range(len(ready)):
+        ready[i], missing[i], start[i] = release[i], num_predecessors[i], -1
+        queue_start[resource[i] + 1] += 1  # counted one place further on, so that the sums are where queues begin
+    for r in range(len(workspace.free)):
+        queue_start[r + 1] += queue_start[r]
 
 
 def enqueue(operations: Operations, workspace: Workspace, r: int, i: int) -> None:

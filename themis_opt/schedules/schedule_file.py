@@ -233,14 +233,10 @@ def schedule_document(schedule: Schedule, summary: envelope.Summary | None = Non
     `summary`: what is known of it beside what its times say.
     """
     model: type[ScheduleDocument | PeriodDocument] = PeriodDocument if schedule.has_period else ScheduleDocument
-    remarks = (summary or envelope.Summary()).model_dump()
-    common = {
-        "instance": schedule.instance,
-        "fingerprint": schedule.instance.fingerprint,
-        "summary": remarks | _measures(schedule, remarks["bounds_ns"]),
-        "dispatch": schedule.plan.dispatch,
-    }
-    return model.of(schedule, **common).model_dump(mode="json")
+    instance, remarks = schedule.instance, (summary or envelope.Summary()).model_dump()
+    remarks |= _measures(schedule, remarks["bounds_ns"])
+    common = {"instance": instance, "fingerprint": instance.fingerprint, "summary": remarks}
+    return model.of(schedule, dispatch=schedule.plan.dispatch, **common).model_dump(mode="json")
 
 
 def _measures(schedule: Schedule, bounds_ns: Mapping[str, float]) -> dict[str, float | None]:

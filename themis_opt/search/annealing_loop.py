@@ -10,7 +10,7 @@ import numpy as np
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.compiled import Compilable
 from themis_opt.schedules import event_loop
-from themis_opt.schedules.event_loop import NEVER, Operations, Workspace, pop, push, serve_all
+from themis_opt.schedules.event_loop import NEVER, Operations, Workspace, clear, pop, push, serve_all
 from themis_opt.search import annealing_state
 from themis_opt.search.annealing_state import BEST, CURRENT, AnnealingProblem, ChunkLayout, State, duration_of
 
@@ -98,20 +98,12 @@ def set_begin(workspace: Workspace, arriving: IntArray, r: int) -> None:
 
 def take_over(operations: Operations, workspace: Workspace, known: IntArray, since: int, remaining: IntArray) -> int:
     """Prepare the workspace, with what is served before `since`; returns when the last result of that is there."""
-    ready, missing, start, queue_start = workspace.ready, workspace.missing, workspace.start, workspace.queue_start
+    clear(operations, workspace)
+    ready, missing, start = workspace.ready, workspace.missing, workspace.start
     resource, duration = operations.resource, operations.duration
-    for r in range(len(workspace.free)):
-        workspace.waiting[r], workspace.free[r], workspace.served[r], workspace.begin[r] = 0, 0, 0, NEVER
-        queue_start[r + 1] = 0
-    for i in range(len(ready)):
-        ready[i], missing[i] = operations.release[i], operations.num_predecessors[i]
-        queue_start[resource[i] + 1] += 1
-    for r in range(len(workspace.free)):
-        queue_start[r + 1] += queue_start[r]
     makespan = 0
     for i in range(len(ready)):
         if known[i] >= since:
-            start[i] = -1
             continue
         start[i], r = known[i], resource[i]
         end = known[i] + duration[i]

@@ -1,16 +1,15 @@
 """Schedules from which searches start."""
 
-from collections.abc import Callable
+from dataclasses import replace
 from threading import Thread
 
 from formulations.interruption import is_over
 from themis_opt.policies.baseline import Baseline
 from themis_opt.policies.hourglass.policy import balanced, with_free_sizes
+from themis_opt.policies.planning import fastest
 from themis_opt.policies.themis import Themis
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.schedules.simulator import simulate
 
 MAX_DURATIONS = 2**22  # durations in the tables of hourglass, above which it is left out; they take 32 MiB
 SECONDS_PER_DURATION = 5e-6  # of hourglass, which looks at each for every candidate and batch of chunks
@@ -29,9 +28,9 @@ def starting_schedule(instance: Instance, seconds: float | None = None, *, free_
 
 def usual_schedule(instance: Instance) -> Schedule:
     """The best schedule of the fixed order and Themis with several dispatch rules."""
+    themis = Themis()(instance)
     rules = ("fifo", "scf", "longest_remaining")
-    policies: list[Callable[[Instance], Plan]] = [Baseline(), *(Themis(dispatch=rule) for rule in rules)]
-    return min((simulate(instance, policy(instance)) for policy in policies), key=lambda schedule: schedule.makespan)
+    return fastest(instance, [Baseline()(instance), *(replace(themis, dispatch=rule) for rule in rules)])
 
 
 def _hourglass_schedules(instance: Instance, seconds: float | None, free_sizes: bool) -> list[Schedule]:

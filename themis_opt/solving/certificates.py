@@ -9,10 +9,10 @@ from typing import Any
 
 from formulations.head_tail import LoadWindow, Variable, head_tail_proof
 from formulations.order_tree import Division, OrderTree, OrderTreeProof, TooLarge
-from themis_opt.problem.exchanges import Collective, Exchange
+from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
-from themis_opt.solving.cut import worst_cut
+from themis_opt.solving.cut import collectives_of, group_sizes, worst_cut
 from themis_opt.solving.lowering import job_class
 from themis_opt.solving.makespan_bounds import chain, chunk_counts, fluid, least_equal
 from themis_opt.solving.period_bounds import critical_spans
@@ -148,12 +148,5 @@ def _is_inside(exchange: Exchange, after: int, before: int, count: int) -> bool:
 
 def _together(instance: Instance, exchanges: Iterable[Exchange]) -> Instance:
     """The problem of exchanges alone, in one collective for each kind and span."""
-    sizes: dict[tuple[Any, tuple[int, ...]], int] = {}
-    for exchange in exchanges:
-        sizes[exchange.kind, exchange.span] = sizes.get((exchange.kind, exchange.span), 0) + exchange.size
-    names = instance.fabric.dimension_names
-    collectives = tuple(
-        Collective(kind=kind, size=size, chunks=1, dimensions=tuple(names[k] for k in span), element_bytes=1)
-        for (kind, span), size in sizes.items()
-    )
+    collectives = collectives_of(instance, group_sizes(exchanges))
     return Instance(network=instance.fabric, collectives=collectives, latency=instance.latency)

@@ -41,7 +41,8 @@ from math import prod
 from typing import Literal, NamedTuple
 
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
-from themis_opt.problem.exchanges import Exchange
+from themis_opt.problem.exchanges import Collective, Exchange
+from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension
 from themis_opt.problem.phases import CollectiveKind
@@ -98,6 +99,22 @@ def group_sizes(exchanges: Iterable[Exchange]) -> Counter[ExchangeGroup]:
     for exchange in exchanges:
         sizes[exchange.kind, exchange.span] += exchange.size
     return sizes
+
+
+def collectives_of(instance: Instance, size_by_group: Mapping[ExchangeGroup, int]) -> tuple[Collective, ...]:
+    """A collective for each group, in as many chunks as there may be."""
+    names = instance.fabric.dimension_names
+    return tuple(
+        Collective(
+            name=f"group{number}",
+            kind=kind,
+            size=size,
+            chunks=min(size, MAX_CHUNKS),
+            dimensions=tuple(names[k] for k in span),
+            element_bytes=1,
+        )
+        for number, ((kind, span), size) in enumerate(size_by_group.items())
+    )
 
 
 def _time(instance: Instance, size_by_group: Mapping[ExchangeGroup, int], inside: set[int], side: Side) -> float:

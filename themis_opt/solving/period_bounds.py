@@ -26,11 +26,10 @@ import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.registries import Registry
-from themis_opt.problem.exchanges import Collective, Exchange
-from themis_opt.problem.fields import MAX_CHUNKS
+from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
-from themis_opt.solving.cut import ExchangeGroup, group_sizes, worst_across
+from themis_opt.solving.cut import ExchangeGroup, collectives_of, group_sizes, worst_across
 from themis_opt.solving.lowering import chunk_overhead, job_class, without_fixed
 from themis_opt.solving.makespan_bounds import MAKESPAN_BOUNDS, Bound
 from themis_opt.solving.piece_classes import Waiting, window_time
@@ -468,19 +467,8 @@ def _time(instance: Instance, held: Mapping[ExchangeGroup, int], measure: Window
         dimensions[k].replace(name=f"{names[k]} both ways", shares=names[k], in_network=False) for k in sorted(joined)
     ]
     dimensions = [dimensions[k].replace(name=names[k], shares=shares.get(k)) for k in used]
-    collectives = tuple(
-        Collective(
-            name=f"group{number}",
-            kind=kind,
-            size=size,
-            chunks=min(size, MAX_CHUNKS),
-            dimensions=tuple(names[k] for k in span),
-            element_bytes=1,
-        )
-        for number, ((kind, span), size) in enumerate(held.items())
-    )
     network = Network(dimensions=(*dimensions, *mates))
-    problem = Instance(network=network, collectives=collectives, latency=instance.latency)
+    problem = Instance(network=network, collectives=collectives_of(instance, held), latency=instance.latency)
     return MAKESPAN_BOUNDS[measure if measure in MAKESPAN_BOUNDS else "fluid"].compute(problem)
 
 
