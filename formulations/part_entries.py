@@ -77,9 +77,10 @@ def entry_time(
 def _nearest_mates(graph: CapacityGraph, latencies: Mapping[tuple[int, int], int], part: ArrivalTimes) -> ArrivalTimes:
     """The distance of each terminal to the nearest other one of its part; 0 where there is none."""
     near: list[list[tuple[int, int]]] = [[] for _ in range(graph.num_nodes)]
+    terminals = set(graph.terminals)
     for (tail, head), latency in latencies.items():
         near[tail].append((head, latency))
-    return np.array([_nearest_mate(near, set(graph.terminals), part, npu) for npu in graph.terminals])
+    return np.array([_nearest_mate(near, terminals, part, npu) for npu in graph.terminals])
 
 
 def _nearest_mate(near: Sequence[Sequence[tuple[int, int]]], terminals: Set[int], part: ArrivalTimes, npu: int) -> int:

@@ -94,10 +94,12 @@ def serve_all(operations: Operations, workspace: Workspace) -> None:
             enqueue(operations, workspace, resource[i], i)
         next_begin = NEVER
         for r in resources:
-            if begin[r] <= now:
+            first = begin[r]
+            if first <= now:
                 num_arriving = serve_first(operations, workspace, r, now, num_arriving)
-            if begin[r] < next_begin:
-                next_begin = begin[r]
+                first = begin[r]
+            if first < next_begin:
+                next_begin = first
 
 
 def reset(operations: Operations, workspace: Workspace) -> int:
@@ -207,10 +209,11 @@ def push(operations: Operations, workspace: Workspace, r: int, item: int) -> Non
     """Add an operation to the queue of a resource."""
     heap, first, child = workspace.queues, workspace.queue_start[r], workspace.waiting[r]
     workspace.waiting[r] = child + 1
+    major, key = operations.major, operations.major[item]  # mostly unequal: an interpreter calls nothing then
     while child > 0:
         parent = (child - 1) >> 1
         other = heap[first + parent]
-        if goes_first(operations, workspace, other, item):
+        if major[other] < key or (major[other] == key and goes_first(operations, workspace, other, item)):
             break
         heap[first + child] = other
         child = parent
@@ -223,12 +226,17 @@ def pop(operations: Operations, workspace: Workspace, r: int) -> int:
     workspace.waiting[r] = size
     top: int = heap[first]
     item, parent = heap[first + size], 0
+    major, key = operations.major, operations.major[item]
     while 2 * parent + 1 < size:
         child = 2 * parent + 1
-        if child + 1 < size:
-            child += goes_first(operations, workspace, heap[first + child + 1], heap[first + child])
         other = heap[first + child]
-        if goes_first(operations, workspace, item, other):
+        if child + 1 < size:
+            mate = heap[first + child + 1]
+            if major[mate] < major[other] or (
+                major[mate] == major[other] and goes_first(operations, workspace, mate, other)
+            ):
+                child, other = child + 1, mate
+        if key < major[other] or (key == major[other] and goes_first(operations, workspace, item, other)):
             break
         heap[first + parent] = other
         parent = child
