@@ -69,7 +69,12 @@ class ScheduledAllReduce:
         self._program = compile_program(schedule, RunOptions(paced=False))
         _check(schedule)
         shape = tuple(reversed(self._program.sizes))
-        self._mesh = _made_mesh(shape) if mesh is None else mesh
+        if mesh is None:
+            if distributed.get_world_size() != math.prod(shape):
+                rule = f"must be {math.prod(shape)}, the NPUs of the schedule"
+                raise InputError(rule, field="world size", value=distributed.get_world_size())
+            mesh = init_device_mesh("cuda" if distributed.get_backend() == "nccl" else "cpu", shape)
+        self._mesh = mesh
         if tuple(self._mesh.mesh.shape) != shape:
             rule = f"must have the sizes of the dimensions, the outermost first: {shape}"
             raise InputError(rule, field="mesh", value=tuple(self._mesh.mesh.shape))
@@ -106,13 +111,11 @@ class ScheduledAllReduce:
             padded = flat.new_zeros(columns * self.num_ranks)
             padded[: flat.numel()] = flat
         program = _resized(self._program, cut_columns(self._weights, columns))
-        self._run(program, padded.view(*reversed(program.sizes), columns))
+        parts = padded.view(*reversed(program.sizes), columns)
+        Engine(program, lambda operation, _: self._move(program, operation, parts)).run()
         if padded is not flat:
             tensor.copy_(padded[: flat.numel()].view_as(tensor))
         return tensor
-
-    def _run(self, program: Program, tensor: torch.Tensor) -> None:
-        Engine(program, lambda operation, _: self._move(program, operation, tensor)).run()
 
     def _move(self, program: Program, operation: int, tensor: torch.Tensor) -> None:
         """Run one stage as a collective of the group of its dimension."""
@@ -178,14 +181,6 @@ def _check(schedule: Schedule) -> None:
     is_one = len(exchanges) == 1 and not schedule.has_period
     if not is_one or exchanges[0].kind is not CollectiveKind.ALL_REDUCE or len(exchanges[0].span) != count:
         raise InputError("must be one all-reduce over all dimensions", field="schedule")
-
-
-def _made_mesh(shape: tuple[int, ...]) -> DeviceMesh:
-    if distributed.get_world_size() != math.prod(shape):
-        rule = f"must be {math.prod(shape)}, the NPUs of the schedule"
-        raise InputError(rule, field="world size", value=distributed.get_world_size())
-    device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
-    return init_device_mesh(device, shape)
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,7 @@ one step, tells launch and latency apart where the algorithm of the dimension ta
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -28,7 +28,7 @@ from themis_opt.problem.network import Algorithm, Dimension
 from themis_opt.problem.phases import CollectiveKind, Phase
 from themis_opt.problem.wiring import steps
 from themis_opt.runtime.coordinator import Coordinator
-from themis_opt.runtime.execution import Executed, ReportRun, execute
+from themis_opt.runtime.execution import ReportRun, execute
 from themis_opt.runtime.program import RunOptions
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
@@ -82,23 +82,19 @@ class NetworkCalibration:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per dimension, for tables and JSON."""
-        rows = []
-        for name, dimension, fit in zip(
-            self.instance.network.dimension_names, self.instance.network.dimensions, self.fits, strict=True
-        ):
-            off = [abs(residual) for residual in fit.residuals]
-            rows.append(
-                {
-                    "dimension": name,
-                    "bandwidth": dimension.bandwidth,
-                    "launch_overhead_ns": dimension.launch_overhead / PICOSECONDS_PER_NANOSECOND,
-                    "latency_ns": dimension.latency / PICOSECONDS_PER_NANOSECOND,
-                    "reduction": dimension.reduction,
-                    "median_residual": median(off),
-                    "largest_residual": max(off),
-                }
-            )
-        return rows
+        network = self.instance.network
+        return [
+            {
+                "dimension": name,
+                "bandwidth": dimension.bandwidth,
+                "launch_overhead_ns": dimension.launch_overhead / PICOSECONDS_PER_NANOSECOND,
+                "latency_ns": dimension.latency / PICOSECONDS_PER_NANOSECOND,
+                "reduction": dimension.reduction,
+                "median_residual": median(map(abs, fit.residuals)),
+                "largest_residual": max(map(abs, fit.residuals)),
+            }
+            for name, dimension, fit in zip(network.dimension_names, network.dimensions, self.fits, strict=True)
+        ]
 
 
 def calibrate(
@@ -125,7 +121,11 @@ def calibrate(
     done = execute(
         {name: planned for name, (_, planned) in trials.items()}, coordinator, options, repeat=repeat, progress=progress
     )
-    samples = [_sample(trials[executed.name][0], executed) for executed in done.executed]
+    samples = []
+    for executed in done.executed:
+        each = [float(np.nanmax(run.end) - np.nanmin(run.start)) for run in executed.runs]
+        seconds = median(each) / executed.predicted.plan.num_stages
+        samples.append(replace(trials[executed.name][0], seconds=seconds))
     fits = tuple(_fit(instance, k, samples) for k in range(len(instance.network.dimensions)))
     network = instance.network.model_dump(mode="json", exclude_unset=True)
     for document, dimension, fit in zip(network["dimensions"], instance.network.dimensions, fits, strict=True):
@@ -174,12 +174,6 @@ def _trial(
     phase, real = kind.rule.phases[0], float(elements * (dimension.size - 1) * CALIBRATED_ELEMENT_BYTES)
     name = f"{instance.network.dimension_names[k]} {phase.rule.label} {algorithm} {real:.0f} B"
     return name, (StageSample(k, phase, algorithm, real, 0.0), simulate(problem, Baseline()(problem)))
-
-
-def _sample(asked: StageSample, done: Executed) -> StageSample:
-    stages = done.predicted.plan.num_stages
-    each = [float(np.nanmax(run.end) - np.nanmin(run.start)) / stages for run in done.runs]
-    return StageSample(asked.dimension, asked.phase, asked.algorithm, asked.sent, median(each))
 
 
 def _fit(instance: Instance, k: int, samples: Sequence[StageSample]) -> StageFit:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from threading import Thread
 from time import monotonic
 from types import TracebackType
@@ -104,17 +104,13 @@ class Coordinator:
             for peer in self._peers.values():
                 with suppress(OSError):
                     peer.line.say(do="end")
-            self._part()
+            deadline = monotonic() + PART_SECONDS  # who closes a connection before may take the last words back
+            for peer in self._peers.values():
+                peer.listener.join(max(deadline - monotonic(), 0.0))
             for process in self._processes:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(PART_SECONDS)
         self._kill()
-
-    def _part(self) -> None:
-        """Let ranks hear that it is over: who closes a connection before may take the last words back."""
-        deadline = monotonic() + PART_SECONDS
-        for peer in self._peers.values():
-            peer.listener.join(max(deadline - monotonic(), 0.0))
 
     def _gather(self) -> None:
         """Wait for all ranks; connections that do not know the token are closed."""
@@ -176,13 +172,13 @@ class Coordinator:
         """Connect the ranks for programs on the network of this one. Raises RankFailure if one cannot be reached."""
         self._sizes, self._doing = program.sizes, "connecting"
         addresses = [self._peers[rank].address for rank in range(self._num_ranks)]
-        self._tell(do="connect", program=program.document(), addresses=addresses)
+        self._tell(do="connect", program=asdict(program), addresses=addresses)
         self._collect("connected", math.inf)
 
     def load(self, number: int, program: Program, name: str = "") -> None:
         """Give all ranks a program, to be run by its number; `name` is said where they fail."""
         self._names[number] = self._doing = name
-        self._tell(do="load", number=number, program=program.document())
+        self._tell(do="load", number=number, program=asdict(program))
         self._collect("loaded", math.inf)
 
     def run(self, number: int, seed: int, longest: float) -> MeasuredRun:
@@ -203,7 +199,7 @@ class Coordinator:
         for rank, answer in enumerate(answers):
             if answer.wrong:
                 raise RankFailure(rank, f"ends with a wrong result during {self._doing}: {answer.wrong}")
-            if _shape(answer) != _shape(answers[0]):
+            if any(len(getattr(answer, of)) != len(getattr(answers[0], of)) for of in ("start", "end", "moved")):
                 raise self._named(rank, GARBAGE)
         return _measured(answers)
 
@@ -269,11 +265,6 @@ class Coordinator:
             if process.stdin:
                 with suppress(OSError):
                     process.stdin.close()
-
-
-def _shape(answer: control.Done) -> tuple[int, int, int]:
-    """Operations and dimensions of which a rank measured something."""
-    return len(answer.start), len(answer.end), len(answer.moved)
 
 
 def _measured(answers: Sequence[control.Done]) -> MeasuredRun:

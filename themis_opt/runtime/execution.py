@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -67,21 +67,6 @@ class Executed:
         return self.measured_seconds / self.predicted_seconds - 1
 
     @property
-    def compute_seconds(self) -> float:
-        """Compute of an iteration."""
-        return self.predicted.instance.compute / PICOSECONDS_PER_SECOND
-
-    @property
-    def cpu_share(self) -> float:
-        """Processors that all ranks kept busy together, in the median run."""
-        return median(run.cpu / run.seconds for run in self.runs)
-
-    @property
-    def memory(self) -> int:
-        """Bytes of the largest rank."""
-        return max(run.memory for run in self.runs)
-
-    @property
     def moved(self) -> tuple[float, ...]:
         """Bytes that the busiest rank moved along each dimension."""
         return tuple(self.runs[0].moved.max(axis=0).tolist())
@@ -112,11 +97,11 @@ class Executed:
             "runs": len(self.seconds),
         }
         if self.predicted.has_period:
-            exposed = {name: row[f"{name}_s"] - self.compute_seconds for name in ("predicted", "measured")}
-            row |= {f"exposed_{name}_s": seconds for name, seconds in exposed.items()}
+            compute = self.predicted.instance.compute / PICOSECONDS_PER_SECOND
+            row |= {f"exposed_{name}_s": row[f"{name}_s"] - compute for name in ("predicted", "measured")}
         return row | {
-            "processors_busy": self.cpu_share,
-            "memory_bytes": self.memory,
+            "processors_busy": median(run.cpu / run.seconds for run in self.runs),
+            "memory_bytes": max(run.memory for run in self.runs),
             "bytes_per_dimension": list(self.moved),
             "expected_bytes_per_dimension": list(self.expected_bytes),
         }
@@ -145,29 +130,6 @@ def _picoseconds(seconds: FloatArray) -> Any:
     return np.where(np.isnan(seconds), -1, np.round(np.nan_to_num(seconds) * PICOSECONDS_PER_SECOND)).astype(np.int64)
 
 
-def verdict(executed: Sequence[Executed]) -> str:
-    """The result of runs in one sentence."""
-    exact = f"all {sum(len(one.seconds) for one in executed)} runs exact"
-    if len(executed) == 1:
-        return f"the time of {executed[0].name} errs by {format_percent(executed[0].error)}; {exact}"
-    rows = [one.row(executed[0]) for one in executed]
-    best = min(rows, key=lambda row: float(row["measured_s"]))
-    predicted, measured = best["speedup_predicted"], best["speedup_measured"]
-    worst = max(abs(one.error) for one in executed)
-    off = max(abs(row["speedup_measured"] / row["speedup_predicted"] - 1) for row in rows)
-    order = "the order of policies is the predicted one" if keeps_order(executed) else "the order of policies differs"
-    return (
-        f"{best['policy']} is {measured:.3f}x as fast as {executed[0].name}, predicted {predicted:.3f}x; times err "
-        f"by at most {format_percent(worst)}, speedups by {format_percent(off)}, {order}; {exact}"
-    )
-
-
-def keeps_order(executed: Sequence[Executed]) -> bool:
-    """Whether of any two schedules whose predictions differ by :data:`RESOLVED` the right one was faster."""
-    apart = [(a, b) for a in executed for b in executed if a.predicted_seconds * (1 + RESOLVED) <= b.predicted_seconds]
-    return all(a.measured_seconds < b.measured_seconds for a, b in apart)
-
-
 @dataclass(frozen=True, eq=False)
 class ExecutionResult:
     """Schedules of one problem, all run by the same ranks; speedups are relative to the first."""
@@ -176,7 +138,22 @@ class ExecutionResult:
 
     def verdict(self) -> str:
         """The result of the runs in one sentence."""
-        return verdict(self.executed)
+        executed, rows = self.executed, self.rows()
+        exact = f"all {sum(len(one.seconds) for one in executed)} runs exact"
+        if len(executed) == 1:
+            return f"the time of {executed[0].name} errs by {format_percent(executed[0].error)}; {exact}"
+        best = min(rows, key=lambda row: float(row["measured_s"]))
+        predicted, measured = best["speedup_predicted"], best["speedup_measured"]
+        worst = max(abs(one.error) for one in executed)
+        off = max(abs(row["speedup_measured"] / row["speedup_predicted"] - 1) for row in rows)
+        factor = 1 + RESOLVED
+        apart = [(a, b) for a in executed for b in executed if a.predicted_seconds * factor <= b.predicted_seconds]
+        is_kept = all(a.measured_seconds < b.measured_seconds for a, b in apart)
+        return (
+            f"{best['policy']} is {measured:.3f}x as fast as {executed[0].name}, predicted {predicted:.3f}x; times err "
+            f"by at most {format_percent(worst)}, speedups by {format_percent(off)}, "
+            f"the order of policies {'is the predicted one' if is_kept else 'differs'}; {exact}"
+        )
 
     def document(self) -> dict[str, Any]:
         """What was run and what came of it, for JSON; of one collective also its kind, bytes and NPUs."""
@@ -241,22 +218,14 @@ def _longest(program: Program, predicted: Schedule) -> float:
 def write_execution(folder: Path, done: ExecutionResult) -> list[Path]:
     """Write tables and traces of a run into a folder; returns the files written."""
     make_folder(folder)
-    rows = done.rows()
-    flat = [{name: _cell(value) for name, value in row.items()} for row in rows]
-    texts = {
-        folder / "execution.json": json.dumps(done.document(), indent=2) + "\n",
-        folder / "execution.csv": to_csv(flat),
-    }
-    for path, text in texts.items():
-        write_atomically(path, text)
-    traces = []
+    rows = [
+        {name: ";".join(f"{v:.0f}" for v in value) if isinstance(value, list) else value for name, value in row.items()}
+        for row in done.rows()
+    ]
+    texts = {"execution.json": json.dumps(done.document(), indent=2) + "\n", "execution.csv": to_csv(rows)}
     for executed in done.executed:
-        trace = trace_json(executed.measured)
-        if trace is not None:
-            traces.append(folder / f"{executed.file_name}.trace.json")
-            write_atomically(traces[-1], trace)
-    return [*texts, *traces]
-
-
-def _cell(value: object) -> object:
-    return ";".join(f"{item:.0f}" for item in value) if isinstance(value, list) else value
+        if (trace := trace_json(executed.measured)) is not None:
+            texts[f"{executed.file_name}.trace.json"] = trace
+    for name, text in texts.items():
+        write_atomically(folder / name, text)
+    return [folder / name for name in texts]

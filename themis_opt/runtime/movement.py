@@ -54,15 +54,8 @@ def sources(kind: CollectiveKind, num_members: int) -> tuple[tuple[tuple[RowSour
     for member, row in enumerate(outcome):
         places = [member] if len(row) < num_members else range(num_members)
         for place, bits in zip(places, row, strict=True):
-            table[member][place] = tuple(_sources(bits, num_members))
+            table[member][place] = tuple(divmod(k, num_members) for k in range(bits.bit_length()) if bits >> k & 1)
     return tuple(map(tuple, table))
-
-
-def _sources(bits: int, num_members: int) -> Iterator[RowSource]:
-    while bits:
-        lowest = bits & -bits
-        yield divmod(lowest.bit_length() - 1, num_members)
-        bits ^= lowest
 
 
 @lru_cache(maxsize=8)
@@ -115,24 +108,19 @@ def first_difference(
         for first in range(0, num_columns, FILL_SLICE):
             count = min(FILL_SLICE, num_columns - first)
             held = buffer[row * num_columns + first :][:count]
-            expected = _reduced(origin, seed, group, first, count, num_columns, dtype, reduction)
+            (source, source_row), *others = origin
+            if others:
+                begins = tuple((_begin(group[s]) + r * num_columns) % TAPE for s, r in origin)
+                expected = _reduced_tape(seed, begins, dtype, len(group), reduction)[first % TAPE :][:count]
+            else:
+                place = source_row * num_columns + first
+                expected = values(seed, group[source], place, count, dtype, len(group))
             bits = f"u{held.itemsize}"
             differs = np.flatnonzero(held.view(bits) != expected.view(bits))
             if len(differs):
                 place = int(differs[0])
                 return row, first + place, str(held[place]), str(expected[place])
     return None
-
-
-def _reduced(
-    origin: tuple[RowSource, ...], seed: int, group: tuple[int, ...], first: int, count: int, num_columns: int,
-    dtype: str, reduction: str,
-) -> Array:  # fmt: skip
-    (member, row), *others = origin
-    if not others:
-        return values(seed, group[member], row * num_columns + first, count, dtype, len(group))
-    begins = tuple((_begin(group[member]) + row * num_columns) % TAPE for member, row in origin)
-    return _reduced_tape(seed, begins, dtype, len(group), reduction)[first % TAPE :][:count]
 
 
 @lru_cache(maxsize=32)
@@ -164,23 +152,18 @@ class RankStep(NamedTuple):
 @lru_cache(maxsize=1024)
 def steps_of(phase: Phase, algorithm: Algorithm, size: int, place: int) -> tuple[RankStep, ...]:
     """The steps of the NPU with coordinate `place` in a stage on a dimension of `size` NPUs."""
-    exchanged = phase.rule.data is Data.STAY
-    return tuple(_step(messages, place, exchanged) for messages in _messages(phase, algorithm, size))
+    steps = []
+    for messages in _messages(phase, algorithm, size):
+        out, back = messages.source == place, messages.target == place
+        kept = messages.source if phase.rule.data is Data.STAY else messages.block  # exchanged ones are their senders'
+        sends = _by_peer(messages.target[out].tolist(), messages.block[out].tolist())
+        steps.append(RankStep(sends, _by_peer(messages.source[back].tolist(), kept[back].tolist())))
+    return tuple(steps)
 
 
 @lru_cache(maxsize=64)
 def _messages(phase: Phase, algorithm: Algorithm, size: int) -> tuple[Messages, ...]:
     return tuple(algorithm_messages(phase, algorithm, size))
-
-
-def _step(messages: Messages, place: int, exchanged: bool) -> RankStep:
-    """One step; an exchanged block becomes that of its sender."""
-    out, back = messages.source == place, messages.target == place
-    kept = messages.source if exchanged else messages.block
-    return RankStep(
-        sends=_by_peer(messages.target[out].tolist(), messages.block[out].tolist()),
-        receives=_by_peer(messages.source[back].tolist(), kept[back].tolist()),
-    )
 
 
 def _by_peer(peers: Sequence[int], blocks: Sequence[int]) -> tuple[PeerBlocks, ...]:
@@ -340,18 +323,18 @@ class Mover:
         if pace is not None and move.exchanges:
             channel.pacer.hold(pace.launch[move.dimension])
         for exchange in move.exchanges:
-            channel.link.exchange(self._outgoing(exchange, move.dimension, channel.pacer), exchange.receives)
+            outgoing = [
+                Outgoing(
+                    peer, 0.0 if pace is None else channel.pacer.hold(seconds) + pace.latency[move.dimension], pack
+                )
+                for peer, seconds, pack in exchange.sends
+            ]
+            channel.link.exchange(outgoing, exchange.receives)
             for end, count in enumerate(exchange.traffic):
                 self._traffic[move.dimension, lane][end] += count
         if move.average is not None:
-            divide(move.average, self._members(operation))
-
-    def _outgoing(self, exchange: _StepExchange, dimension: int, pacer: Pacer) -> list[Outgoing]:
-        pace = self._program.pace
-        if pace is None:
-            return [Outgoing(send.peer, 0.0, send.pack) for send in exchange.sends]
-        latency = pace.latency[dimension]
-        return [Outgoing(send.peer, pacer.hold(send.seconds) + latency, send.pack) for send in exchange.sends]
+            span = self._program.launches[self._stage(operation).launch].span
+            divide(move.average, math.prod(self._program.sizes[k] for k in span))
 
     def _stage(self, operation: int) -> _RankStage:
         program = self._program
@@ -373,37 +356,23 @@ class Mover:
         algorithm = Algorithm(self._program.algorithms[stage.dimension])
         steps = steps_of(stage.phase, algorithm, size, place)
         exchanges = (self._exchange(stage, number, step, source, view) for number, step in enumerate(steps))
-        average = view[place : place + 1] if self._ends_sums(stage, len(span)) else None
+        others = sum(place is not None for place in stage.view.fixed)
+        divides = REDUCTIONS[self._program.reduction].divides and stage.phase.rule.reduces
+        average = view[place : place + 1] if divides and others == len(span) - 1 else None  # the sum of all ranks
         return _StageMoves(stage.dimension, tuple(exchanges), average)
 
-    def _ends_sums(self, stage: _RankStage, width: int) -> bool:
-        """For averages: whether the block of the rank then holds the sum of all ranks."""
-        others = sum(place is not None for place in stage.view.fixed)
-        return REDUCTIONS[self._program.reduction].divides and stage.phase.rule.reduces and others == width - 1
-
-    def _members(self, operation: int) -> int:
-        launch = self._program.launches[self._stage(operation).launch]
-        return math.prod(self._program.sizes[k] for k in launch.span)
-
     def _exchange(self, stage: _RankStage, number: int, step: RankStep, source: Array, view: Array) -> _StepExchange:
-        sent, received = (sum(view[_index(part.blocks)].nbytes for part in parts) for parts in step)
-        return _StepExchange(
-            sends=tuple(self._sends(stage, number, step.sends, source)),
-            receives=tuple(self._receives(stage, number, step.receives, view)),
-            traffic=(sent, received),
-        )
-
-    def _sends(self, stage: _RankStage, step: int, parts: Sequence[PeerBlocks], source: Array) -> Iterator[_Send]:
-        pace = self._program.pace
+        pace, reduction = self._program.pace, REDUCTIONS[self._program.reduction]
         per_byte = 0.0 if pace is None else pace.seconds_per_byte[stage.phase][stage.dimension]
-        for peer, index, columns, size, header in self._messages(stage, step, parts, source):
-            yield _Send(peer, size * per_byte, _Packer(source[..., columns], index, header, self._corrupt))
-
-    def _receives(self, stage: _RankStage, step: int, parts: Sequence[PeerBlocks], view: Array) -> Iterator[Incoming]:
-        combine = REDUCTIONS[self._program.reduction].combine if stage.phase.rule.reduces else None
-        for peer, index, columns, size, header in self._messages(stage, step, parts, view):
+        combine = reduction.combine if stage.phase.rule.reduces else None
+        sends, receives = [], []
+        for peer, index, columns, size, header in self._messages(stage, number, step.sends, source):
+            sends.append(_Send(peer, size * per_byte, _Packer(source[..., columns], index, header, self._corrupt)))
+        for peer, index, columns, size, header in self._messages(stage, number, step.receives, view):
             unpacker = _Unpacker(self, peer, header, view[..., columns], index, combine)
-            yield Incoming(peer, HEADER.size + size, HEADER.size, unpacker.check, unpacker.unpack)
+            receives.append(Incoming(peer, HEADER.size + size, HEADER.size, unpacker.check, unpacker.unpack))
+        sent, received = (sum(view[_index(part.blocks)].nbytes for part in parts) for parts in step)
+        return _StepExchange(tuple(sends), tuple(receives), (sent, received))
 
     def _messages(
         self, stage: _RankStage, step: int, parts: Sequence[PeerBlocks], view: Array
@@ -413,7 +382,8 @@ class Mover:
             row = len(part.blocks) * math.prod(view.shape[1:-1]) * view.itemsize
             for segment, columns in enumerate(self._segments(stage.dimension, view.shape[-1], row)):
                 size = row * (columns.stop - columns.start)
-                header = self._header(stage, step, segment, size)
+                place = (stage.launch, stage.phase, stage.dimension, stage.iteration, stage.chunk)
+                header = HEADER.pack(MAGIC, *place, step, segment, size, 0)[:SUM_AT]  # all but the checksum
                 yield self._neighbours[stage.dimension][part.peer], _index(part.blocks), columns, size, header
 
     def _segments(self, dimension: int, num_columns: int, row: int) -> Iterator[slice]:
@@ -424,11 +394,6 @@ class Mover:
             yield slice(first, first + count)
             first += count
         yield slice(first, num_columns)
-
-    def _header(self, stage: _RankStage, step: int, segment: int, size: int) -> bytes:
-        """Everything but the checksum."""
-        place = (stage.launch, stage.phase, stage.dimension, stage.iteration, stage.chunk)
-        return HEADER.pack(MAGIC, *place, step, segment, size, 0)[:SUM_AT]
 
     def words(self, header: bytes) -> str:
         """A header in words."""

@@ -6,7 +6,7 @@ tasks and stages, who waits for whom, and the order on every dimension.  A rank 
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -123,13 +123,9 @@ class Program:
         """Elements of the buffer of a launch on a rank, padding included."""
         return launch.columns[-1] * math.prod(self.sizes[k] for k in launch.span)
 
-    def document(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        """The program of :meth:`document`, also after JSON has made lists of tuples.
+        """The program of its fields as plain values, also after JSON has made lists of tuples.
 
         Raises ValidationError if the document is no program.
         """
@@ -152,19 +148,15 @@ def prediction(schedule: Schedule, options: RunOptions) -> Schedule:
 
     Ranks send straight to any other, so that nothing is passed on around a ring.
     """
-    instance = _with_direct_links(schedule.instance)
+    dimensions = tuple(
+        d.replace(kind=Kind.FULLY_CONNECTED, algorithm=d.basic_algorithm) if d.kind.rule.is_ring else d
+        for d in schedule.instance.network.dimensions
+    )
+    instance = schedule.instance.replace(network=schedule.instance.network.varied(dimensions=dimensions))
     if options.in_flight == 1 and instance.latency == "lag":
         instance = instance.replace(latency="occupy")
     plan = schedule.enforced_plan()
     return simulate(instance, plan, options.iterations if schedule.has_period else None)
-
-
-def _with_direct_links(instance: Instance) -> Instance:
-    dimensions = tuple(
-        d.replace(kind=Kind.FULLY_CONNECTED, algorithm=d.basic_algorithm) if d.kind.rule.is_ring else d
-        for d in instance.network.dimensions
-    )
-    return instance.replace(network=instance.network.varied(dimensions=dimensions))
 
 
 def compile_program(schedule: Schedule, options: RunOptions | None = None) -> Program:
@@ -198,10 +190,18 @@ def compile_program(schedule: Schedule, options: RunOptions | None = None) -> Pr
         num_predecessors=tuple(operations.num_predecessors.tolist()),
         release=tuple((operations.release / PICOSECONDS_PER_SECOND).tolist()),
         in_flight=options.in_flight,
-        segment=tuple(_segment(dimension, options.paced) for dimension in instance.fabric.dimensions),
+        segment=tuple(
+            int(min(max(d.bandwidth * SEGMENT_SECONDS, SMALLEST_SEGMENT), LARGEST_SEGMENT))
+            if options.paced
+            else LARGEST_SEGMENT
+            for d in instance.fabric.dimensions
+        ),
         pace=LinkPace.of(instance) if options.paced else None,
     )
-    _check_memory(program, size)
+    needed = iterations * size * sum(program.elements(launch) for launch in program.launches)
+    if needed > MAX_RANK_BYTES:
+        rule = f"needs {format_size(needed)} on every rank, at most {format_size(MAX_RANK_BYTES)} are allowed"
+        raise InputError(rule, field="size")
     return program
 
 
@@ -222,20 +222,12 @@ def _check(instance: Instance, options: RunOptions) -> None:
 
 
 def _program_launches(schedule: Schedule, element_bytes: int) -> list[ProgramLaunch]:
-    sizes = schedule.instance.fabric.sizes
     parts = []
     for exchange, chunks in zip(schedule.launched, schedule.plan.chunks, strict=True):
-        members = math.prod(sizes[k] for k in exchange.span)
-        columns = -(-exchange.size // (element_bytes * members))
-        parts.append(
-            ProgramLaunch(
-                name=exchange.name,
-                kind=exchange.kind,
-                span=exchange.span,
-                columns=cut_columns(chunks.sizes.tolist(), columns),
-                paths=tuple(map(tuple, chunks.paths.tolist())),
-            )
-        )
+        members = math.prod(schedule.instance.fabric.sizes[k] for k in exchange.span)
+        columns = cut_columns(chunks.sizes.tolist(), -(-exchange.size // (element_bytes * members)))
+        paths = tuple(map(tuple, chunks.paths.tolist()))
+        parts.append(ProgramLaunch(exchange.name, exchange.kind, exchange.span, columns, paths))
     return parts
 
 
@@ -246,16 +238,3 @@ def _queues(resource: Any, major: Any, starts: Any, num_resources: int) -> tuple
         served = np.flatnonzero((resource == number) & (starts >= 0))
         queues.append(tuple(served[np.lexsort((served, major[served]))].tolist()))
     return tuple(queues)
-
-
-def _segment(dimension: Dimension, paced: bool) -> int:
-    if not paced:
-        return LARGEST_SEGMENT
-    return int(min(max(dimension.bandwidth * SEGMENT_SECONDS, SMALLEST_SEGMENT), LARGEST_SEGMENT))
-
-
-def _check_memory(program: Program, element_bytes: int) -> None:
-    needed = program.iterations * element_bytes * sum(program.elements(launch) for launch in program.launches)
-    if needed > MAX_RANK_BYTES:
-        rule = f"needs {format_size(needed)} on every rank, at most {format_size(MAX_RANK_BYTES)} are allowed"
-        raise InputError(rule, field="size")

@@ -11,7 +11,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from threading import Event, Thread
 from time import monotonic, process_time, sleep
@@ -72,14 +72,10 @@ class Rank:
                     self._line.say(type="loaded")
                 case "run":
                     self._run(order.number, order.seed)
-        except RankFailure as failure:
-            self._report(failure.rank, failure.what)
+        except RankFailure as failure:  # connections stay open until the end, so that nobody blames this rank
+            self._line.say(type="failed", rank=failure.rank, what=failure.what)
         except Exception as error:
-            self._report(self._number, f"failed: {type(error).__name__}: {error}")
-
-    def _report(self, rank: int, what: str) -> None:
-        """Say who is to blame, and wait for the end: connections stay open, so that nobody blames this rank."""
-        self._line.say(type="failed", rank=rank, what=what)
+            self._line.say(type="failed", rank=self._number, what=f"failed: {type(error).__name__}: {error}")
 
     def _connect(self, order: RunOrder) -> None:
         compiled = Program.read(order.program)
@@ -170,15 +166,11 @@ def largest_memory() -> int:
 def boot_id() -> str:
     """The same for all processes that share a monotonic clock, which time namespaces shift."""
     with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
-        return f"{file.read().strip()} {_time_namespace()}"
+        boot = file.read().strip()
+        with suppress(OSError):  # kernels before 5.6 have none
+            return f"{boot} {os.readlink('/proc/self/ns/time')}"  # noqa: PTH115 - no link between files
+        return f"{boot} "
     return f"{socket.gethostname()} {os.getppid()}"
-
-
-def _time_namespace() -> str:
-    try:
-        return os.readlink("/proc/self/ns/time")  # noqa: PTH115 - no link between files
-    except OSError:  # kernels before 5.6 have none
-        return ""
 
 
 def serve(rank: int, coordinator: tuple[str, int], host: str, transport: str, token: str) -> int:
@@ -188,10 +180,8 @@ def serve(rank: int, coordinator: tuple[str, int], host: str, transport: str, to
     try:
         connection = _called(coordinator)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        line, words = (
-            ControlLine(connection),
-            {"token": token, "rank": rank, "version": __version__, "pid": os.getpid()},
-        )
+        line = ControlLine(connection)
+        words = {"token": token, "rank": rank, "version": __version__, "pid": os.getpid()}
         try:
             endpoint = TRANSPORTS.load(transport)(rank, token, host)
         except Exception as error:
@@ -227,39 +217,31 @@ def end_with_parent(parent: int) -> None:
         os._exit(LOST)
 
 
-def _serve_all(ranks: Sequence[int], arguments: argparse.Namespace, token: str) -> None:
-    """One process per rank; they end with this one, which ends when its standard input does."""
-    TRANSPORTS.load(arguments.transport)  # once, before there are copies
-    parent = os.getpid()
-    for rank in ranks:
-        if os.fork() == 0:
-            end_with_parent(parent)
-            os._exit(serve(rank, arguments.coordinator, "127.0.0.1", arguments.transport, token))
-    Thread(target=_end_with_input, daemon=True).start()
-    with suppress(ChildProcessError):
-        while True:
-            os.wait()
-
-
 def _end_with_input() -> None:
     while os.read(0, 1024):
         pass
     os._exit(LOST)
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    return host, int(port)
-
-
 def main() -> int:
-    """Be one rank or several."""
+    """Be one rank or several: a process each, which end with this one, as this one does with its standard input."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", required=True, help="numbers with commas between them")
-    parser.add_argument("--coordinator", type=_address, required=True)
+    parser.add_argument("--coordinator", required=True, help="host and port")
     parser.add_argument("--transport", default="tcp")
     arguments = parser.parse_args()
-    _serve_all([int(number) for number in arguments.ranks.split(",")], arguments, os.environ[TOKEN_VARIABLE])
+    host, _, port = arguments.coordinator.rpartition(":")
+    TRANSPORTS.load(arguments.transport)  # once, before there are copies
+    parent = os.getpid()
+    for rank in map(int, arguments.ranks.split(",")):
+        if os.fork() == 0:
+            end_with_parent(parent)
+            token = os.environ[TOKEN_VARIABLE]
+            os._exit(serve(rank, (host, int(port)), "127.0.0.1", arguments.transport, token))
+    Thread(target=_end_with_input, daemon=True).start()
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
     return 0
 
 

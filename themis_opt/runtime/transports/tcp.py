@@ -56,14 +56,10 @@ class TcpLink:
             if readable or writable or len(ready) < len(senders):
                 moved_at = monotonic()
             elif monotonic() - moved_at >= self._patience:
-                self._give_up(senders, receivers)
+                idle, what = (receivers[0].peer, "sent") if receivers else (senders[0].peer, "took")
+                raise RankFailure(idle, f"{what} nothing for {self._patience:g} s")
             senders = [sender for sender in senders if sender.left]
             receivers = [receiver for receiver in receivers if receiver.left]
-
-    def _give_up(self, senders: Sequence["_Sender"], receivers: Sequence["_Receiver"]) -> None:
-        if receivers:
-            raise RankFailure(receivers[0].peer, f"sent nothing for {self._patience:g} s")
-        raise RankFailure(senders[0].peer, f"took nothing for {self._patience:g} s")
 
 
 def _by_peer(messages: Sequence[T]) -> Iterable[tuple[int, deque[T]]]:
