@@ -80,11 +80,10 @@ def run_batch(path: Path, steps: Any) -> None:
     def report(state: runner.BatchState) -> None:
         steps.value = state.done - done
 
-    params = runner.RunnerParams(commit_seconds=0.0)
     runs = expand(read_experiment(path), path)
     with RunStore(path.with_name("runs.sqlite")) as store, ThreadPoolExecutor(1) as pool:
         done = len(runs) - len(runner.unfinished(runs, store))
-        runner.run_batch(runs, store, Site(1, pool.submit), report=report, params=params)
+        runner.run_batch(runs, store, Site(1, pool.submit), report=report, commit_seconds=0.0)
 
 
 def rows_of(path: Path) -> dict[str, str]:

@@ -65,16 +65,11 @@ def expand(experiment: Experiment, path: Path, *, quick: bool = False) -> list[R
         try:
             runs += _block_runs(experiment.name, block, path.parent, limit)
         except InputError as error:
-            raise _within(error, f"runs[{number}]", path) from None
+            if error.source:  # it is in another file
+                raise
+            field = ".".join(part for part in (f"runs[{number}]", error.field) if part)
+            raise InputError(error.rule, field=field, value=error.value, source=str(path)) from None
     return runs
-
-
-def _within(error: InputError, place: str, path: Path) -> InputError:
-    """An error of a block, located in the experiment, unless it is in another file."""
-    if error.source:
-        return error
-    field = ".".join(part for part in (place, error.field) if part)
-    return InputError(error.rule, field=field, value=error.value, source=str(path))
 
 
 def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) -> list[Run]:
@@ -108,26 +103,19 @@ def _block_runs(experiment: str, block: Block, folder: Path, limit: int | None) 
 
 def _instance_runs(source: InstanceSource, instance: Problem, tasks: list[RunTask], known: Columns) -> Iterator[Run]:
     known = known | {"instance": source.name} | instance_columns(instance)
-    identity = _identity(instance)
+    identity: list[Any] = [instance.fingerprint]
+    if isinstance(instance, Instance) and has_launches(instance):  # what only policies and columns look at
+        parallelisms = [exchange.parallelism for exchange in instance.exchanges]
+        identity += [instance.steps, instance.parameter_bytes, parallelisms]
     for task in tasks:
-        yield Run(_key(identity, task), task._replace(instance=instance), known | _policy_columns(task), source.extra)
+        knobs = {KNOB_COLUMNS.get(name, name): task.knobs.get(name) for name in RUN_KNOBS}
+        key = digest([*identity, task.policy, *knobs.values(), task.record, code_version()])
+        yield Run(key, task._replace(instance=instance), known | {"policy": task.policy} | knobs, source.extra)
 
 
 def _evenly(items: list[Any], count: int) -> list[Any]:
     count = min(count, len(items))
     return [items[number * len(items) // count] for number in range(count)]
-
-
-def _key(identity: list[Any], task: RunTask) -> str:
-    return digest([*identity, task.policy, *map(task.knobs.get, RUN_KNOBS), task.record, code_version()])
-
-
-def _identity(instance: Problem) -> list[Any]:
-    """What decides about the rows of an instance; of an iteration also what only policies and columns look at."""
-    if not isinstance(instance, Instance) or not has_launches(instance):
-        return [instance.fingerprint]
-    parallelisms = [exchange.parallelism for exchange in instance.exchanges]
-    return [instance.fingerprint, instance.steps, instance.parameter_bytes, parallelisms]
 
 
 def _tasks(block: Block, instance: Problem) -> list[RunTask]:
@@ -136,25 +124,18 @@ def _tasks(block: Block, instance: Problem) -> list[RunTask]:
     Policies of other families are left out.
     """
     tasks: dict[tuple[Any, ...], RunTask] = {}
-    ours = [policy for policy in block.policies if not _is_of_others(policy, instance.family)]
+    family, *others = (family_named(name) for name in sorted(FAMILIES, key=lambda name: name != instance.family))
+    ours = [
+        policy
+        for policy in block.policies
+        if policy == BOUND or family.has_policy(policy) or not any(other.has_policy(policy) for other in others)
+    ]
     for policy, seconds, seed in product(ours, block.time_limit or (None,), block.seeds):
         values = (seconds, block.workers, seed, block.gap, block.chunk_sizes)
         knobs = {name: value for name, value in zip(RUN_KNOBS, values, strict=True) if value is not None}
         task = task_of(instance, policy, knobs, block.record)
         tasks.setdefault((policy, *map(task.knobs.get, RUN_KNOBS)), task)
     return list(tasks.values())
-
-
-def _is_of_others(specification: str, family: str) -> bool:
-    """Whether a policy is none of a family, but one of another."""
-    if specification == BOUND or family_named(family).has_policy(specification):
-        return False
-    return any(family_named(other).has_policy(specification) for other in FAMILIES if other != family)
-
-
-def _policy_columns(task: RunTask) -> Columns:
-    knobs = {KNOB_COLUMNS.get(name, name): task.knobs.get(name) for name in RUN_KNOBS}
-    return {"policy": task.policy, **knobs}
 
 
 def _variants(block: Block, folder: Path) -> list[tuple[Any, ...]]:
@@ -165,14 +146,10 @@ def _variants(block: Block, folder: Path) -> list[tuple[Any, ...]]:
     return list(product(sources, *block.overrides.values()))
 
 
-Overrides = Mapping[str, Any]  # values in the place of those of an instance, by their name in a block
-
-
-def _override(instance: Problem, name: str, overrides: Overrides, block: Block) -> Problem:
+def _override(instance: Problem, name: str, overrides: Mapping[str, Any], block: Block) -> Problem:
     """The instance `name` with some of the overrides of a block.
 
-    The clock is asked about the largest sizes and numbers of chunks alone, because these last longest. Raises
-    InputError if the overrides do not fit the instance.
+    The clock is asked about the largest sizes and numbers of chunks alone, because these last longest.
     """
     if not isinstance(instance, Instance):
         try:
@@ -193,7 +170,7 @@ def _override(instance: Problem, name: str, overrides: Overrides, block: Block) 
     return changed
 
 
-def _with_values(instance: Instance, overrides: Overrides) -> Instance:
+def _with_values(instance: Instance, overrides: Mapping[str, Any]) -> Instance:
     """The instance with the values that are given; its rules were checked with the block, collectives are here."""
     changes: dict[str, Any] = {}
     each = {name: overrides[name] for name in ("size", "chunks") if name in overrides}
@@ -219,12 +196,15 @@ def instance_columns(instance: Problem) -> Columns:
     if not isinstance(instance, Instance):
         return {"fingerprint": instance.fingerprint, **family_of(instance).facts(instance)}
     dimensions = instance.network.dimensions
+    exchanges, launches = instance.exchanges, has_launches(instance)
     return {
         "fingerprint": instance.fingerprint,
         "network": instance.network.name,
         "dimensions": len(dimensions),
         "npus": instance.network.num_npus,
-        **_exchanged(instance),
+        "kind": ITERATION if launches else exchanges[0].kind.value,
+        "size_bytes": sum(exchange.size for exchange in exchanges),
+        "chunks": instance.chunks if launches else sum(exchange.max_chunks for exchange in exchanges),
         "latency": instance.latency,
         "ag_order": instance.ag_order,
         **{term.column: _cost(term, {getattr(d, name) for d in dimensions}) for name, term in COST_TERMS.items()},
@@ -237,12 +217,3 @@ def _cost(term: CostTerm, values: set[Any]) -> float | str | None:
         return None
     (value,) = values
     return nanoseconds(value) if term.column.endswith("_ns") else cost_in_words(value)
-
-
-def _exchanged(instance: Instance) -> Columns:
-    exchanges, launches = instance.exchanges, has_launches(instance)
-    return {
-        "kind": ITERATION if launches else exchanges[0].kind.value,
-        "size_bytes": sum(exchange.size for exchange in exchanges),
-        "chunks": instance.chunks if launches else sum(exchange.max_chunks for exchange in exchanges),
-    }

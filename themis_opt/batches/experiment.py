@@ -233,9 +233,9 @@ class Experiment(Model):
 
     def quickened(self) -> Self:
         """The experiment with the time limits of ``[quick]``."""
-        if self.quick.time_limit is None:
-            return self
-        changed = {"time_limit": (self.quick.time_limit,)}
+        return self if self.quick.time_limit is None else self._with({"time_limit": (self.quick.time_limit,)})
+
+    def _with(self, changed: Mapping[str, Any]) -> Self:
         return self.model_copy(update={"runs": tuple(block.model_copy(update=changed) for block in self.runs)})
 
     def overridden(self, given: Mapping[str, Any]) -> Self:
@@ -250,8 +250,7 @@ class Experiment(Model):
             block = Block.model_validate({"instances": ["any"], "policies": ["any"], **fields})
         except ModelError as error:
             raise error.within("command line") from None
-        changed = {name: getattr(block, name) for name in block.model_fields_set - {"instances", "policies"}}
-        return self.model_copy(update={"runs": tuple(block.model_copy(update=changed) for block in self.runs)})
+        return self._with({name: getattr(block, name) for name in block.model_fields_set - {"instances", "policies"}})
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -274,19 +273,15 @@ def read_experiment(path: Path) -> Experiment:
 
 def experiment_schema() -> str:
     """The JSON Schema of experiment files as text; editors of TOML check files against it."""
-    schema = Experiment.model_json_schema()
+    schema, workload = Experiment.model_json_schema(), Workload.model_json_schema()
     block = schema["$defs"]["Block"]["properties"]
-    block["workloads"]["items"] = _workload_schema()
+    several = {
+        name: {"anyOf": [rule, {"type": "array", "items": rule}]} for name, rule in workload["properties"].items()
+    }
+    block["workloads"]["items"] = workload | {"properties": several, "title": "Workloads"}
     for term in COST_TERMS:
         (values,) = (rule for rule in block[term]["anyOf"] if rule["type"] == "array")
         values["items"] = {"anyOf": [{"type": "string"}, values["items"]]}
     (seconds,) = (rule for rule in block["time_limit"]["anyOf"] if rule["type"] == "array")
     block["time_limit"]["anyOf"].append(seconds["items"])
     return schema_text(schema)
-
-
-def _workload_schema() -> dict[str, Any]:
-    """A table of options that stands for workloads: every option has one value, or a list of them."""
-    schema = Workload.model_json_schema()
-    several = {name: {"anyOf": [rule, {"type": "array", "items": rule}]} for name, rule in schema["properties"].items()}
-    return schema | {"properties": several, "title": "Workloads"}

@@ -5,7 +5,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from themis_opt.base.documents import make_folder, write_atomically
+from themis_opt.base.documents import make_folder, read_json, write_atomically
 from themis_opt.base.errors import InputError
 from themis_opt.batches import executors
 from themis_opt.batches.expansion import Run, expand
@@ -180,12 +180,17 @@ def run_experiment(
         raise InputError("must be a file: it is a folder", field="--output", value=str(rows))
     make_folder(rows.parent)
     with RunStore(store or path.parent / STORE) as kept:
-        left = len(unfinished(runs, kept))
-        exports = _Exports(lambda: _export(runs, kept, rows, command, began))
-        export = exports.if_due if rows.is_file() or not rows.exists() else (lambda: None)
+        left, is_shown, due = len(unfinished(runs, kept)), rows.is_file() or not rows.exists(), monotonic()
+
+        def export_now_and_then() -> None:  # so that reports of a running batch show what is finished
+            nonlocal due
+            if is_shown and (now := monotonic()) >= due:
+                _export(runs, kept, rows, command, began)
+                due = monotonic() + max(EXPORT_SECONDS, (monotonic() - now) / EXPORT_SHARE)
+
         try:
             with executors.processes(jobs or executors.cores()) as site:
-                outcome = run_batch(runs, kept, site, report=report, committed=export)
+                outcome = run_batch(runs, kept, site, report=report, committed=export_now_and_then)
         except BaseException:
             if len(unfinished(runs, kept)) < left:
                 with undisturbed():
@@ -194,20 +199,6 @@ def run_experiment(
         with undisturbed():
             files, known = _export(runs, kept, rows, command, began, is_changed=outcome.executed > 0)
     return Finished(rows, files, known, outcome)
-
-
-class _Exports:
-    """Rows exported now and then, so that reports of a running batch show what is finished."""
-
-    def __init__(self, export: Callable[[], object]) -> None:
-        self.export, self.due = export, monotonic()
-
-    def if_due(self) -> None:
-        began = monotonic()
-        if began >= self.due:
-            self.export()
-            ended = monotonic()
-            self.due = ended + max(EXPORT_SECONDS, (ended - began) / EXPORT_SHARE)
 
 
 def _export(
@@ -224,16 +215,11 @@ def _export(
         return (), known
     write_csv(path, ROW_COLUMNS, rows)
     files = [path]
-    if path.is_file() and (is_changed or not _describes(origin, known)):
+    before: dict[str, Any] = {}
+    with suppress(InputError):  # no provenance is there, or it is damaged
+        before = read_json(origin)
+    is_told = all(before.get(count) == known[count] for count in ("runs", "rows", "failed"))
+    if path.is_file() and (is_changed or not is_told):
         write_atomically(origin, json.dumps(known, indent=2) + "\n")
         files.append(origin)
     return tuple(files), known
-
-
-def _describes(origin: Path, known: dict[str, Any]) -> bool:
-    """Whether a file of provenance is there, and about as many runs and rows."""
-    try:
-        before = json.loads(origin.read_text(encoding="utf-8"))
-        return all(before[count] == known[count] for count in ("runs", "rows", "failed"))
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return False

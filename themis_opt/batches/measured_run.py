@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import formulations
-from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError, ThemisError
 from themis_opt.base.units import nanoseconds
 from themis_opt.base.version import __version__
@@ -245,11 +244,8 @@ def _facts(instance: Instance) -> Columns:
     """What `extra` tells of the compute of an instance, whatever the policy."""
     if not has_launches(instance):
         return {}
-    return {
-        "compute_ns": nanoseconds(instance.compute),
-        "steps": instance.steps,
-        "memory_bytes": instance.parameter_bytes,
-    }
+    facts = {"compute_ns": nanoseconds(instance.compute), "steps": instance.steps}
+    return facts | {"memory_bytes": instance.parameter_bytes}
 
 
 class Trajectory(list[tuple[float, float, float]]):
@@ -281,13 +277,8 @@ def activity(schedule: Schedule) -> dict[str, Any]:
     edges = np.append(np.arange(0, shown.length, WINDOW), shown.length)
     for lane in range(len(shown.lanes)):
         intervals = shown.busy_intervals(lane)
-        held = np.interp(edges, intervals.ravel(), _held(intervals)) if len(intervals) else np.zeros(len(edges))
+        lengths = intervals[:, 1] - intervals[:, 0]
+        until = np.stack([lengths.cumsum() - lengths, lengths.cumsum()], axis=1)  # held until each start and end
+        held = np.interp(edges, intervals.ravel(), until.ravel()) if len(intervals) else np.zeros(len(edges))
         shares.append((np.diff(held) / np.diff(edges)).round(4).tolist())
     return {"window_ns": nanoseconds(WINDOW), "dimensions": shares}
-
-
-def _held(intervals: IntArray) -> IntArray:
-    """Picoseconds held until each start and end of the intervals, in order."""
-    lengths = intervals[:, 1] - intervals[:, 0]
-    until = lengths.cumsum()
-    return np.stack([until - lengths, until], axis=1).ravel()

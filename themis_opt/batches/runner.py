@@ -74,15 +74,7 @@ class RunEstimate:
 DIED = "the process died in which it ran"
 
 
-@dataclass(frozen=True)
-class RunnerParams:
-    """What is committed at once; that does not change what the rows hold."""
-
-    commit_seconds: float = 0.2  # rows wait at most so long until they are committed
-    largest_commit: int = 500  # rows that are not made to wait
-
-
-USUAL_RUNNER = RunnerParams()
+COMMIT_SECONDS, LARGEST_COMMIT = 0.2, 500  # rows wait at most so long until they are committed, and no more at once
 
 
 @dataclass(frozen=True)
@@ -121,7 +113,7 @@ def run_batch(
     *,
     report: BatchListener = lambda state: None,
     committed: Callable[[], None] = lambda: None,
-    params: RunnerParams = USUAL_RUNNER,
+    commit_seconds: float = COMMIT_SECONDS,
 ) -> Outcome:
     """Execute all runs that have no row yet, and those that failed before.
 
@@ -130,12 +122,12 @@ def run_batch(
     `runs`: where several have one key, one is executed.
     `report`: hears of the state.
     `committed`: called when rows were committed.
-    `params`: what is committed at once.
+    `commit_seconds`: rows wait at most so long until they are committed.
     A run that failed, or whose process died, has a row that says so.
     """
     left, total = unfinished(runs, store), len({run.key for run in runs})
     state = BatchState(total, total - len(left))
-    runner = _Runner(left, store, site, report, committed, state, params)
+    runner = _Runner(deque(left), store, site, report, committed, state, commit_seconds)
     interrupted = False
     if left:
         try:
@@ -145,28 +137,27 @@ def run_batch(
     return Outcome(runner.state, runner.executed, interrupted)
 
 
+@dataclass
 class _Runner:
     """What is pending, running and finished but not committed."""
 
-    def __init__(
-        self,
-        runs: Sequence[Run],
-        store: RunStore,
-        site: Site,
-        report: BatchListener,
-        committed: Callable[[], None],
-        state: BatchState,
-        params: RunnerParams,
-    ) -> None:
-        self.pending, self.store, self.site, self.report, self.state = deque(runs), store, site, report, state
-        self.committed, self.params = committed, params
+    pending: deque[Run]
+    store: RunStore
+    site: Site
+    report: BatchListener
+    committed: Callable[[], None]
+    state: BatchState
+    commit_seconds: float
+    executed: int = 0
+
+    def __post_init__(self) -> None:
         self.running: dict[Future[Columns], Run] = {}
         self.rows: list[dict[str, Any]] = []
-        self.free, self.executed, self.committed_at = site.slots, 0, monotonic()
+        self.free, self.committed_at = self.site.slots, monotonic()
         self.suspects: set[str] = set()
         self.is_told = False
-        known = store.rows(code_version()) if runs else ()
-        self.estimate = RunEstimate(runs, site.slots, (row for row in known if row["status"] == "ok"))
+        known = self.store.rows(code_version()) if self.pending else ()
+        self.estimate = RunEstimate(self.pending, self.free, (row for row in known if row["status"] == "ok"))
 
     def run(self) -> None:
         """Execute everything; whatever ends it, what is finished is committed."""
@@ -175,15 +166,12 @@ class _Runner:
             while self.pending or self.running:
                 INTERRUPTION.check()
                 self.fill()
-                done, _ = wait(self.running, timeout=self.params.commit_seconds, return_when=FIRST_COMPLETED)
+                done, _ = wait(self.running, timeout=self.commit_seconds, return_when=FIRST_COMPLETED)
                 for future in done:
                     self.collect(future)
                 if not self.is_told:
                     self.tell()
-                if (
-                    len(self.rows) >= self.params.largest_commit
-                    or monotonic() - self.committed_at >= self.params.commit_seconds
-                ):
+                if len(self.rows) >= LARGEST_COMMIT or monotonic() - self.committed_at >= self.commit_seconds:
                     self.commit()
         finally:
             for future in [future for future in self.running if future.done() and not future.cancelled()]:
@@ -211,18 +199,14 @@ class _Runner:
             self.take(run, future.result())
         except OtherVersion as error:
             raise InputError(str(error)) from None
-        except BrokenExecutor:
-            self.suspect(run, DIED)
         except Exception as error:  # of the executor: runs tell of theirs in their results
-            self.suspect(run, f"{type(error).__name__}: {error}")
-
-    def suspect(self, run: Run, reason: str) -> None:
-        """Run what was lost once more, alone; what is lost alone has failed."""
-        if run.key in self.suspects:
-            self.take(run, failure(reason))
-            return
-        self.suspects.add(run.key)
-        self.pending.appendleft(run)
+            if run.key in self.suspects:  # what is lost alone has failed
+                self.take(
+                    run, failure(DIED if isinstance(error, BrokenExecutor) else f"{type(error).__name__}: {error}")
+                )
+                return
+            self.suspects.add(run.key)
+            self.pending.appendleft(run)
 
     def take(self, run: Run, result: Columns) -> None:
         if not self.rows:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.batches.experiment import Workload
@@ -23,26 +23,11 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
 from themis_opt.problem.random_networks import MAX_SEED, PREFIX, seed_of
 
-if TYPE_CHECKING:
-    from themis_opt.workloads.layers import Layer
-    from themis_opt.workloads.timing import Timing
-
 MAX_INSTANCES = 10**6  # most instances that one pattern stands for
 # Choices that every name of a workload tells; others are told where they differ among a model and parallelism
 NAMED = ("model", "parallelism", "npus")
 # Fields that are no choices of a setup
-APART = {
-    "model",
-    "network",
-    "npus",
-    "parallelism",
-    "sequence",
-    "flops",
-    "efficiency",
-    "times",
-    "weights_only",
-    "chunks",
-}
+APART = {*NAMED, "network", "sequence", "flops", "efficiency", "times", "weights_only", "chunks"}
 # Fields of the command line that are called otherwise in a table
 RENAMED = {"MODEL": "model", "--tensor-group": "group"}
 
@@ -224,22 +209,18 @@ def _make(workload: Workload, network: Network, folder: Path, place: str) -> Ins
     from themis_opt.workloads.models import find_model
     from themis_opt.workloads.parallelisms import make_workload
     from themis_opt.workloads.setup import weights_only
+    from themis_opt.workloads.timing import Rate, Timing, parse_rate, read_times
 
     with _placed(place):
         model = find_model(workload.model)
         layers = model.layers(workload.sequence)
         if workload.weights_only:
             layers = weights_only(layers)
-        timing = _timing(workload, folder, layers)
+        if workload.times is not None:
+            timing: Timing = read_times(folder / workload.times, layers)
+        else:
+            timing = Rate(parse_rate(workload.flops), workload.efficiency)
         setup, _ = read_cut_setup(network, timing, layers, **workload.model_dump(exclude=set(APART)))
         instance = make_workload(model, layers, setup, parallelism=workload.parallelism, chunks=workload.chunks)
         check_clock(instance)
         return instance
-
-
-def _timing(workload: Workload, folder: Path, layers: "tuple[Layer, ...]") -> "Timing":
-    from themis_opt.workloads.timing import Rate, parse_rate, read_times
-
-    if workload.times is not None:
-        return read_times(folder / workload.times, layers)
-    return Rate(parse_rate(workload.flops), workload.efficiency)

@@ -140,11 +140,9 @@ class RunStore:
         if application != APPLICATION:
             raise InputError("is no store of runs, but an SQLite file of another program", source=str(self.path))
         if version != STORE_FORMAT:
-            raise InputError(
-                f"must have format {STORE_FORMAT}", field="user_version", value=version, source=str(self.path)
-            )
-        damage = self._pragma("quick_check(1)")
-        if damage != "ok":
+            rule = f"must have format {STORE_FORMAT}"
+            raise InputError(rule, field="user_version", value=version, source=str(self.path))
+        if self._pragma("quick_check(1)") != "ok":
             raise InputError(_RULES[sqlite3.SQLITE_CORRUPT], source=str(self.path))
 
     def _pragma(self, text: str) -> Any:
@@ -159,9 +157,5 @@ class RunStore:
         except UnicodeDecodeError:  # what SQLite read, or says about it, is no text
             raise InputError(_RULES[sqlite3.SQLITE_CORRUPT], source=str(self.path)) from None
         except sqlite3.Error as error:
-            raise InputError(_RULES.get(_code(error), f"cannot be used: {error}"), source=str(self.path)) from None
-
-
-def _code(error: sqlite3.Error) -> int:
-    """What kind of error it is; the rest of SQLite's code tells details."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+            code = int(getattr(error, "sqlite_errorcode", 0)) & 0xFF  # what kind; the rest of the code tells details
+            raise InputError(_RULES.get(code, f"cannot be used: {error}"), source=str(self.path)) from None

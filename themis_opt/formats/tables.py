@@ -26,11 +26,6 @@ def phase_name(phase: Phase) -> str:
     return phase.name.lower()
 
 
-def phase_title(phase: Phase) -> str:
-    """How legends spell a phase, such as ``reduce-scatter``."""
-    return phase_name(phase).replace("_", "-")
-
-
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows of equal fields as CSV; no rows, no text."""
     return columns_csv({name: [row[name] for row in rows] for name in rows[0]}) if rows else ""

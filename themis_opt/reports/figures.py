@@ -1,5 +1,7 @@
 """Figures for any rows: how near every policy comes to the bound, a duel of the best with the others, bandwidths."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
 from themis_opt.batches.expansion import ITERATION
@@ -13,7 +15,7 @@ SMALLEST = 1e-6  # smaller gaps are drawn there, since an axis of logarithms has
 
 def figures_section(schedules: pd.DataFrame) -> tuple[Section, ...]:
     """A section with the figures that can be drawn of results, see :mod:`themis_opt.reports.results`."""
-    figures = tuple(figure for draw in FIGURES if (figure := draw(schedules)) is not None)
+    figures = tuple(figure for draw in (_losses, _duel, _algbw) for figure in draw(schedules))
     return (Section("Policies in pictures", figures=figures),) if figures else ()
 
 
@@ -27,56 +29,47 @@ def _judged(schedules: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     return schedules.assign(loss=loss.clip(lower=SMALLEST))[loss.notna()], name
 
 
-_DRAWN_AT = f"Less than {tick(SMALLEST, 'percent')} is drawn there."
-
-
-def _boxes(schedules: pd.DataFrame) -> Figure | None:
+def _losses(schedules: pd.DataFrame) -> Iterator[Figure]:
+    """Boxes and distributions of what policies lose."""
     judged, name = _judged(schedules)
     if judged["fingerprint"].nunique() < 2:
-        return None
-    chart = boxes(judged, Axis("loss", name, log=True, format="percent"), "label")
-    caption = f"Box: quartiles and median; whiskers: 5th and 95th percentile. {_DRAWN_AT}"
-    return Figure("policies-boxes", f"{name.capitalize()} by policy", chart, caption)
+        return
+    axis, drawn_at = (
+        Axis("loss", name, log=True, format="percent"),
+        f"Less than {tick(SMALLEST, 'percent')} is drawn there.",
+    )
+    caption = f"Box: quartiles and median; whiskers: 5th and 95th percentile. {drawn_at}"
+    yield Figure("policies-boxes", f"{name.capitalize()} by policy", boxes(judged, axis, "label"), caption)
+    chart = ecdf(judged, axis, "runs with at most this", "label")
+    yield Figure("policies-ecdf", f"Share of runs up to a {name}", chart, f"Further left is better. {drawn_at}")
 
 
-def _ecdf(schedules: pd.DataFrame) -> Figure | None:
-    judged, name = _judged(schedules)
-    if judged["fingerprint"].nunique() < 2:
-        return None
-    chart = ecdf(judged, Axis("loss", name, log=True, format="percent"), "runs with at most this", "label")
-    return Figure("policies-ecdf", f"Share of runs up to a {name}", chart, f"Further left is better. {_DRAWN_AT}")
-
-
-def _duel(schedules: pd.DataFrame) -> Figure | None:
+def _duel(schedules: pd.DataFrame) -> Iterator[Figure]:
     """The policy with the shortest makespans, by the mean over what it shares with each other one."""
     fastest = schedules.groupby("fingerprint")["makespan_ns"].transform("min")
     losses = (schedules["makespan_ns"] / fastest).groupby(schedules["label"], observed=True).agg(geometric_mean)
     if len(losses) < 2 or schedules["fingerprint"].nunique() < 2:
-        return None
+        return
     best = losses.idxmin()
-    best_runs = (
-        schedules[schedules["label"] == best].drop_duplicates("fingerprint", keep="last").set_index("fingerprint")
-    )
+    best_runs = schedules[schedules["label"] == best].drop_duplicates("fingerprint", keep="last")
+    best_runs = best_runs.set_index("fingerprint")
     others = schedules[schedules["label"] != best]
     ratios = others["fingerprint"].map(best_runs["makespan_ns"]).astype(float) / others["makespan_ns"]
     duels = others.assign(ratio=ratios)[["label", "ratio"]].dropna()
     if duels.empty:
-        return None
+        return
     equal = pd.DataFrame({"label": "equally fast", "ratio": 1.0, "share": [0.0, 1.0]})
     x = Axis("ratio", f"makespan of {best} over that of the other")
     chart = ecdf(duels, x, "runs with at most this ratio", "label", guides=equal)
-    return Figure("policies-duel", f"{best} against the others", chart, f"Left of the line {best} is faster.")
+    yield Figure("policies-duel", f"{best} against the others", chart, f"Left of the line {best} is faster.")
 
 
-def _algbw(schedules: pd.DataFrame) -> Figure | None:
+def _algbw(schedules: pd.DataFrame) -> Iterator[Figure]:
     known = schedules[(schedules["kind"] != ITERATION) & (schedules["size_bytes"] > 0)]
     if known["size_bytes"].nunique() < 2:
-        return None
+        return
     known = known.assign(algbw=known["size_bytes"] / known["makespan_ns"])
     medians = known.groupby(["label", "size_bytes"], observed=True)["algbw"].median()
     x, y = Axis("size_bytes", "size", log=True, format="size"), Axis("algbw", "algorithm bandwidth (GB/s)")
     chart = lines(medians.reset_index(), x, y, "label")
-    return Figure("policies-algbw", "Algorithm bandwidth by size", chart, "Medians over the runs of a size.")
-
-
-FIGURES = (_boxes, _ecdf, _duel, _algbw)  # functions of results, which give None where a figure would show nothing
+    yield Figure("policies-algbw", "Algorithm bandwidth by size", chart, "Medians over the runs of a size.")

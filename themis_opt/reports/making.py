@@ -101,7 +101,10 @@ def make_report(
 
     from themis_opt.reports.sections import verdict  # takes long to import, and rows that are refused do without
 
-    function = _report_function(experiment.report, folder)
+    try:
+        function = report_function(experiment.report, folder)
+    except InputError as error:
+        raise error.within(str(folder / EXPERIMENT)) from None
     frame = read.to_frame()
     try:
         shown = function(frame, experiment)
@@ -122,13 +125,6 @@ def unfinished(provenance: Mapping[str, Any]) -> tuple[str, ...]:
     if not all(isinstance(count, int) for count in (runs, rows, failed)) or rows + failed >= runs:
         return ()
     return (f"{rows} of {runs} runs: the others are missing, and the same 'batch' goes on with them.",)
-
-
-def _report_function(name: str, folder: Path) -> ReportFunction:
-    try:
-        return report_function(name, folder)
-    except InputError as error:
-        raise error.within(str(folder / EXPERIMENT)) from None
 
 
 def _provenance(rows: "pd.DataFrame", provenance: Mapping[str, Any]) -> Section:

@@ -166,7 +166,13 @@ def write_gantt(folder: Path, schedule: Schedule, title: str = "", bound: float 
 
 def draw_gantt(path: Path, schedule: Schedule, title: str = "", bound: float | None = None) -> None:
     """Draw :func:`gantt` below a title. Raises InputError if no picture has that ending."""
-    lines = [title or schedule.instance.name or "schedule", *_caption(schedule, bound)]
+    lines = [title or schedule.instance.name or "schedule"]
+    if schedule.has_period:
+        lines.append(_step_in_words(schedule))
+    else:
+        proven = "" if bound is None else f", no schedule below {format_short_time(bound)} (dashed)"
+        lines.append(f"makespan {format_short_time(schedule.makespan)}, {_busiest(schedule)}{proven}")
+        lines += [] if len(schedule.launched) > 1 else ["chunks from dark to light, paler while they gather"]
     save(gantt(schedule, bound), path, "\n".join(lines))
 
 
@@ -182,10 +188,9 @@ def gantt(schedule: Schedule, bound: float | None = None) -> StackedChart:
         ends = zip(shown.iterations, shown.periods[1:].tolist(), strict=True)
         marks = [(end / scale, f"iteration {number + 1}") for number, end in ends]
     names = _row_names(shown)
-    drawn = [_bars(shown, bars, names, scale) for bars in shown.bars if bars.kind != "wait"]
-    empty = pd.DataFrame(
-        dict.fromkeys(BAR_COLUMNS, 0.0) | {"row": names, "key": "", "series": drawn[0]["series"].iloc[0]}
-    )
+    drawn = [bar_frame(shown, bars, names, scale) for bars in shown.bars if bars.kind != "wait"]
+    first = {"row": names, "key": "", "series": drawn[0]["series"].iloc[0]}
+    empty = pd.DataFrame(dict.fromkeys(BAR_COLUMNS, 0.0) | first)
     frame = pd.concat([empty, *drawn], ignore_index=True)  # all rows in order, unused ones too
     frame = _visible(frame, shown.length / scale)
     axis, (times, shares) = Axis("start", f"time ({unit})"), shown.busy_bandwidth
@@ -209,14 +214,6 @@ def _visible(frame: pd.DataFrame, length: float) -> pd.DataFrame:
     return pd.concat([frame[~narrow], bars.drop_duplicates(keys)[[*frame.columns]]]).sort_index()
 
 
-def _caption(schedule: Schedule, bound: float | None) -> list[str]:
-    if schedule.has_period:
-        return [_step_in_words(schedule)]
-    proven = "" if bound is None else f", no schedule below {format_short_time(bound)} (dashed)"
-    meaning = [] if len(schedule.launched) > 1 else ["chunks from dark to light, paler while they gather"]
-    return [f"makespan {format_short_time(schedule.makespan)}, {_busiest(schedule)}{proven}", *meaning]
-
-
 def _row_names(shown: Timeline) -> list[str]:
     """Names of rows with the share of the time in which they are busy, and size and bandwidth of dimensions."""
     network, names = shown.schedule.instance.fabric, []
@@ -227,7 +224,7 @@ def _row_names(shown: Timeline) -> list[str]:
     return names
 
 
-def _bars(shown: Timeline, bars: Bars, names: Sequence[str], scale: int) -> pd.DataFrame:
+def bar_frame(shown: Timeline, bars: Bars, names: Sequence[str], scale: int) -> pd.DataFrame:
     """Stages or tasks as bars; their series are passes and kinds of parallelism, or collectives without compute."""
     schedule, plan = shown.schedule, shown.schedule.plan
     rows, times = [names[row] for row in bars.row], {"start": bars.start / scale, "end": bars.end / scale}
@@ -262,9 +259,8 @@ def _memory(schedule: Schedule, begin: int, scale: int, axis: Axis) -> Chart:
     for number, one in enumerate(memory_curves(schedule)):
         first = max(int(np.searchsorted(one.time, begin, side="right")) - 1, 0)
         time, held = np.maximum(one.time[first:], begin), one.held[first:]
-        curves.append(
-            pd.DataFrame({"start": (time - begin) / scale, "held": held / size, "what": f"stage {number + 1}"})
-        )
+        curve = {"start": (time - begin) / scale, "held": held / size, "what": f"stage {number + 1}"}
+        curves.append(pd.DataFrame(curve))
     every, limit = pd.concat(curves), schedule.instance.memory
     guides = None if limit is None else every.iloc[[0, -1]].assign(held=limit / size, what="limit")
     return lines(every, axis, Axis("held", f"memory ({unit})"), "what", step=True, guides=guides)

@@ -59,16 +59,11 @@ class RunRow(BaseModel):
     code_version: str = ""
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        """Whole numbers are those of a frame, of 64 bits."""
+    def _has_its_result(self) -> Self:
+        """Numbers have 64 bits, as those of a frame; a run that went well has a makespan, or a bound if it asked."""
         for column, value in self:
             if isinstance(value, int) and abs(value) >= 2**63:
                 raise ValueError(f"column {column} must be a number of 64 bits")
-        return self
-
-    @model_validator(mode="after")
-    def _has_its_result(self) -> Self:
-        """A run that went well has a makespan, or a bound if it was asked for one."""
         column = "bound_ns" if self.policy == BOUND else "makespan_ns"
         value = getattr(self, column)
         if self.status == "ok" and (value is None or value <= 0):
@@ -119,7 +114,14 @@ def read_rows(path: Path) -> RunRows:
     """
     lines = _records(path)
     _, header = next(lines, (0, []))
-    _check_header(header, path)
+    if not header:
+        raise InputError("the file is empty", source=str(path))
+    for name in REQUIRED_COLUMNS:
+        if name not in header:
+            raise InputError("is missing from the header", field=f"column {name}", source=str(path))
+    for name in header:
+        if header.count(name) > 1:
+            raise InputError("stands twice in the header", field=f"column {name}", source=str(path))
     rows = tuple(_row(header, record, f"line {line}", path) for line, record in lines)
     if not rows:
         raise InputError("holds no rows, only a header", source=str(path))
@@ -136,32 +138,16 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"not CSV: {error}", field=f"line {reader.line_num}", source=str(path)) from None
 
 
-def _check_header(header: Sequence[str], path: Path) -> None:
-    if not header:
-        raise InputError("the file is empty", source=str(path))
-    missing = [name for name in REQUIRED_COLUMNS if name not in header]
-    if missing:
-        raise InputError("is missing from the header", field=f"column {missing[0]}", source=str(path))
-    repeated = [name for name in header if header.count(name) > 1]
-    if repeated:
-        raise InputError("stands twice in the header", field=f"column {repeated[0]}", source=str(path))
-
-
 def _row(header: Sequence[str], record: Sequence[str], place: str, path: Path) -> RunRow:
     if len(record) != len(header):
-        raise InputError(
-            f"must have {len(header)} cells as the header, has {len(record)}", field=place, source=str(path)
-        )
+        rule = f"must have {len(header)} cells as the header, has {len(record)}"
+        raise InputError(rule, field=place, source=str(path))
     cells = {name: text for name, text in zip(header, record, strict=True) if text}
     try:
         return RunRow.model_validate(cells)
     except ValidationError as error:
-        raise _located(error, cells, place, path) from None
-
-
-def _located(error: ValidationError, cells: dict[str, str], place: str, path: Path) -> InputError:
-    first = error.errors(include_url=False, include_context=False)[0]
-    column = str(first["loc"][0]) if first["loc"] else ""
-    rule = "must not be empty" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
-    field = f"{place}, column {column}" if column else place
-    return InputError(rule, field=field, value=cells.get(column), source=str(path))
+        first = error.errors(include_url=False, include_context=False)[0]
+        column = str(first["loc"][0]) if first["loc"] else ""
+        rule = "must not be empty" if first["type"] == "missing" else first["msg"].removeprefix("Value error, ")
+        field = f"{place}, column {column}" if column else place
+        raise InputError(rule, field=field, value=cells.get(column), source=str(path)) from None

@@ -1,5 +1,7 @@
 """Sections, tables and sentences that several reports share."""
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from themis_opt.reports.experiment import ExperimentHead
@@ -34,22 +36,14 @@ def coverage(schedules: pd.DataFrame) -> tuple[str, ...]:
 
 def _is_common(schedules: pd.DataFrame) -> pd.Series:
     """Whether all policies ran the instance of each result."""
-    return (
-        schedules.groupby("fingerprint")["policy" if schedules.empty else "label"].transform("nunique")
-        == schedules["label"].nunique()
-    )
+    labels = schedules.groupby("fingerprint")["policy" if schedules.empty else "label"]
+    return labels.transform("nunique") == schedules["label"].nunique()
 
 
 def _policy_table(schedules: pd.DataFrame, caption: str = "") -> Table:
-    columns = (
-        Column("policy"),
-        Column("runs", "count"),
-        Column("speed-up", "factor"),
-        Column("median gap", "percent"),
-        Column("mean gap", "percent"),
-        Column("largest gap", "percent"),
-        Column("proven optimal", "count"),
-    )
+    gaps = (Column(f"{which} gap", "percent") for which in ("median", "mean", "largest"))
+    first = Column("policy"), Column("runs", "count"), Column("speed-up", "factor")
+    columns = (*first, *gaps, Column("proven optimal", "count"))
     policies = schedules.assign(speedup=speedups(schedules)).groupby("label", observed=True)
     frame = policies.agg(
         runs=("gap", "size"),
@@ -115,9 +109,9 @@ def verdict(rows: pd.DataFrame) -> str:
     schedules = schedules.assign(speedup=speedups(schedules)) if len(schedules) else schedules
     searches = schedules["head"].isin(SEARCHES)
     quick, searched = (_comparable(part) for part in (schedules[~searches], schedules[searches]))
-    sentences = ([_best(quick, "Of the policies that do not search, ")] if len(quick) else []) + (
-        [_best(searched, "of those that search, " if len(quick) else "Of the searches, ")] if len(searched) else []
-    )
+    sentences = [_best(quick, "Of the policies that do not search, ")] if len(quick) else []
+    if len(searched):
+        sentences.append(_best(searched, "of those that search, " if sentences else "Of the searches, "))
     return f"{'; '.join(sentences)}." if sentences else ""
 
 
@@ -149,18 +143,16 @@ def _best(schedules: pd.DataFrame, whose: str) -> str:
     return f"{whose}{plural(schedules['label'].nunique(), 'was', 'were')} run on {instances}"
 
 
-BEST_COLUMNS = (
-    Column("instance"),
-    Column("size", "size"),
-    Column("chunks", "count"),
-    Column("best policy"),
-    Column("makespan", "duration"),
-    Column("utilisation", "percent"),
-    Column("speed-up", "factor"),
-    Column("gap", "percent"),
-)
-
-BEST_FIELDS = ["instance", "size_bytes", "chunks", "label", "makespan_ns", "utilisation", "speedup", "gap"]
+BEST_COLUMNS: Mapping[str, Column] = {
+    "instance": Column("instance"),
+    "size_bytes": Column("size", "size"),
+    "chunks": Column("chunks", "count"),
+    "label": Column("best policy"),
+    "makespan_ns": Column("makespan", "duration"),
+    "utilisation": Column("utilisation", "percent"),
+    "speedup": Column("speed-up", "factor"),
+    "gap": Column("gap", "percent"),
+}
 
 
 def table(rows: pd.DataFrame, experiment: ExperimentHead) -> Report:
@@ -203,7 +195,7 @@ def _instances(best: pd.DataFrame) -> Section:
     text = "The shortest makespan of all policies."
     if len(best) > MOST_LISTED_ROWS:
         text += f" Only the {MOST_LISTED_ROWS} of {len(best)} instances with the largest gaps."
-        best = best.assign(loss=best["gap"].fillna(0)).sort_values("loss", ascending=False, kind="stable")[
-            :MOST_LISTED_ROWS
-        ]
-    return Section("Best policy on every instance", (text,), (as_table(best[BEST_FIELDS], BEST_COLUMNS),))
+        losses = best["gap"].fillna(0).sort_values(ascending=False, kind="stable")
+        best = best.loc[losses.index[:MOST_LISTED_ROWS]]
+    table = as_table(best[list(BEST_COLUMNS)], tuple(BEST_COLUMNS.values()))
+    return Section("Best policy on every instance", (text,), (table,))

@@ -9,9 +9,9 @@ import pandas as pd
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import write_atomically
 from themis_opt.base.units import format_short_time, format_size, time_unit
-from themis_opt.formats.tables import phase_title
 from themis_opt.formats.timeline import Timeline, pictured
-from themis_opt.problem.phases import Phase, growing
+from themis_opt.problem.phases import Phase
+from themis_opt.reports.pictures import bar_frame
 from themis_opt.reports.rendering.charts import Chart, timeline
 from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
 from themis_opt.reports.rendering.page import render_html
@@ -21,8 +21,6 @@ from themis_opt.study.comparison import Comparison, Result
 
 MOST_BARS = 6_000
 """Bars that a browser moves without delay; schedules of more stages and tasks are on the page as numbers alone."""
-
-GATHERING = 0.55  # opacity of bars whose chunks grow
 
 
 def write_page(folder: Path, comparison: Comparison, verdict: Sequence[str] = ()) -> Path:
@@ -41,14 +39,9 @@ def solution_page(comparison: Comparison, verdict: Sequence[str] = ()) -> Report
     """The results of a comparison, the best schedule beside the baseline where there is one, and the bounds."""
     shown = _shown(comparison)
     figures = (_figure(comparison, shown),) if shown else ()
+    text = () if figures else ("The schedules have too many bars for a picture.",)
     sections = (
-        Section(
-            "Schedule",
-            () if figures else ("The schedules have too many bars for a picture.",),
-            (),
-            figures,
-            True,
-        ),
+        Section("Schedule", text, figures=figures, is_open=True),
         Section("Policies", tables=(_results(comparison),), is_open=True),
         Section("Bounds", ("No schedule is faster than the largest of them.",), (_bounds(comparison),), is_open=True),
     )
@@ -80,42 +73,33 @@ def _timeline(comparison: Comparison, shown: Sequence[Result]) -> Chart:
     timelines = {result.policy: pictured(result.schedule) for result in shown}
     unit, scale = time_unit(max(one.length for one in timelines.values()))
     frame = pd.concat([_bars(policy, one, scale) for policy, one in timelines.items()], ignore_index=True)
+    marks = [(max(comparison.bounds.values()) / scale, "bound")]
     if comparison.best.schedule.has_period:
-        marks = [(float(end), "period") for end in next(iter(timelines.values())).periods[1:]]
-    else:
-        marks = [(max(comparison.bounds.values()), "bound")]
-    return timeline(
-        frame,
-        f"time ({unit})",
-        pd.DataFrame([(time / scale, label) for time, label in marks], columns=["time", "label"]),
-    )
+        marks = [(float(end) / scale, "period") for end in next(iter(timelines.values())).periods[1:]]
+    return timeline(frame, f"time ({unit})", pd.DataFrame(marks, columns=["time", "label"]))
 
 
 def _bars(policy: str, shown: Timeline, scale: int) -> pd.DataFrame:
-    schedule, plan = shown.schedule, shown.schedule.plan
-    numbers, held = shown.stage_in_plan, shown.end > shown.start
+    schedule, plan, numbers = shown.schedule, shown.schedule.plan, shown.stage_in_plan
     launch, chunk = plan.launch_of_stage[numbers], plan.chunk_of_stage[numbers]
-    chunks = np.array([len(split.sizes) for split in plan.chunks])[launch]
-    phases = plan.phases(schedule.instance)[numbers]
-    frame = pd.DataFrame(
-        {
-            "row": [f"{policy} · {shown.lane_names[lane]}" for lane in shown.stage_lanes],
-            "start": shown.start / scale,
-            "end": shown.end / scale,
-            "series": [schedule.launched[number].name for number in launch],
-            "place": chunk / np.maximum(chunks - 1, 1),
-            "key": [f"{policy} {number} {part}" for number, part in zip(launch, chunk, strict=True)],
-            "solid": np.where(growing(phases), GATHERING, 1.0),
-            "collective": [schedule.launched[number].name for number in launch],
-            "chunk": [f"{part} of {count}" for part, count in zip(chunk, chunks, strict=True)],
-            "phase": [phase_title(Phase(phase)) for phase in phases],
-            "sent": [format_size(round(size)) for size in schedule.costs.sent[numbers]],
-            "takes": [format_short_time(time) for time in shown.end - shown.start],
-            "waited": [format_short_time(time) for time in _waits(shown)],
-        }
-    )[held]
-    order = {f"{policy} · {name}": place for place, name in enumerate(shown.lane_names)}
-    return pd.concat([_tasks(policy, shown, scale), frame.sort_values("row", key=lambda row: row.map(order))])
+    counts = [len(plan.chunks[number].sizes) for number in launch]
+    collectives = [schedule.launched[number].name for number in launch]
+    names = [f"{policy} · {name}" for name in (*("compute" for _ in shown.compute_rows), *shown.lane_names)]
+    frame = bar_frame(shown, shown.stage_bars, names, scale).assign(
+        series=collectives,
+        key=[f"{policy} {number} {part}" for number, part in zip(launch, chunk, strict=True)],
+        collective=collectives,
+        chunk=[f"{part} of {count}" for part, count in zip(chunk, counts, strict=True)],
+        phase=[Phase(phase).name.lower().replace("_", "-") for phase in plan.phases(schedule.instance)[numbers]],
+        sent=[format_size(round(size)) for size in schedule.costs.sent[numbers]],
+        takes=[format_short_time(time) for time in shown.end - shown.start],
+        waited=[format_short_time(time) for time in _waits(shown)],
+    )
+    stages = frame[shown.end > shown.start].sort_values("row", key=lambda row: row.map(names.index), kind="stable")
+    if not shown.compute_rows:
+        return stages
+    tasks = bar_frame(shown, shown.task_bars, names, scale).assign(series="compute", task=shown.task_bars.label)
+    return pd.concat([tasks, stages])
 
 
 def _waits(shown: Timeline) -> IntArray:
@@ -125,15 +109,6 @@ def _waits(shown: Timeline) -> IntArray:
     later = np.flatnonzero(position[1:] > position[:-1]) + 1
     waits[later] = np.maximum(shown.start[later] - shown.ready[later - 1], 0)
     return waits
-
-
-def _tasks(policy: str, shown: Timeline, scale: int) -> pd.DataFrame:
-    if not shown.compute_rows:
-        return pd.DataFrame()
-    bars = shown.task_bars
-    times = {"start": bars.start / scale, "end": bars.end / scale}
-    frame = pd.DataFrame(times | {"key": bars.label, "task": bars.label})
-    return frame.assign(row=f"{policy} · compute", series="compute", place=0.0, solid=1.0)
 
 
 def _results(comparison: Comparison) -> Table:

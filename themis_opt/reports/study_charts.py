@@ -1,6 +1,6 @@
 """Studies as charts: sweeps over what varies, losses on disturbed networks, and designs of networks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -29,7 +29,9 @@ def curves(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str,
     schedule exceeds.
     """
     frame = pd.DataFrame(rows)
-    frame["series"] = [_series(row, names[1:]) for row in rows]
+    frame["series"] = [
+        ", ".join([str(row["policy"]), *(f"{name} {in_words(name, row[name])}" for name in names[1:])]) for row in rows
+    ]
     x = _axis(names[0], frame)
     if "exposed_ns" in frame:
         y = Axis("makespan_ns", "time of an iteration", log=True, format="duration")
@@ -40,9 +42,8 @@ def curves(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str,
         y = Axis(name, f"{name}, GB/s")
         value = frame.assign(**{name: frame[column] / 1e9})
         bound = value.assign(**{name: value[name] * frame["makespan_ns"] / frame["bound_ns"]})
-        charts[name] = lines(
-            value, x, y, "series", guides=pd.concat([_guides(bound, names), _knee(value, rows, names[0], name)])
-        )
+        guides = pd.concat([_guides(bound, names), _knee(value, rows, names[0], name)])
+        charts[name] = lines(value, x, y, "series", guides=guides)
     return charts
 
 
@@ -63,10 +64,6 @@ def _guides(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     return best.assign(series=[f"bound, {rest}" if rest else "bound" for rest in series])
 
 
-def _series(row: Mapping[str, Any], names: Sequence[str]) -> str:
-    return ", ".join([str(row["policy"]), *(f"{name} {in_words(name, row[name])}" for name in names)])
-
-
 def _axis(name: str, frame: pd.DataFrame) -> Axis:
     """The axis of what varied, a column without the dots of its name, by which Vega would look inside of values."""
     kind = name.rpartition(".")[2]
@@ -84,19 +81,20 @@ def _axis(name: str, frame: pd.DataFrame) -> Axis:
 
 def measured_curves(rows: Sequence["Beside"]) -> Chart:
     """Bus bandwidth over the size of messages: curves of what was measured, of the best schedules and of the bound."""
+    several = len({row.kind for row in rows}) > 1
 
-    def frame(series: Callable[["Beside"], str], time: Callable[["Beside"], float]) -> pd.DataFrame:
-        places = [(series(row), row.size, row.bus_bandwidth(time(row)) / 1e9) for row in rows]
+    def frame(series: str, time: str) -> pd.DataFrame:
+        places = [
+            (
+                (series or row.by) + f", {row.kind.value}" * several,
+                row.size,
+                row.bus_bandwidth(getattr(row, time)) / 1e9,
+            )
+            for row in rows
+        ]
         return pd.DataFrame(places, columns=["series", "size", "busbw"]).drop_duplicates()
 
-    kinds = len({row.kind for row in rows})
-
-    def named(text: str, row: "Beside") -> str:
-        return f"{text}, {row.kind.value}" if kinds > 1 else text
-
-    best = frame(lambda row: named("best schedule", row), lambda row: row.best)
-    bound = frame(lambda row: named("bound of any algorithm", row), lambda row: row.needed)
-    measured = frame(lambda row: named(row.by, row), lambda row: row.time)
+    best, bound, measured = frame("best schedule", "best"), frame("bound of any algorithm", "needed"), frame("", "time")
     size = Axis("size", "size of the message", log=True, format="size")
     return lines(pd.concat([measured, best]), size, Axis("busbw", "busbw, GB/s"), "series", guides=bound)
 

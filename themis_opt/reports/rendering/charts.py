@@ -53,16 +53,12 @@ Place = TypeVar("Place", alt.X, alt.Y)
 
 INK, QUIET, LINE, WHITE = "#1f2933", "#5f6b7a", "#dfe4ea", "#ffffff"
 
-# Only of a picture that is a document or an image: inside another document `:root` is not `svg`.
+# No wider than a narrow window, and dark where pages are: lightness is inverted, hues stay.  Only of a picture that is
+# a document or an image: inside another document `:root` is not `svg`.
 SCREEN_STYLE = (
     "<style>svg:root{max-width:100%;height:auto}@media(prefers-color-scheme:dark){"
     "svg:root{color-scheme:dark;filter:invert(.9)hue-rotate(180deg)}}</style>"
 )
-
-
-def fit_screens(svg: str) -> str:
-    """The SVG, no wider than a narrow window, and dark where pages are: lightness is inverted, hues stay."""
-    return re.sub(r"<svg\b[^>]*>", lambda root: f"{root[0]}{SCREEN_STYLE}", svg, count=1)
 
 
 # Colours of series on light pages, and what stands for each on dark ones; they repeat after the last
@@ -144,19 +140,16 @@ def _largest_unit(units: Sequence[tuple[str, float]]) -> str:
     return f"datum.value == 0 ? '0' : {larger}{_in_unit(*units[-1])}"
 
 
-def _exact_unit(units: Iterable[tuple[str, int]]) -> str:
-    """An expression for a value in the first of falling units of which it is a multiple."""
-    return "".join(f"datum.value % {size} == 0 ? datum.value / {size} + ' {name}' : " for name, size in units) + "''"
-
-
 LABELS: Mapping[str, str] = {
     "count": "datum.value < 10000 ? datum.value : format(datum.value, ',')",
     "percent": "format(100 * datum.value, '.6~r') + ' %'",
-    "duration": _largest_unit(
-        [(name, float(scale) / PICOSECONDS_PER_NANOSECOND) for name, scale in TIME_UNITS.items()]
-    ),
-    "seconds": _largest_unit([(name, float(scale) / PICOSECONDS_PER_SECOND) for name, scale in TIME_UNITS.items()]),
-    "size": _exact_unit((("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))),
+    "duration": _largest_unit([(name, float(unit) / PICOSECONDS_PER_NANOSECOND) for name, unit in TIME_UNITS.items()]),
+    "seconds": _largest_unit([(name, float(unit) / PICOSECONDS_PER_SECOND) for name, unit in TIME_UNITS.items()]),
+    "size": "".join(  # in the largest unit of which it is a multiple
+        f"datum.value % {size} == 0 ? datum.value / {size} + ' {name}' : "
+        for name, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
+    )
+    + "''",
 }
 """Texts of ticks by format, see https://vega.github.io/vega/docs/expressions/; other formats have those of Vega."""
 
@@ -245,12 +238,12 @@ def bars(frame: pd.DataFrame, x: str, y: Axis, by: str, *, stacked: bool = False
     looks = _looks(by, frame)
     across = _names(alt.X, x, list(frame[x].unique()))
     data = _data(frame[[x, by, y.field]].assign(_order=range(len(frame))), y)
+    order = alt.Order(field="_order", type="quantitative")
+    beside = alt.XOffset(field=by, type="nominal", sort=list(looks.styles))
     drawn = looks.paint(alt.Chart(data).mark_bar(), symbol="square").encode(
-        across, _numbers(alt.Y, y, frame[y.field], zero=True), tooltip=_texts(by, x, y)
+        across, _numbers(alt.Y, y, frame[y.field], zero=True), order if stacked else beside, tooltip=_texts(by, x, y)
     )
-    if stacked:
-        return _sized(_selectable([drawn.encode(alt.Order(field="_order", type="quantitative"))], by))
-    return _sized(_selectable([drawn.encode(alt.XOffset(field=by, type="nominal", sort=list(looks.styles)))], by))
+    return _sized(_selectable([drawn], by))
 
 
 def boxes(frame: pd.DataFrame, y: Axis, by: str) -> Chart:
@@ -468,15 +461,10 @@ def _categorical(names: pd.Series) -> pd.Series:
 def _numbers(channel: type[Place], axis: Axis, values: pd.Series, zero: bool = False) -> Place:
     """Numbers along x or y; logarithmic or from `zero` on, or as they come."""
     ticks = _ticks(axis, values)
-    scale = alt.Scale(
-        type="log" if axis.log else "linear",
-        zero=alt.Undefined if axis.log else zero,
-        nice=False,
-        padding=0 if zero else PADDING,
-    )
-    drawn = alt.Axis(
-        values=ticks or alt.Undefined, tickCount=AXIS_TICKS, labelExpr=LABELS.get(axis.format, alt.Undefined)
-    )
+    start = alt.Undefined if axis.log else zero
+    scale = alt.Scale(type="log" if axis.log else "linear", zero=start, nice=False, padding=0 if zero else PADDING)
+    text = LABELS.get(axis.format, alt.Undefined)
+    drawn = alt.Axis(values=ticks or alt.Undefined, tickCount=AXIS_TICKS, labelExpr=text)
     return channel(field=axis.field, type="quantitative", title=axis.label, scale=scale, axis=drawn)
 
 
@@ -566,7 +554,8 @@ def save(chart: Chart | StackedChart, path: Path, title: str = "", mark: str = "
     match path.suffix.lower():
         case ".svg":
             picture = compact(vl_convert.vegalite_to_svg(spec), CONFIG["font"])
-            write_atomically(path, f"{fit_screens(picture)}{mark}")
+            fitting = re.sub(r"<svg\b[^>]*>", lambda root: f"{root[0]}{SCREEN_STYLE}", picture, count=1)
+            write_atomically(path, f"{fitting}{mark}")
         case ".png":
             write_atomically(path, vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
         case _:

@@ -2,13 +2,12 @@
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -73,40 +72,30 @@ def render_markdown(report: Report) -> str:
     verdict = f"**{_escaped(report.verdict)}**" if report.verdict else ""
     parts = [f"# {_escaped(report.title)}", verdict, report.description, f"## Summary\n\n{first}" if first else ""]
     parts += [_figures(headline)]
-    parts += [_folded(section.heading, _contents(section, headline)) for section in report.sections]
+    parts += [_folded(section, headline) for section in report.sections]
     parts += [ELSEWHERE]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _folded(heading: str, contents: Iterable[str]) -> str:
-    """Contents that a click on their heading opens; pages of other tools read them as Markdown too."""
-    body = "\n\n".join(part for part in contents if part)
-    opening = f'<details markdown="1"><summary><b>{escape(heading)}</b></summary>'
-    return f"{opening}\n\n{body}\n</details>" if body else ""
-
-
-def _contents(section: Section, shown: Collection[Figure]) -> list[str]:
+def _folded(section: Section, shown: Collection[Figure]) -> str:
+    """A section that a click on its heading opens; pages of other tools read it as Markdown too."""
     text = " ".join(_escaped(paragraph) for paragraph in section.text)
     tables = [] if section.figures else [_table(table) for table in section.tables[:1]]
-    return [text, *tables, _figures([figure for figure in section.figures if figure not in shown])]
+    contents = [text, *tables, _figures([figure for figure in section.figures if figure not in shown])]
+    body = "\n\n".join(part for part in contents if part)
+    opening = f'<details markdown="1"><summary><b>{escape(section.heading)}</b></summary>'
+    return f"{opening}\n\n{body}\n</details>" if body else ""
 
 
 def _table(table: Table) -> str:
     formats = [column.format for column in table.columns]
     lines = [
-        _line([_escaped(column.name) for column in table.columns]),
-        _line(["---:" if is_number(form) else "---" for form in formats]),
-        *(
-            _line([_escaped(cell(value, form)) for value, form in zip(row, formats, strict=True)])
-            for row in table.rows[:MOST_OPEN_ROWS]
-        ),
+        [_escaped(column.name) for column in table.columns],
+        ["---:" if is_number(form) else "---" for form in formats],
+        *([_escaped(cell(*pair)) for pair in zip(row, formats, strict=True)] for row in table.rows[:MOST_OPEN_ROWS]),
     ]
-    text = "\n".join(lines)
+    text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return f"{_escaped(table.caption)}\n\n{text}" if table.caption else text
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _figures(figures: Iterable[Figure]) -> str:
@@ -149,7 +138,9 @@ def _scripts(figures: tuple[Figure, ...]) -> dict[str, str]:
     """What draws the figures: the libraries once, the charts as data, and the script of the page."""
     charts = {figure.name: specification(figure.chart) for figure in figures}
     data = {"charts": charts, "config": CONFIG, "onDark": dict(ON_DARK)}
-    return {"vega": Markup(_vega()), "data": _as_script(data), "script": _asset("report.js")}
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # no text in it may end the element
+    text = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return {"vega": Markup(_vega()), "data": Markup(text), "script": _asset("report.js")}
 
 
 def _vega() -> str:
@@ -172,9 +163,3 @@ def _vega() -> str:
 
 def _asset(name: str) -> str:
     return Markup(files("themis_opt.reports.rendering").joinpath("assets", name).read_text(encoding="utf-8"))
-
-
-def _as_script(value: Mapping[str, Any]) -> str:
-    """JSON that may stand in a script element: no text in it can end the element."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
