@@ -13,7 +13,7 @@ does not hold the dimension is left out, so that the optimum of the file bounds 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -51,14 +51,11 @@ class JobShop:
 
     def text(self) -> str:
         """The text of a file."""
-        lines = [f"{len(self.jobs)} {self.num_machines}"]
+        lines: list[tuple[int, ...]] = [(len(self.jobs), self.num_machines)]
         for job in self.jobs:
-            words = [str(len(job))]
-            for choices in job:
-                words.append(str(len(choices)))
-                words += [f"{choice.machine + 1} {choice.time}" for choice in choices]
-            lines.append(" ".join(words))
-        return "\n".join(lines) + "\n"
+            ways = ((len(choices), *(n for one in choices for n in (one.machine + 1, one.time))) for choices in job)
+            lines.append((len(job), *chain.from_iterable(ways)))
+        return "".join(f"{' '.join(map(str, line))}\n" for line in lines)
 
 
 def read_job_shop(path: Path) -> JobShop:

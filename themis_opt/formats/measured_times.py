@@ -7,7 +7,7 @@ Logs of rccl-tests look like those of nccl-tests.  Of PyTorch there are traces o
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,28 +88,17 @@ def _from_recorder(source: Source) -> Iterator[MeasuredTime]:
     groups = document["pg_config"] if isinstance(document["pg_config"], dict) else {}
     ranks = {name: _ranks(source, group) for name, group in groups.items()}
     for number, entry in enumerate(source.objects(document["entries"], "entries")):
-        measurement = _entry(source, entry, ranks, f"entries[{number}]")
-        if measurement is not None:
-            yield MeasuredTime("PyTorch", measurement)
-
-
-def _entry(
-    source: Source, entry: dict[str, Any], groups: Mapping[str, tuple[int, ...]], field: str
-) -> Measurement | None:
-    name = str(entry.get("profiling_name")).partition(":")[2]
-    kind = kineto.NCCL_KINDS.get(name)
-    ranks = groups.get(str(entry.get("pg_id")), ())
-    if kind is None or len(ranks) < 2 or not entry.get("duration_ms"):
-        return None
-    time = source.number(entry["duration_ms"], f"{field}.duration_ms", most=1e9)
-    side = "output" if kind is CollectiveKind.ALL_GATHER else "input"
-    size = sum(
-        _bytes(source, shape, dtype, f"{field}.{side}_sizes")
-        for shape, dtype in zip(entry.get(f"{side}_sizes", ()), entry.get(f"{side}_dtypes", ()), strict=False)
-    )
-    if not size:
-        return None
-    return Measurement(kind, size, len(ranks), time * PICOSECONDS_PER_MILLISECOND, ranks=ranks)
+        field, members = f"entries[{number}]", ranks.get(str(entry.get("pg_id")), ())
+        kind = kineto.NCCL_KINDS.get(str(entry.get("profiling_name")).partition(":")[2])
+        if kind is None or len(members) < 2 or not entry.get("duration_ms"):
+            continue
+        time = source.number(entry["duration_ms"], f"{field}.duration_ms", most=1e9)
+        side = "output" if kind is CollectiveKind.ALL_GATHER else "input"
+        shapes = zip(entry.get(f"{side}_sizes", ()), entry.get(f"{side}_dtypes", ()), strict=False)
+        size = sum(_bytes(source, shape, dtype, f"{field}.{side}_sizes") for shape, dtype in shapes)
+        if size:
+            taken = time * PICOSECONDS_PER_MILLISECOND
+            yield MeasuredTime("PyTorch", Measurement(kind, size, len(members), taken, ranks=members))
 
 
 def _bytes(source: Source, shape: Any, dtype: Any, field: str) -> int:

@@ -76,20 +76,17 @@ def plot(
         With everything drawn inside; there is no legend.
     """
     timelines = {name: pictured(one) for name, one in ({"": schedule} | dict(beside or {})).items()}
-    rows = [plain_text(f"{name} {row}".strip()) for name, timeline in timelines.items() for row in timeline.rows]
+    rows = [f"{name} {row}".strip() for name, timeline in timelines.items() for row in timeline.rows]
     axes = _new_axes(len(rows)) if ax is None else ax
     length = max(timeline.length for timeline in timelines.values())
-    unit, scale = time_unit(length)
+    _, scale = time_unit(length)
     first = 0
     for timeline in timelines.values():
         for bars in timeline.bars:
             if bars.kind != "wait":
                 _draw_bars(axes, timeline, bars, scale, first)
         first += len(timeline.rows)
-    if bound is not None:
-        axes.axvline(bound / scale, color=TEXT_COLOR, linewidth=0.9, linestyle=(0, (4, 2)))
-    _label(axes, rows, length / scale, unit)
-    return axes
+    return _labelled(axes, rows, length, bound)
 
 
 def plot_operations(timed: TimedOperations, ax: Axes | None = None, *, bound: float | None = None) -> Axes:
@@ -97,29 +94,23 @@ def plot_operations(timed: TimedOperations, ax: Axes | None = None, *, bound: fl
     used = sorted(set(timed.operations.resource.tolist()))
     length = int(timed.end.max())
     axes = _new_axes(len(used)) if ax is None else ax
-    unit, scale = time_unit(length)
+    _, scale = time_unit(length)
     for row, number in enumerate(used):
         held = timed.operations.resource == number
         spans = list(zip(timed.start[held] / scale, timed.operations.duration[held] / scale, strict=True))
         edge = 0.3 if len(spans) <= MOST_EDGED else 0.0  # edges of many narrow bars would hide these
         place = (row - BAR_HEIGHT / 2, BAR_HEIGHT)
         axes.broken_barh(spans, place, facecolors="#467bb3", edgecolor="white", linewidth=edge)
-    if bound is not None:
-        axes.axvline(bound / scale, color=TEXT_COLOR, linewidth=0.9, linestyle=(0, (4, 2)))
-    _label(axes, [plain_text(timed.resources[number]) for number in used], length / scale, unit)
-    return axes
+    return _labelled(axes, [timed.resources[number] for number in used], length, bound)
 
 
 def plot_times(times: Mapping[str, int], bound: float, ax: Axes | None = None) -> Axes:
     """Times in picoseconds as bars across, one per name, and a lower bound as a line."""
     axes = _new_axes(len(times)) if ax is None else ax
-    unit, scale = time_unit(max(times.values()))
-    axes.barh(
-        range(len(times)), [time / scale for time in times.values()], height=BAR_HEIGHT, color="#467bb3", zorder=2
-    )
-    axes.axvline(bound / scale, color=TEXT_COLOR, linewidth=0.9, linestyle=(0, (4, 2)), zorder=3)
-    _label(axes, [plain_text(name) for name in times], 1.02 * max(times.values()) / scale, unit)
-    return axes
+    longest = max(times.values())
+    widths = [time / time_unit(longest)[1] for time in times.values()]
+    axes.barh(range(len(times)), widths, height=BAR_HEIGHT, color="#467bb3", zorder=2)
+    return _labelled(axes, list(times), longest, bound, margin=0.02)
 
 
 def _new_axes(num_rows: int) -> Axes:
@@ -131,15 +122,20 @@ def _new_axes(num_rows: int) -> Axes:
     return axes
 
 
-def _label(axes: Axes, rows: list[str], length: float, unit: str) -> None:
-    axes.set_yticks(range(len(rows)), rows)
+def _labelled(axes: Axes, rows: list[str], length: float, bound: float | None, margin: float = 0.0) -> Axes:
+    """The axes with names of rows, an axis of time of so many picoseconds, and a bound as a line."""
+    unit, scale = time_unit(length)
+    if bound is not None:
+        axes.axvline(bound / scale, color=TEXT_COLOR, linewidth=0.9, linestyle=(0, (4, 2)), zorder=3)
+    axes.set_yticks(range(len(rows)), list(map(plain_text, rows)))
     axes.set_ylim(len(rows) - 1 + BAR_HEIGHT / 2 + 0.1, -BAR_HEIGHT / 2 - 0.1)
-    axes.set_xlim(0, length)
+    axes.set_xlim(0, (1 + margin) * length / scale)
     axes.set_xlabel(f"time ({unit})")
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.grid(axis="x", color=GRID_COLOR, linewidth=0.5)
     axes.set_axisbelow(True)
+    return axes
 
 
 def save_plot(path: Path, schedule: Schedule, **options: Any) -> None:
@@ -229,6 +225,5 @@ def _launch_ramps(schedule: Schedule) -> list[Colormap]:
 
 def plain_text(text: str) -> str:
     """A name as matplotlib draws it literally: dollars would start a formula, and XML holds no control characters."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text).replace(
-        "$", r"\$"
-    )
+    text = text.replace("$", r"\$")
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)

@@ -28,11 +28,6 @@ def coordinates(rank: int, sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(map(int, np.unravel_index(rank, tuple(sizes), order="F")))
 
 
-def neighbours(rank: int, sizes: Sequence[int], dimension: int) -> tuple[int, ...]:
-    """Ranks that differ at most in their coordinate along a dimension, by that coordinate; the rank itself included."""
-    return group_of(rank, sizes, (dimension,))
-
-
 def group_of(rank: int, sizes: Sequence[int], span: Sequence[int]) -> tuple[int, ...]:
     """Ranks of the group that a collective on `span` runs in, in the order of their numbers there."""
     places, sizes_of_span = list(coordinates(rank, sizes)), tuple(sizes[k] for k in span)
@@ -101,11 +96,6 @@ def stage_view(
         last=last,
         takes_part=all(places[k] == 0 for k in unheld),
     )
-
-
-def buffer_tensor(buffer: Array, span_sizes: Sequence[int]) -> Array:
-    """A flat buffer as a tensor: one axis per dimension, the outermost first, and the columns."""
-    return buffer.reshape(*reversed(span_sizes), -1)
 
 
 def phase_at(kind: CollectiveKind, num_stages: int, position: int) -> Phase:

@@ -18,10 +18,8 @@ from themis_opt.runtime.elements import REDUCTIONS, divide, element_type, exact_
 from themis_opt.runtime.layout import (
     Array,
     StageView,
-    buffer_tensor,
     coordinates,
     group_of,
-    neighbours,
     phase_at,
     stage_view,
 )
@@ -254,7 +252,7 @@ class Mover:
     ) -> None:
         self._program, self._rank, self._channels, self._corrupt = program, rank, channels, corrupt
         self._places = coordinates(rank, program.sizes)
-        self._neighbours = [neighbours(rank, program.sizes, k) for k in range(len(program.sizes))]
+        self._neighbours = [group_of(rank, program.sizes, (k,)) for k in range(len(program.sizes))]
         self._dtype = element_type(program.dtype)
         self._buffers = {
             (iteration, number): np.zeros(program.elements(launch), self._dtype)
@@ -349,8 +347,8 @@ class Mover:
         if not stage.view.takes_part:
             return _StageMoves(stage.dimension, (), None)
         span = self._program.launches[stage.launch].span
-        tensor = buffer_tensor(self._buffers[stage.iteration, stage.launch], [self._program.sizes[k] for k in span])
-        view = stage.view.of(tensor)
+        sizes = [self._program.sizes[k] for k in reversed(span)]  # the outermost first, then the columns
+        view = stage.view.of(self._buffers[stage.iteration, stage.launch].reshape(*sizes, -1))
         source = view.copy() if stage.phase.rule.data is Data.STAY else view
         size, place = self._program.sizes[stage.dimension], self._places[stage.dimension]
         algorithm = Algorithm(self._program.algorithms[stage.dimension])

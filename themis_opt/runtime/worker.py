@@ -19,7 +19,7 @@ from time import monotonic, process_time, sleep
 from themis_opt.base.version import __version__
 from themis_opt.runtime.control import ALIVE_EVERY, ORDER, TOKEN_VARIABLE, ControlLine, Garbage, RunOrder
 from themis_opt.runtime.engine import Engine, RunProgress, as_lists, describe
-from themis_opt.runtime.layout import neighbours
+from themis_opt.runtime.layout import group_of
 from themis_opt.runtime.links import TRANSPORTS, ChannelKey, Endpoint, Frame, Link, RankFailure
 from themis_opt.runtime.movement import Corrupt, Mover, PacedLink, Pacer
 from themis_opt.runtime.program import Program
@@ -80,7 +80,7 @@ class Rank:
     def _connect(self, order: RunOrder) -> None:
         compiled = Program.read(order.program)
         channels = {
-            (k, lane): neighbours(self._number, compiled.sizes, k)
+            (k, lane): group_of(self._number, compiled.sizes, (k,))
             for k in range(len(compiled.sizes))
             for lane in range(compiled.in_flight)
         }

@@ -16,7 +16,7 @@ from pathlib import Path
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.sources import Source
 from themis_opt.base.units import NANOSECONDS_PER_MICROSECOND
-from themis_opt.formats.chakra import AttributeValue, Node, NodeType
+from themis_opt.formats.chakra import Node, NodeType
 from themis_opt.formats.readers.astra_sim_network import GIGABYTE, HOPS, NETWORK_FIELDS, TOPOLOGY_KINDS
 from themis_opt.problem.network import Kind
 
@@ -145,14 +145,11 @@ class _Replay:
 
 
 def _message(node: Node, npu: int) -> Message:
-    sends = node.type == NodeType.COMM_SEND
-    peer = _number(node, "comm_dst" if sends else "comm_src")
-    ends = (npu, peer) if sends else (peer, npu)
-    return (_number(node, "comm_tag"), *ends, _number(node, "comm_size"))
-
-
-def _number(node: Node, name: str) -> int:
-    value: AttributeValue | None = node.attributes.get(name)
-    if not isinstance(value, int):
-        raise InvalidSchedule("trace", f"node {node.id} has no number {name}")
-    return value
+    sends, numbers = node.type == NodeType.COMM_SEND, list[int]()
+    for name in ("comm_tag", "comm_dst" if sends else "comm_src", "comm_size"):
+        value = node.attributes.get(name)
+        if not isinstance(value, int):
+            raise InvalidSchedule("trace", f"node {node.id} has no number {name}")
+        numbers.append(value)
+    tag, peer, size = numbers
+    return (tag, npu, peer, size) if sends else (tag, peer, npu, size)

@@ -220,7 +220,7 @@ def from_xml(text: str, source: str) -> MscclAlgorithm:
 
 def _algorithm(root: ElementTree.Element) -> MscclAlgorithm:
     numbers = {name: int(root.attrib[name]) for name in ("nchannels", "nchunksperloop", "ngpus", "inplace")}
-    gpus = [_gpu(element) for element in root.iter("gpu")]
+    gpus = list(map(_gpu, root.iter("gpu")))
     if [gpu.id for gpu in gpus] != list(range(numbers["ngpus"])):
         raise ValueError(f"ngpus={numbers['ngpus']} but GPUs {[gpu.id for gpu in gpus]}")
     return MscclAlgorithm(

@@ -63,7 +63,7 @@ def replayed(
     planned = int(schedule.ready[stages].max() - schedule.start[stages].min())
     flows = [(t.source, t.target, t.chunk) if by_chunk else (t.source, t.target) for t in program.transfers]
     messages = _messages(blocks, program, flows, schedule, launch)
-    return Replay(reader, _StepClock().makespan(blocks, messages), planned)
+    return Replay(reader, _makespan(blocks, messages), planned)
 
 
 def _messages(
@@ -109,51 +109,40 @@ def _costs(program: MscclProgram, schedule: Schedule, launch: int) -> dict[tuple
     return costs
 
 
-class _StepClock:
-    """Steps as operations; those that send hold a port of their GPU, and their news travels beside them."""
+def _makespan(blocks: Mapping[BlockKey, Sequence[TimedStep]], messages: Mapping[tuple[BlockKey, int], _Message]) -> int:
+    """When the last step has ended; those that send hold a port of their GPU, and their news travels beside them."""
+    ports: dict[Hashable, int] = {None: 0}  # all steps that take no time
+    operations, waits, ended = list[_Message](), list[tuple[int, int]](), dict[tuple[BlockKey, int], int]()
 
-    def __init__(self) -> None:
-        self.resources: dict[Hashable, int] = {None: 0}  # all steps that take no time
-        self.operations: list[_Message] = []
-        self.waits: list[tuple[int, int]] = []
+    def add(port: Hashable, duration: int = 0, lag: int = 0) -> int:
+        operations.append(_Message(ports.setdefault(port, len(ports)), duration, lag))
+        return len(operations) - 1
 
-    def _add(self, port: Hashable, duration: int = 0, lag: int = 0, after: int | None = None) -> int:
-        number = len(self.operations)
-        self.operations.append(_Message(self.resources.setdefault(port, len(self.resources)), duration, lag))
-        if after is not None:
-            self.waits.append((after, number))
-        return number
-
-    def makespan(
-        self, blocks: Mapping[BlockKey, Sequence[TimedStep]], messages: Mapping[tuple[BlockKey, int], _Message]
-    ) -> int:
-        """When the last step has ended."""
-        ended = {
-            (key, number): self._add((key[0], message.resource), message.duration)
-            for (key, number), message in messages.items()
-        }
-        given, taken = defaultdict[Hashable, list[int]](list), defaultdict[Hashable, list[int]](list)
-        for key in sorted(blocks):
-            before, lag = None, 0
-            for number, step in enumerate(blocks[key]):
-                if (key, number) not in messages:
-                    ended[key, number] = self._add(None)
-                else:
-                    lag = messages[key, number].lag
-                here = ended[key, number]
-                if before is not None:
-                    self.waits.append((before, here))
-                before = here
-                if step.gives is not None:
-                    given[step.gives].append(self._add(None, lag=lag, after=here))
-                    lag = 0
-                if step.takes is not None:
-                    taken[step.takes].append(here)
-        for key, members in blocks.items():
-            self.waits += [(ended[s.after], ended[key, n]) for n, s in enumerate(members) if s.after is not None]
-        for connection, news in given.items():
-            self.waits += zip(news, taken[connection], strict=False)
-        resource, duration, lag = np.ascontiguousarray(np.array(self.operations, dtype=np.int64).T)
-        free = np.zeros(len(self.resources), dtype=np.bool_)
-        start = start_times(waiting_operations(self.waits, resource, duration, lag, np.zeros(len(resource)), free))
-        return int((start + duration + lag).max())
+    for (key, number), message in messages.items():
+        ended[key, number] = add((key[0], message.resource), message.duration)
+    given, taken = defaultdict[Hashable, list[int]](list), defaultdict[Hashable, list[int]](list)
+    for key in sorted(blocks):
+        before, lag = None, 0
+        for number, step in enumerate(blocks[key]):
+            if (key, number) not in messages:
+                ended[key, number] = add(None)
+            else:
+                lag = messages[key, number].lag
+            here = ended[key, number]
+            if before is not None:
+                waits.append((before, here))
+            before = here
+            if step.gives is not None:
+                given[step.gives].append(add(None, lag=lag))
+                waits.append((here, given[step.gives][-1]))
+                lag = 0
+            if step.takes is not None:
+                taken[step.takes].append(here)
+    for key, members in blocks.items():
+        waits += [(ended[s.after], ended[key, n]) for n, s in enumerate(members) if s.after is not None]
+    for connection, news in given.items():
+        waits += zip(news, taken[connection], strict=False)
+    resource, duration, lags = np.ascontiguousarray(np.array(operations, dtype=np.int64).T)
+    free = np.zeros(len(ports), dtype=np.bool_)
+    start = start_times(waiting_operations(waits, resource, duration, lags, np.zeros(len(resource)), free))
+    return int((start + duration + lags).max())

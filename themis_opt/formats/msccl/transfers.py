@@ -296,13 +296,19 @@ def transfers_of(schedule: Schedule, launch: int, units: IntArray, only: Collect
     `only`: the chunks whose transfers are made; all by default.
     """
     exchange, chunks = schedule.launched[launch], schedule.plan.chunks[launch]
-    _check_blocks(math.prod(schedule.instance.fabric.sizes[k] for k in exchange.span), len(chunks.sizes))
+    gpus, count = num_gpus(schedule, launch), len(chunks.sizes)
+    if gpus**2 * count > MAX_BLOCKS:
+        most = MAX_BLOCKS // gpus**2
+        remedy = f"use at most {most} chunk{'s' if most > 1 else ''}" if most else "use fewer GPUs"
+        rule = f"{count} chunks of {gpus} blocks on {gpus} GPUs are {gpus**2 * count:,}"
+        raise InputError(f"{rule}, at most {MAX_BLOCKS:,} are followed: {remedy}", field="chunks", value=count)
     position = np.full(len(schedule.instance.fabric.sizes), -1)
     position[list(exchange.span)] = range(len(exchange.span))
     dimensions = [schedule.instance.fabric.dimensions[k] for k in exchange.span]
     layout = Layout(exchange, tuple(d.size for d in dimensions), units, position[chunks.paths])
     chunk_numbers = range(len(units)) if only is None else only
-    alike = _first_alike(layout, chunk_numbers)
+    first: dict[tuple[int, ...], int] = {}  # of as many units on the same path: data of others move alike, elsewhere
+    alike = {c: first.setdefault((int(units[c]), *layout.paths[c].tolist()), c) for c in chunk_numbers}
     tracker = _UnitTracker(layout, dimensions, set(alike.values()))
     offset, width = schedule.plan.offsets[launch], chunks.paths.shape[1]
     followed = {(chunk, place): list(tracker.stage(chunk, place)) for chunk in tracker.chunks for place in range(width)}
@@ -322,23 +328,6 @@ def transfers_of(schedule: Schedule, launch: int, units: IntArray, only: Collect
         for copy in copies.get((gpu, alike[chunk]), ())
     ]
     return MscclProgram(layout, transfers, all_copies)
-
-
-def _first_alike(layout: Layout, chunks: Collection[int]) -> dict[int, int]:
-    """For each chunk the first one of as many units that takes the same path: its data move alike, elsewhere."""
-    first: dict[tuple[int, ...], int] = {}
-    return {
-        chunk: first.setdefault((int(layout.units[chunk]), *layout.paths[chunk].tolist()), chunk) for chunk in chunks
-    }
-
-
-def _check_blocks(gpus: int, chunks: int) -> None:
-    blocks = gpus**2 * chunks
-    if blocks > MAX_BLOCKS:
-        most = MAX_BLOCKS // gpus**2
-        remedy = f"use at most {most} chunk{'s' if most > 1 else ''}" if most else "use fewer GPUs"
-        rule = f"{chunks} chunks of {gpus} blocks on {gpus} GPUs are {blocks:,}, at most {MAX_BLOCKS:,} are followed"
-        raise InputError(f"{rule}: {remedy}", field="chunks", value=chunks)
 
 
 class _UnitMove(NamedTuple):
@@ -371,13 +360,9 @@ class _UnitTracker:
             for phase in set(self.phases)
             for axis, dimension in enumerate(dimensions)
         }
-        self.held = [{chunk: self._initial(gpu, chunk) for chunk in chunks} for gpu in range(layout.num_gpus)]
-
-    def _initial(self, gpu: int, chunk: int) -> list[UnitPlace]:
-        layout = self.layout
-        if layout.kind is CollectiveKind.ALL_GATHER:
-            return [UnitPlace(INPUT, layout.starts[chunk])] * layout.num_gpus
-        return [UnitPlace(INPUT, layout.address(chunk, block)) for block in range(layout.num_gpus)]
+        has_one, gpus = layout.kind is CollectiveKind.ALL_GATHER, range(layout.num_gpus)
+        first = {c: [layout.starts[c] if has_one else layout.address(c, block) for block in gpus] for c in chunks}
+        self.held = [{c: [UnitPlace(INPUT, at) for at in offsets] for c, offsets in first.items()} for _ in gpus]
 
     def stage(self, chunk: int, position: int) -> Iterator[Transfer]:
         axis, phase = int(self.layout.paths[chunk, position]), self.phases[position]
@@ -385,9 +370,8 @@ class _UnitTracker:
         visited = self.layout.paths[chunk, position // width * width : position].tolist()
         rest = [other for other in range(width) if other not in (*visited, axis)]
         is_open = {Data.SHRINK: rest, Data.GROW: visited, Data.STAY: [*visited, *rest]}[phase.rule.data]
-        groups = self._groups(
-            axis, visited if phase.rule.data is Data.GROW else rest if phase.rule.rooted else [], phase
-        )
+        rooted = (visited if phase.rule.data is Data.GROW else rest) if phase.rule.rooted else []
+        groups = [gpu for gpu, at in enumerate(self.layout.coordinates) if not any(at[k] for k in (axis, *rooted))]
         arrived: _Arrived = {}
         for messages in self.steps[phase, axis]:
             for base in groups:
@@ -396,12 +380,6 @@ class _UnitTracker:
             if phase.rule.data is not Data.STAY:  # an all-to-all sends what was there before the stage
                 self._keep(chunk, arrived)
         self._keep(chunk, arrived)
-
-    def _groups(self, axis: int, at_root: Sequence[int], phase: Phase) -> list[int]:
-        """Of every group along a dimension that has something to do the GPU with coordinate 0."""
-        rooted = at_root if phase.rule.rooted else ()
-        fixed = (axis, *rooted)
-        return [gpu for gpu, coordinate in enumerate(self.layout.coordinates) if all(coordinate[k] == 0 for k in fixed)]
 
     def _blocks(self, base: int, axis: int, along: Sequence[int], is_open: Sequence[int]) -> list[int]:
         """Numbers of the blocks with coordinates `along` a dimension, any along open ones, else those of the group."""
