@@ -37,29 +37,19 @@ def waits_on_purpose(schedule: Schedule) -> Schedule:
 
 
 @given(schedules())
-def test_the_steps_of_the_critical_path_add_up_to_the_makespan(schedule: Schedule) -> None:
+def test_the_critical_path_leads_from_a_release_to_the_makespan(schedule: Schedule) -> None:
     """A step passes on its lag to the next one of its chunk, and only its busy time along a dimension."""
     steps = critical_path(schedule)
     waits = [following.waited_for == "data" for following in steps[1:]] + [True]
     total = sum(step.busy + step.lag * with_lag for step, with_lag in zip(steps, waits, strict=True))
     assert steps[0].start + total == schedule.makespan
-
-
-@given(schedules())
-def test_the_critical_path_begins_at_a_release(schedule: Schedule) -> None:
-    first = critical_path(schedule)[0]
-    launch = schedule.plan.stage_of(schedule.instance, first.stage).launch
-    assert (first.waited_for, first.start) == ("release", schedule.instance.exchanges[launch].release)
-
-
-@given(schedules())
-def test_each_step_starts_when_what_it_waited_for_is_over(schedule: Schedule) -> None:
-    for before, step in pairwise(critical_path(schedule)):
-        assert step.start == passed(before, step.waited_for)
+    launch = schedule.plan.stage_of(schedule.instance, steps[0].stage).launch
+    assert (steps[0].waited_for, steps[0].start) == ("release", schedule.instance.exchanges[launch].release)
+    assert all(step.start == passed(before, step.waited_for) for before, step in pairwise(steps))
 
 
 @with_compute
-def test_each_step_of_a_period_starts_when_what_it_waited_for_is_over(schedule: Schedule) -> None:
+def test_steps_of_a_period_start_when_what_they_waited_for_is_over(schedule: Schedule) -> None:
     for before, step in pairwise(critical_path(schedule)):
         assert step.start == passed(before, step.waited_for)
         assert (step.waited_for == "task") == (before.stage is None)
@@ -75,32 +65,20 @@ def test_the_critical_path_of_a_period_fills_the_last_whole_one(schedule: Schedu
 
 
 @with_compute
-def test_steps_of_a_period_name_their_iteration_and_what_they_are(schedule: Schedule) -> None:
+def test_steps_of_a_period_say_what_they_are(schedule: Schedule) -> None:
+    """Tasks hold the NPU and have no lag."""
     instance, plan = schedule.instance, schedule.plan
+    tasks = [task.name for task in instance.tasks]
     for step in critical_path(schedule):
         iteration, name = step.label.split(": ")
         assert iteration == f"iteration {step.iteration}"
-        names = [task.name for task in instance.tasks] if step.stage is None else [plan.label(instance, step.stage)]
-        assert name in names
-
-
-@with_compute
-def test_tasks_hold_the_npu_and_have_no_lag(schedule: Schedule) -> None:
-    durations = {task.name: task.duration for task in schedule.instance.tasks}
-    steps = [step for step in critical_path(schedule) if step.stage is None]
-    assert [(step.busy, step.lag) for step in steps] == [(durations[step.label.split(": ")[1]], 0) for step in steps]
-
-
-@with_compute
-def test_steps_of_a_period_have_the_times_of_the_schedule(schedule: Schedule) -> None:
-    for step in critical_path(schedule):
-        starts = schedule.task_start if step.stage is None else schedule.period.stage_start
-        column = (
-            [t.name for t in schedule.instance.tasks].index(step.label.split(": ")[1])
-            if step.stage is None
-            else step.stage
-        )
-        assert step.start == starts[step.iteration, column]
+        if step.stage is not None:
+            assert name == plan.label(instance, step.stage)
+            assert step.start == schedule.period.stage_start[step.iteration, step.stage]
+            continue
+        number = tasks.index(name)
+        assert step.start == schedule.task_start[step.iteration, number]
+        assert (step.busy, step.lag) == (instance.tasks[number].duration, 0)
 
 
 @given(schedules())
@@ -152,15 +130,8 @@ def test_a_launch_before_its_time_waits_for_no_task(later: int) -> None:
     assert passed(steps[-1], "data") == schedule.task_start[-1, 0]
 
 
-@given(schedules())
-def test_busy_lag_and_idle_time_fill_the_makespan(schedule: Schedule) -> None:
-    for time in explain(schedule).resources:
-        assert time.busy + time.lag + time.idle == schedule.makespan
-        assert min(time.busy, time.lag, time.idle) >= 0
-
-
-@with_compute
-def test_busy_lag_and_idle_time_fill_an_iteration(schedule: Schedule) -> None:
+def check_sums(schedule: Schedule) -> None:
+    """Busy, lag and idle time fill the makespan."""
     for time in explain(schedule).resources:
         assert time.busy + time.lag + time.idle == schedule.makespan
         assert min(time.busy, time.lag, time.idle) >= 0
@@ -168,6 +139,7 @@ def test_busy_lag_and_idle_time_fill_an_iteration(schedule: Schedule) -> None:
 
 @given(schedules())
 def test_busy_time_is_what_the_stages_hold(schedule: Schedule) -> None:
+    check_sums(schedule)
     resources = schedule.plan.stage_resources(schedule.instance)
     for k, time in enumerate(explain(schedule).resources):
         assert time.busy == schedule.costs.occupancy[resources == k].sum()
@@ -176,6 +148,7 @@ def test_busy_time_is_what_the_stages_hold(schedule: Schedule) -> None:
 @with_compute
 def test_busy_time_of_a_period_is_what_its_tasks_and_stages_hold(schedule: Schedule) -> None:
     """In the steady state every stage runs once in a period, of whichever iteration."""
+    check_sums(schedule)
     assert schedule.period.is_steady
     instance, resources = schedule.instance, schedule.plan.stage_resources(schedule.instance)
     held = [schedule.costs.occupancy[resources == k].sum() for k in range(instance.num_resources)]

@@ -70,29 +70,33 @@ def test_the_result_of_a_stage_lags_behind_its_end() -> None:
     ]
 
 
-def test_a_collective_starts_at_its_release() -> None:
-    instance = two_dimensions(all_to_all(), all_to_all(release="5 us"))
-    schedule = simulate(instance, Plan((chunks((0, 1)), chunks((0, 1)))))
-    assert (schedule.start / MICROSECOND).tolist() == [0, 1, 5, 6]
+ON_DIM1 = all_to_all(dimensions=("dim1",))
 
 
-def test_collectives_compete_for_the_dimensions() -> None:
-    instance = two_dimensions(all_to_all(dimensions=("dim1",)), all_to_all(dimensions=("dim1",)))
-    schedule = simulate(instance, Plan((chunks((0,)), chunks((0,)))))
-    assert (schedule.start / MICROSECOND).tolist() == [0, 1]
-
-
-def test_an_enforced_sequence_beats_the_dispatch_rule() -> None:
-    plan = Plan((chunks((0, 1), (0, 1)),), "fifo", (np.array([2, 0]), None))
-    schedule = simulate(two_dimensions(all_to_all(2)), plan)
-    assert (schedule.start / MICROSECOND).tolist() == [1, 2, 0, 1]
-
-
-def test_an_enforced_sequence_is_kept_even_if_a_stage_arrives_early() -> None:
-    """Themis (ISCA 2022), section 4.6: dim2 waits for chunk 0 although chunk 1 is there."""
-    plan = Plan((chunks((0, 1), (1, 0)),), "fifo", (None, np.array([1, 2])))
-    schedule = simulate(two_dimensions(all_to_all(2)), plan)
-    assert (schedule.start / MICROSECOND).tolist() == [0, 1, 2, 3]
+@pytest.mark.parametrize(
+    ("instance", "plan", "starts"),
+    [
+        (
+            two_dimensions(all_to_all(), all_to_all(release="5 us")),
+            Plan((chunks((0, 1)), chunks((0, 1)))),
+            [0, 1, 5, 6],
+        ),
+        (two_dimensions(ON_DIM1, ON_DIM1), Plan((chunks((0,)), chunks((0,)))), [0, 1]),
+        (
+            two_dimensions(all_to_all(2)),
+            Plan((chunks((0, 1), (0, 1)),), "fifo", (np.array([2, 0]), None)),
+            [1, 2, 0, 1],
+        ),
+        (
+            two_dimensions(all_to_all(2)),  # Themis, section 4.6: dim2 waits for chunk 0 although chunk 1 is there
+            Plan((chunks((0, 1), (1, 0)),), "fifo", (None, np.array([1, 2]))),
+            [0, 1, 2, 3],
+        ),
+    ],
+    ids=["a release", "one dimension for two", "a sequence beats the dispatch rule", "a sequence makes a stage wait"],
+)
+def test_stages_start_in_turn(instance: Instance, plan: Plan, starts: list[int]) -> None:
+    assert (simulate(instance, plan).start / MICROSECOND).tolist() == starts
 
 
 @pytest.mark.parametrize("specification", ["baseline+lifo", "themis+scf", "random+longest_remaining"])

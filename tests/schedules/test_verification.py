@@ -109,15 +109,34 @@ def test_collectives_of_one_kind_and_span_share_their_paths() -> None:
     assert verify(simulate(instance, Baseline()(instance))).num_paths == 1
 
 
-def test_a_gather_that_starts_before_its_scatter_is_refused() -> None:
-    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0))
-    detail = refusal(with_starts_swapped(schedule, 1, 2))
-    assert detail == "all_reduce1 chunk 0: all_gather on dim2 finds 4 of 4 blocks along it on every NPU"
+def without_start(schedule: Schedule) -> Schedule:
+    return replace(schedule, start=schedule.start[:-1])
 
 
-def test_scatters_that_start_in_another_order_than_their_path_are_refused() -> None:
-    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0))
-    assert "reduce_scatter on dim2 takes every NPU 9 blocks" in refusal(with_starts_swapped(schedule, 0, 1))
+TWO = instance_of(RING, DIRECT)
+WHOLE = schedule_of(TWO, (0, 1, 1, 0))
+SCATTER = instance_of(RING, DIRECT, kinds=(CollectiveKind.REDUCE_SCATTER,))
+ON_X = instance_of(RING.replace(name="x"), DIRECT, kinds=(CollectiveKind.ALL_GATHER,), dimensions=("x",))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        (
+            with_starts_swapped(WHOLE, 1, 2),
+            "all_reduce1 chunk 0: all_gather on dim2 finds 4 of 4 blocks along it on every NPU",
+        ),
+        (with_starts_swapped(WHOLE, 0, 1), "reduce_scatter on dim2 takes every NPU 9 blocks"),
+        (schedule_of(TWO, (0, 1, 1, 0), (0, 0, 1, 0)), "chunk 1: reduce_scatter on dim1 finds 1 of 3 blocks"),
+        (schedule_of(TWO, (1, 1)), "NPU (0, 0) ends with a wrong block (0, 0)"),
+        (schedule_of(SCATTER, (0,)), "NPU (0, 0) ends with (1, 4) blocks"),
+        (schedule_of(ON_X, (1,)), "leaves the dimensions"),
+        (without_start(WHOLE), "3 start times for 4 stages"),
+    ],
+    ids=["gather before scatter", "another order", "twice", "left out", "no scatter", "outside", "a time too few"],
+)
+def test_wrong_data_are_refused(schedule: Schedule, words: str) -> None:
+    assert words in refusal(schedule)
 
 
 def test_the_detail_names_the_collective_and_the_corrupted_chunk() -> None:
@@ -126,37 +145,12 @@ def test_the_detail_names_the_collective_and_the_corrupted_chunk() -> None:
     assert refusal(with_starts_swapped(schedule, 4 * 3, 4 * 3 + 3)).startswith("gradients chunk 3: ")
 
 
-def test_a_dimension_scattered_twice_is_refused() -> None:
-    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0), (0, 0, 1, 0))
-    assert "chunk 1: reduce_scatter on dim1 finds 1 of 3 blocks" in refusal(schedule)
-
-
-def test_a_dimension_that_an_all_reduce_leaves_out_is_refused() -> None:
-    schedule = schedule_of(instance_of(RING, DIRECT), (1, 1))
-    assert "NPU (0, 0) ends with a wrong block (0, 0)" in refusal(schedule)
-
-
-def test_a_missing_scatter_is_refused() -> None:
-    schedule = schedule_of(instance_of(RING, DIRECT, kinds=(CollectiveKind.REDUCE_SCATTER,)), (0,))
-    assert "NPU (0, 0) ends with (1, 4) blocks" in refusal(schedule)
-
-
 def test_a_missing_last_gather_of_an_all_reduce_is_refused() -> None:
     schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0))
     (chunks,) = schedule.plan.chunks
     plan = Plan((Chunks(chunks.sizes, chunks.paths[:, :-1].copy()),))
     shorter = replace(schedule, plan=plan, start=schedule.start[:-1], end=schedule.end[:-1], ready=schedule.ready[:-1])
     assert "3 stages" in refusal(shorter)
-
-
-def test_a_dimension_outside_the_span_is_refused() -> None:
-    instance = instance_of(RING.replace(name="x"), DIRECT, kinds=(CollectiveKind.ALL_GATHER,), dimensions=("x",))
-    assert "leaves the dimensions" in refusal(schedule_of(instance, (1,)))
-
-
-def test_times_for_fewer_stages_are_refused() -> None:
-    schedule = schedule_of(instance_of(RING, DIRECT), (0, 1, 1, 0))
-    assert "3 start times for 4 stages" in refusal(replace(schedule, start=schedule.start[:-1]))
 
 
 def test_a_cost_model_that_counts_other_steps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

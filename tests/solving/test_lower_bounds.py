@@ -20,12 +20,14 @@ def bound(name: str, instance: Instance) -> float:
     return bounds_of(instance)[name].compute(instance)
 
 
-def instance(kind: str, *bandwidths: str, chunks: int = 1, size: int = 6000, **dimension: Any) -> Instance:
-    """Dimensions of two NPUs; on 1 GB/s, half of 2000 bytes take 1 us."""
+def instance(
+    kind: str, *bandwidths: str, chunks: int = 1, size: int = 6000, fields: Any = None, **dimension: Any
+) -> Instance:
+    """Dimensions of two NPUs; on 1 GB/s, half of 2000 bytes take 1 us; `fields` of the collective."""
     network = Network(
         dimensions=tuple(Dimension(kind=Kind.SWITCH, size=2, bandwidth=b, **dimension) for b in bandwidths)
     )
-    collective = Collective(kind=CollectiveKind(kind), size=size, chunks=chunks)
+    collective = Collective(kind=CollectiveKind(kind), size=size, chunks=chunks, **fields or {})
     return Instance(network=network, collectives=(collective,))
 
 
@@ -49,6 +51,9 @@ LAUNCHED = {"launch_overhead": "5 us", "chunks": 3}
 @pytest.mark.parametrize(
     ("name", "one", "microseconds"),
     [
+        ("ideal", instance("reduce_scatter", "1 GB/s", "1 GB/s", fields={"dimensions": ("dim1",)}), 3),
+        ("fluid", instance("reduce_scatter", "1 GB/s", fields={"release": "10 us"}), 3 + 10),
+        ("fluid", instance("reduce_scatter", "1 GB/s", reduction="500 MB/s"), 3 * 3),
         ("fluid", instance("reduce_scatter", "1 GB/s", **LATE), 3 + 5),
         ("fluid", instance("all_reduce", "1 GB/s", **LATE).replace(latency="occupy"), 2 * (3 + 5)),
         ("fluid", instance("reduce_scatter", "1 GB/s", **LAUNCHED), 3 + 5),  # those of one chunk
@@ -63,29 +68,12 @@ def test_what_bounds_count(name: str, one: Instance, microseconds: float) -> Non
     assert bound(name, one) == pytest.approx(microseconds * MICROSECOND, rel=1e-6)
 
 
-def test_ideal_counts_only_the_dimensions_in_use() -> None:
-    two = instance("reduce_scatter", "1 GB/s", "1 GB/s")
-    one = two.replace(collectives=(two.collectives[0].replace(dimensions=("dim1",)),))
-    assert bound("ideal", one) == pytest.approx(3 * MICROSECOND)
-
-
 def test_ideal_takes_the_order_with_least_bytes() -> None:
     """With in-network reduction 6000 + 1500 (2 NPUs there) beat 3000 + 3000... whichever is less counts."""
     plain, sharp = (Dimension(kind=Kind.SWITCH, size=4, bandwidth="1 GB/s", in_network=flag) for flag in (False, True))
     collective = Collective(kind=CollectiveKind.REDUCE_SCATTER, size=6000, chunks=1)
     problem = Instance(network=Network(dimensions=(plain, sharp)), collectives=(collective,))
     assert bound("ideal", problem) == pytest.approx((4500 + 1500) / 2 * 1000)
-
-
-def test_fluid_starts_at_the_release() -> None:
-    one = instance("reduce_scatter", "1 GB/s")
-    late = one.replace(collectives=(one.collectives[0].replace(release="10 us"),))
-    assert bound("fluid", late) == pytest.approx(13 * MICROSECOND)
-
-
-def test_fluid_counts_sums() -> None:
-    one, free = (instance("reduce_scatter", "1 GB/s", **fields) for fields in ({"reduction": "500 MB/s"}, {}))
-    assert bound("fluid", one) == pytest.approx(3 * bound("fluid", free))
 
 
 def test_order_count_without_time_is_still_a_bound(figure_5: Instance) -> None:
