@@ -71,16 +71,14 @@ def design(
 
 def _write(folder: Path, designs: "Sequence[Design]") -> list[Path]:
     from themis_opt.formats.tables import to_csv
+    from themis_opt.problem.catalog import instance_text
 
     def charts() -> "Mapping[str, Chart]":
         from themis_opt.reports.study_charts import bandwidths
 
         return {"bandwidths": bandwidths(designs)}
 
-    texts = {}
-    for name, instance in designs[-1].instances().items():
-        document = instance.model_dump(mode="json", exclude_defaults=True) | {"format": instance.format}
-        texts[f"{name}.json"] = json.dumps(document, indent=2) + "\n"
+    texts = {f"{name}.json": instance_text(instance) for name, instance in designs[-1].instances().items()}
     texts["dimensions.csv"] = to_csv([{"reading": answer.reading} | row for answer in designs for row in answer.rows()])
     texts["design.json"] = json.dumps([answer.document() for answer in designs], indent=2) + "\n"
     return write_files(folder, texts, designs[0].problem.name, charts)

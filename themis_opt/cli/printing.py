@@ -152,12 +152,6 @@ def say(text: str) -> None:
         typer.echo(_wrapped(line, sys.stdout))
 
 
-def say_all(sentences: Iterable[str]) -> None:
-    """Print a verdict, which stands before the figures that it is drawn from."""
-    for sentence in sentences:
-        say(sentence)
-
-
 def tell(line: str) -> None:
     """Print a line on the error stream, if anybody still reads it."""
     with suppress(OSError):

@@ -42,15 +42,19 @@ def live(quiet: float) -> Iterator[Show]:
         COMPILED_LOG.removeHandler(_COMPILING)
 
 
-class _Teller(logging.Handler):
-    """Tells what is compiled, which takes long and happens once."""
+class _Heard(logging.Handler):
+    """Passes on what is logged."""
+
+    def __init__(self, hear: Callable[[str], None]) -> None:
+        super().__init__()
+        self.hear = hear
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print the message on the error stream."""
-        tell(f"note: {record.getMessage()}")
+        """Pass the message on."""
+        self.hear(record.getMessage())
 
 
-_COMPILING = _Teller()
+_COMPILING = _Heard(lambda message: tell(f"note: {message}"))  # which takes long and happens once
 
 
 @contextmanager
@@ -114,10 +118,16 @@ def comparison_progress(measured: str, time_limit: float) -> Iterator["Compariso
 @contextmanager
 def export_progress() -> Iterator[None]:
     """Show how far exporters are, by what they log."""
-    log = logging.getLogger("themis_opt.formats")
+    log, began = logging.getLogger("themis_opt.formats"), monotonic()
     before = log.level
     with live(quiet=20.0) as show:
-        handler = _Shown(show)
+
+        def hear(message: str) -> None:
+            seconds = monotonic() - began
+            if seconds > UNTOLD_SECONDS:
+                show(message, seconds, None)
+
+        handler = _Heard(hear)
         log.addHandler(handler)
         log.setLevel(logging.INFO)
         try:
@@ -125,20 +135,6 @@ def export_progress() -> Iterator[None]:
         finally:
             log.removeHandler(handler)
             log.setLevel(before)
-
-
-class _Shown(logging.Handler):
-    """Shows the last message that was logged, unless all is done at once."""
-
-    def __init__(self, show: Show) -> None:
-        super().__init__()
-        self.show, self.began = show, monotonic()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Show the message, with no share of the whole."""
-        seconds = monotonic() - self.began
-        if seconds > UNTOLD_SECONDS:
-            self.show(record.getMessage(), seconds, None)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """``themis-opt workload``: training iterations of well-known models."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -141,46 +140,29 @@ def workload(
         return
     if model is None:
         raise InputError("is required, unless --list is given", field="MODEL")
+    from themis_opt.families.calls import layers_of, make_workload
+    from themis_opt.workloads.timing import times_document
+
     if template:
-        _print_template(model, training, weights_only=choices.weights_only)
+        layers = layers_of(model, training.sequence, weights_only=choices.weights_only)
+        typer.echo(times_document(layers, training.rate(), training.batch))
         return
     if network is None:
         raise InputError("is required, unless --list or --layer-times-template is given", field="--network")
-    from themis_opt.families.calls import make_workload
+    from themis_opt.base.units import format_short_time
+    from themis_opt.cli.printing import say
     from themis_opt.families.door import save
+    from themis_opt.study.verdict import on_step
 
     training.rate()  # warns of a figure without a unit
     given: dict[str, Any] = {"layer_times": times, **asdict(training), **choices.by_name()}
     made = make_workload(model, network, parallelism=parallelism, chunks=chunks, latency=latency, **given)
     if pipeline is not None:
         save(made.pipeline(model), pipeline)
-    _finish(cast("Instance", made.problem), made.layers, made.held, made.notes, output, as_json)
-
-
-def _print_template(model: str, training: options.Training, *, weights_only: bool) -> None:
-    from themis_opt.families.calls import layers_of
-    from themis_opt.workloads.timing import times_document
-
-    layers = layers_of(model, training.sequence, weights_only=weights_only)
-    typer.echo(times_document(layers, training.rate(), training.batch))
-
-
-def _finish(
-    instance: "Instance",
-    layers: tuple["Layer", ...],
-    held: Sequence[dict[str, Any]],
-    notes: tuple[str, ...],
-    output: Path | None,
-    as_json: bool,
-) -> None:
-    from themis_opt.base.units import format_short_time
-    from themis_opt.cli.printing import say
-    from themis_opt.families.door import save
-    from themis_opt.study.verdict import on_step
-
+    instance = cast("Instance", made.problem)
     if output is not None:
         save(instance, output)
-    summary = _summary(instance, layers) | {"memory": held, "assumed": list(notes)}
+    summary = _summary(instance, made.layers) | {"memory": made.held, "assumed": list(made.notes)}
     facts = {
         "parameters": f"{summary['parameters']:,}",
         **{name: str(summary[name.lower()]) for name in ("NPUs", "steps", "tasks")},
@@ -192,10 +174,10 @@ def _finish(
     exchanges = [row | {"bytes": f"{row['bytes']:,}"} for row in summary["exchanges"]]
     tables = [
         Listing.of_texts(instance.name, [{"quantity": name, "value": value} for name, value in facts.items()]),
-        Listing.of_texts("memory of one NPU", [row | {"bytes": f"{row['bytes']:,}"} for row in held]),
+        Listing.of_texts("memory of one NPU", [row | {"bytes": f"{row['bytes']:,}"} for row in made.held]),
         Listing("exchanges", exchanges, columns("kind", "parallelism", "tensors", "bytes")),
     ]
-    Reply(summary, (*on_step(instance), *notes), tables).tell(as_json=as_json)
+    Reply(summary, (*on_step(instance), *made.notes), tables).tell(as_json=as_json)
     if output is not None and not as_json:
         say(f"wrote {output}")
 

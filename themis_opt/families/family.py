@@ -64,6 +64,19 @@ def lazily(path: str) -> Callable[..., Any]:
     return call
 
 
+def explain(schedule: Any) -> "Explanation":
+    """The critical path of timed operations, and how busy their resources are."""
+    explanation: Explanation = schedule.timed.explain()
+    return explanation
+
+
+def plot(schedule: Any, ax: "Axes | None" = None, **options: Any) -> "Axes":
+    """A row for each resource of timed operations."""
+    from themis_opt.formats.plot import plot_operations
+
+    return plot_operations(schedule.timed, ax, **options)
+
+
 @dataclass(frozen=True)
 class Family:
     """One kind of problem: a row of functions that answer questions about it.
@@ -81,8 +94,6 @@ class Family:
     make_policy: Callable[..., Any]  # a function from a problem to a plan, of a specification and knobs
     simulate: Callable[..., Any]  # the schedule of a problem and a plan
     validate: Callable[[Any], None]  # checks a schedule from the rules alone
-    explain: Callable[[Any], "Explanation"]  # the critical path of a schedule, and what each resource does
-    plot: Callable[..., "Axes"]  # draws a schedule on axes
     export: Callable[..., "Exported"]  # the files of a format, with checked facts of them
     sweep: Callable[..., list[dict[str, Any]]]  # policies over varied values
     read_solution: Callable[..., tuple[Any, Any]]  # a schedule file, perhaps of a problem, and the summary in it
@@ -96,6 +107,8 @@ class Family:
     knobs: Callable[[str], tuple[str, ...]] = lambda specification: ()  # the limits that a policy minds
     facts: Callable[[Any], Mapping[str, str | int]] = lambda problem: {}  # columns of rows that describe a problem
     robustness: Callable[..., Any] | None = None  # plans in disturbed copies of a problem
+    explain: Callable[[Any], "Explanation"] = explain  # the critical path of a schedule, and what each resource does
+    plot: Callable[..., "Axes"] = plot  # draws a schedule on axes
     usual: tuple[str, ...] = ()
     instead: Mapping[str, str] = field(default_factory=dict)
 
@@ -120,19 +133,6 @@ def make_policy(policies: Mapping[str, Any], specification: str, **knobs: Any) -
     """The policy of a name. Raises InputError if there is none."""
     check_choice(specification, policies, "policy")
     return partial(policies[specification], **knobs)
-
-
-def explain(schedule: Any) -> "Explanation":
-    """The critical path of timed operations, and how busy their resources are."""
-    explanation: Explanation = schedule.timed.explain()
-    return explanation
-
-
-def plot(schedule: Any, ax: "Axes | None" = None, **options: Any) -> "Axes":
-    """A row for each resource of timed operations."""
-    from themis_opt.formats.plot import plot_operations
-
-    return plot_operations(schedule.timed, ax, **options)
 
 
 def sweep(

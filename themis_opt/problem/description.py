@@ -3,6 +3,7 @@
 import math
 import re
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 from themis_opt.base.units import (
     format_link,
@@ -186,41 +187,36 @@ def _kind(name: str) -> str:
 
 def task_kind_rows(instance: Instance) -> list[dict[str, str]]:
     """One row per kind of tasks, in the order in which they first run."""
-    kinds: dict[str, list[ComputeTask]] = defaultdict(list)
+    kinds: dict[tuple[str, ...], list[ComputeTask]] = defaultdict(list)
     for task in instance.tasks:
-        kinds[_kind(task.name)].append(task)
-    groups = list(kinds.values())
+        kinds[(_kind(task.name),)].append(task)
+    durations = [[task.duration for task in members] for members in kinds.values()]
     columns = {
-        "duration of all": [format_short_time(sum(task.duration for task in members)) for members in groups],
-        "shortest": [format_short_time(min(task.duration for task in members)) for members in groups],
-        "longest": [format_short_time(max(task.duration for task in members)) for members in groups],
-        "parameters": format_sizes([sum(task.parameter_bytes for task in members) for members in groups]),
+        "duration of all": [format_short_time(sum(times)) for times in durations],
+        "shortest": [format_short_time(min(times)) for times in durations],
+        "longest": [format_short_time(max(times)) for times in durations],
+        "parameters": format_sizes([sum(task.parameter_bytes for task in members) for members in kinds.values()]),
     }
-    return [
-        {"tasks": kind, "count": str(len(members))} | {name: texts[place] for name, texts in columns.items()}
-        for place, (kind, members) in enumerate(kinds.items())
-    ]
+    return _rows_of_kinds(("tasks",), kinds, columns)
 
 
 def tensor_kind_rows(instance: Instance) -> list[dict[str, str]]:
     """One row per kind of tensors that are alike in collective, parallelism and dimensions."""
     kinds: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for exchange in instance.exchanges:
-        kinds[_kind(exchange.name), exchange.kind.value, exchange.parallelism, _span(instance, exchange)].append(
-            exchange.size
-        )
-    groups = list(kinds.values())
-    columns = {
-        "size of all": format_sizes([sum(sizes) for sizes in groups]),
-        "smallest": format_sizes([min(sizes) for sizes in groups]),
-        "largest": format_sizes([max(sizes) for sizes in groups]),
-    }
-    heads = ("tensors", "kind", "parallelism", "dimensions")
+        kind = _kind(exchange.name), exchange.kind.value, exchange.parallelism, _span(instance, exchange)
+        kinds[kind].append(exchange.size)
+    figures: dict[str, Callable[[list[int]], int]] = {"size of all": sum, "smallest": min, "largest": max}
+    columns = {name: format_sizes([figure(sizes) for sizes in kinds.values()]) for name, figure in figures.items()}
+    return _rows_of_kinds(("tensors", "kind", "parallelism", "dimensions"), kinds, columns)
+
+
+def _rows_of_kinds(
+    heads: tuple[str, ...], kinds: Mapping[tuple[str, ...], Sequence[object]], columns: Mapping[str, Sequence[str]]
+) -> list[dict[str, str]]:
     return [
-        dict(zip(heads, kind, strict=True))
-        | {"count": str(len(sizes))}
-        | {name: texts[place] for name, texts in columns.items()}
-        for place, (kind, sizes) in enumerate(kinds.items())
+        dict(zip((*heads, "count", *columns), (*kind, str(len(members)), *texts), strict=True))
+        for (kind, members), texts in zip(kinds.items(), zip(*columns.values(), strict=True), strict=True)
     ]
 
 

@@ -515,27 +515,23 @@ class Instance(Model):
 
     def _check_references(self, iteration: Iteration) -> None:
         for number, task in enumerate(iteration.tasks):
-            for name in task.after:
-                if name not in self.task_index:
-                    raise ValueError(f"iteration.tasks[{number}].after names '{name}', there is no such task")
-            self._check_freed(f"iteration.tasks[{number}]", task.freed_after)
+            self._check_tasks(f"iteration.tasks[{number}]", {"after": task.after, "freed_after": [task.freed_after]})
         names = {tensor.name for tensor in iteration.tensors}
         for number, tensor in enumerate(iteration.tensors):
             field = f"iteration.tensors[{number}]"
-            for key, name in (("ready_after", tensor.ready_after), ("needed_before", tensor.needed_before)):
-                if name not in self.task_index:
-                    raise ValueError(f"{field}.{key} names '{name}', there is no such task")
+            self._check_tasks(field, {key: [getattr(tensor, key)] for key in ("ready_after", "needed_before")})
             for name in tensor.after:
                 if name not in names or name == tensor.name:
                     raise ValueError(f"{field}.after names '{name}', there is no such other tensor")
             self._check_dimensions(field, tensor.dimensions or ())
-            self._check_freed(field, tensor.freed_after)
+            self._check_tasks(field, {"freed_after": [tensor.freed_after]})
             if tensor.freed_after is not None and tensor.kind is not CollectiveKind.ALL_GATHER:
                 raise ValueError(f"{field}.freed_after is for an all_gather, the kind is {tensor.kind}")
 
-    def _check_freed(self, field: str, name: str | None) -> None:
-        if name is not None and name not in self.task_index:
-            raise ValueError(f"{field}.freed_after names '{name}', there is no such task")
+    def _check_tasks(self, field: str, names: Mapping[str, Iterable[str | None]]) -> None:
+        for key, name in ((key, name) for key, given in names.items() for name in given):
+            if name is not None and name not in self.task_index:
+                raise ValueError(f"{field}.{key} names '{name}', there is no such task")
 
     def _check_order(self, iteration: Iteration) -> None:
         """Dependencies must have no cycle, and tasks must be listed in an order that obeys them."""

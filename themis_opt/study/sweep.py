@@ -326,7 +326,10 @@ def read_values(name: str, text: str) -> list[Any]:
 def _range(name: str, low: str, high: str, factor: str) -> list[Any]:
     quantity = _quantity(name)
     try:
-        start, end = (_amount(quantity, text) for text in (low, high))
+        start, end = (
+            float(_whole("", text) if quantity is None else parse_quantity(text.strip(), quantity.units, quantity.base))
+            for text in (low, high)
+        )
         step = float(factor)
     except (ValueError, InputError) as error:
         rule = error.rule if isinstance(error, InputError) else str(error)
@@ -339,12 +342,6 @@ def _range(name: str, low: str, high: str, factor: str) -> list[Any]:
         values.append(exact if quantity is None else quantity.write(exact))
         value *= step
     return values
-
-
-def _amount(quantity: Quantity | None, text: str) -> float:
-    if quantity is None:
-        return float(_whole("", text))
-    return float(parse_quantity(text.strip(), quantity.units, quantity.base))
 
 
 def _whole(name: str, text: str) -> int:

@@ -11,7 +11,7 @@ from themis_opt.base.documents import write_atomically
 from themis_opt.base.units import nanoseconds
 from themis_opt.formats.bundle import write_schedule
 from themis_opt.formats.tables import to_csv
-from themis_opt.problem.instance import Instance
+from themis_opt.problem.catalog import instance_text
 from themis_opt.reports.pictures import write_gantt
 from themis_opt.reports.rendering.charts import Axis, Chart, bars, lines, save
 from themis_opt.schedules.envelope import Summary
@@ -21,11 +21,12 @@ from themis_opt.tuning.outcome import Tuned
 def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
     """Write everything about a search; returns the files written. Raises InputError if one cannot be written."""
     schedule = tuned.schedule
-    title = f"{schedule.instance.name or 'instance'}: {tuned.space.describe(tuned.choice)}"
+    setting = tuned.space.describe(tuned.choice)
+    title = f"{schedule.instance.name or 'instance'}: {setting}"
     texts = {
         "trials.csv": to_csv(tuned.trial_rows()),
         "best.json": json.dumps(best_setting(tuned), indent=2) + "\n",
-        "instance.json": instance_text(schedule.instance, tuned),
+        "instance.json": instance_text(schedule.instance.varied(description=f"Tuned by themis-opt: {setting}.")),
     }
     for name, text in texts.items():
         write_atomically(folder / name, text)
@@ -45,15 +46,6 @@ def best_setting(tuned: Tuned) -> dict[str, Any]:
         "gain": tuned.gain,
         "results": tuned.rows(),
     }
-
-
-def instance_text(instance: Instance, tuned: Tuned) -> str:
-    """A tuned instance as a file; its description says how it is best run."""
-    described = instance.model_copy(
-        update={"description": f"Tuned by themis-opt: {tuned.space.describe(tuned.choice)}."}
-    )
-    document = {"format": instance.format} | described.model_dump(mode="json", exclude_defaults=True)
-    return json.dumps(document, indent=2) + "\n"
 
 
 def _summary(tuned: Tuned) -> Summary:

@@ -1,6 +1,7 @@
 """Memory and peak rates of accelerators, by the name that data sheets give them."""
 
-from collections.abc import Mapping
+import tomllib
+from pathlib import Path
 from typing import NamedTuple
 
 from themis_opt.base.errors import InputError, suggestion
@@ -15,28 +16,8 @@ class Accelerator(NamedTuple):
     peak: int
 
 
-DEVICES: Mapping[str, Accelerator] = {
-    "V100": Accelerator(16 * GB, 125 * TERA),
-    "P4d": Accelerator(40 * GB, 312 * TERA),
-    "A100": Accelerator(80 * GB, 312 * TERA),
-    "H100": Accelerator(80 * GB, 989 * TERA),
-    "H800": Accelerator(80 * GB, 989 * TERA),
-    "H200": Accelerator(141 * GB, 989 * TERA),
-    "GB200": Accelerator(186 * GB, 2500 * TERA),
-    "MI300X": Accelerator(192 * GB, 1307 * TERA),
-    "Gaudi_3": Accelerator(128 * GB, 1835 * TERA),
-    "TPU_v4": Accelerator(32 * GB, 275 * TERA),
-}
-"""The smaller memory where there are two; P4d are the A100 of AWS.
-
-https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf,
-https://aws.amazon.com/ec2/instance-types/p4/, https://www.nvidia.com/en-us/data-center/a100/,
-https://www.nvidia.com/en-us/data-center/h100/, https://arxiv.org/abs/2412.19437 (section 3.1),
-https://www.nvidia.com/en-us/data-center/h200/, https://www.nvidia.com/en-us/data-center/gb200-nvl72/,
-https://www.amd.com/en/products/accelerators/instinct/mi300/mi300x.html,
-https://www.intel.com/content/www/us/en/products/details/processors/ai-accelerators/gaudi3.html,
-https://cloud.google.com/tpu/docs/v4
-"""
+_ROWS = tomllib.loads(Path(__file__).with_name("devices.toml").read_text(encoding="utf-8"))
+DEVICES = {name: Accelerator(row["memory_gb"] * GB, row["teraflops"] * TERA) for name, row in _ROWS.items()}
 
 
 def find_device(device: str) -> Accelerator | None:

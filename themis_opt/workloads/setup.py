@@ -20,15 +20,22 @@ Q = TypeVar("Q")
 Granularity = Literal["fused", "layer", "parameter"]
 
 BYTES_BY_TYPE: Mapping[str, int] = {"fp16": 2, "bf16": 2, "fp32": 4}  # bytes of one element, by its type
-SOMETIMES: Mapping[str, str] = {
-    name: "--tensor-group" if name == "group" else f"--{name.replace('_', '-')}"
-    for name in (
-        *("group", "accumulate", "zero", "granularity", "recompute", "update", "local_blocks"),
-        *("experts", "data", "context", "stages", "layers_per_stage", "virtual_stages", "microbatches", "schedule"),
-        *("gathers", "skip", "wait", "host_link"),
-    )
-}
-"""Choices that are not for every parallelism, and their options."""
+SOMETIMES = (
+    *("group", "accumulate", "zero", "granularity", "recompute", "update", "local_blocks"),
+    *("experts", "data", "context", "stages", "layers_per_stage", "virtual_stages", "microbatches", "schedule"),
+    *("gathers", "skip", "wait", "host_link"),
+)
+"""Choices that are not for every parallelism."""
+
+AT_LEAST_ONE = (
+    *("batch", "accumulate", "group", "experts", "data", "context", "stages", "virtual_stages", "local_blocks"),
+    *("microbatches", "skip", "memory", "host_link"),
+)
+
+
+def option_of(name: str) -> str:
+    """The option of the command line for a choice."""
+    return "--tensor-group" if name == "group" else f"--{name.replace('_', '-')}"
 
 
 @dataclass(frozen=True)
@@ -103,23 +110,10 @@ class Setup:
     host_link: float | None = None
 
     def __post_init__(self) -> None:
-        for field, value in (
-            ("--batch", self.batch),
-            ("--accumulate", self.accumulate),
-            ("--tensor-group", self.group),
-            ("--experts", self.experts),
-            ("--data", self.data),
-            ("--context", self.context),
-            ("--stages", self.stages),
-            ("--virtual-stages", self.virtual_stages),
-            ("--local-blocks", self.local_blocks),
-            ("--microbatches", self.microbatches),
-            ("--skip", self.skip),
-            ("--memory", self.memory),
-            ("--host-link", self.host_link),
-        ):
+        for name in AT_LEAST_ONE:
+            value = getattr(self, name)
             if value is not None and value < 1:
-                raise InputError("must be 1 or more", field=field, value=value)
+                raise InputError("must be 1 or more", field=option_of(name), value=value)
         if self.update < 0:
             raise InputError("must be 0 or more", field="--update", value=f"{self.update} ps")
         check_choice(self.granularity, get_args(Granularity), "--granularity")
@@ -157,10 +151,10 @@ class Setup:
         Raises InputError for the first of :data:`SOMETIMES` that is given and not allowed.
         """
         defaults = {field.name: field.default for field in fields(self)}
-        for name, option in SOMETIMES.items():
+        for name in SOMETIMES:
             value = getattr(self, name)
             if name not in allowed and value != defaults[name]:
-                raise InputError(f"is not for {parallelism}", field=option, value=value)
+                raise InputError(f"is not for {parallelism}", field=option_of(name), value=value)
 
     def times(self, layer: Layer, parts: int = 1) -> LayerTimes:
         """Times of a layer for the batch, divided in equal parts, on the NPU that takes longest."""

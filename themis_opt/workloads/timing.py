@@ -1,12 +1,11 @@
 """How long each layer computes: from its operations and the rate of the NPU, or as measured."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Protocol
 
 from pydantic import Field
 
@@ -37,11 +36,7 @@ class LayerTimes(Model):
         return LayerTimes(**times)
 
 
-class Timing(Protocol):
-    """Gives the times of a layer for a batch."""
-
-    def __call__(self, layer: Layer, batch: int) -> LayerTimes:
-        """The times of `layer` on `batch` samples."""
+Timing = Callable[[Layer, int], LayerTimes]  # the times of a layer for a batch
 
 
 @dataclass(frozen=True)

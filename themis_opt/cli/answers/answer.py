@@ -137,13 +137,14 @@ class Reply:
 
     def tell(self, *, as_json: bool) -> None:
         """Print the answer, and end the command where it is not met, or was interrupted."""
-        from themis_opt.cli.printing import print_json, print_rows, say_all, tell_files, tell_note
+        from themis_opt.cli.printing import print_json, print_rows, say, tell_files, tell_note
         from themis_opt.cli.process import leave
 
         if as_json:
             print_json(self.document)
         else:
-            say_all(self.sentences)
+            for sentence in self.sentences:
+                say(sentence)
             for table in self.tables:
                 print_rows(table.title, table.rows, table.shown)
         for note in self.notes:
