@@ -70,21 +70,45 @@ def test_reducing_in_the_network_takes_one_step(phase: Phase, number: int) -> No
     assert steps(dimension(algorithm="ring", size=8, in_network=True), phase) == number
 
 
-FOUR, THREE = dimension(size=4), dimension(size=3)
+FOUR, THREE, SHARP = dimension(size=4), dimension(size=3), dimension(in_network=True)
 
 
 @pytest.mark.parametrize(
-    ("kind", "path", "sent"),
+    ("kind", "path", "dimensions", "sent"),
     [
-        ("reduce_scatter", [0, 1], [720, 160]),  # 3/4 on four NPUs, 240 left; 2/3 of those on three, 80 left
-        ("all_gather", [1, 0], [160, 720]),  # 80 bytes x 2 on three NPUs, then 240 x 3 on four
-        ("all_reduce", [0, 1, 0, 1], [720, 160, 240, 640]),
-        ("broadcast", [0, 1, 0, 1], [720, 160, 240, 640]),  # the root sends 3/4, and it and its peers 2/3 of 240 each
-        ("reduce", [0, 1, 0, 1], [720, 160, 240, 640]),  # the root receives 80 bytes from three, then 320 from two
+        ("reduce_scatter", [0, 1], [FOUR, THREE], [720, 160]),  # 3/4 on four NPUs, then 2/3 of 240 on three
+        ("all_gather", [1, 0], [FOUR, THREE], [160, 720]),  # 80 bytes x 2 on three NPUs, then 240 x 3 on four
+        ("all_reduce", [0, 1, 0, 1], [FOUR, THREE], [720, 160, 240, 640]),
+        ("broadcast", [0, 1, 0, 1], [FOUR, THREE], [720, 160, 240, 640]),  # the root, and its peers 2/3 of 240 each
+        ("reduce", [0, 1, 0, 1], [FOUR, THREE], [720, 160, 240, 640]),  # the root receives 80 from three, 320 from two
+        ("all_to_all", [0, 1], [FOUR, THREE], [720, 640]),  # the same in any order
+        ("all_to_all", [1, 0], [FOUR, THREE], [640, 720]),
+        ("reduce_scatter", [0], [dimension(compression=3)], [240]),
+        # Of an all-to-all on a line floor(P / 2) NPUs on one side send 960 / P bytes to each on the other side.
+        *(
+            ("all_to_all", [0], [dimension(kind="line", size=size)], [sent])
+            for size, sent in ((2, 480), (3, 640), (4, 960), (5, 1152), (6, 1440))
+        ),
+        # 2 x 2: over a link go 2 x 1 of 4 blocks, two links are the bandwidth; 2 x 3: 2 x 2 of 6; 3 x 3: 3 x 2 of 9.
+        *(
+            ("all_to_all", [0], [dimension(kind="mesh2d", size=size)], [sent])
+            for size, sent in ((4, 960), (6, 1280), (9, 1280))
+        ),
+        # In the network m goes out in a reduce-scatter of m bytes, and m (P - 1) / P comes in in an all-gather.
+        ("reduce_scatter", [0], [SHARP], [960]),
+        ("all_gather", [0], [SHARP], [720]),
+        ("all_to_all", [0], [SHARP], [720]),
+        # A switch has nothing to multicast or to sum where different blocks go from a root or to it.
+        ("broadcast", [0, 0], [SHARP], [720, 720]),
+        ("reduce", [0, 0], [SHARP], [960, 720]),
+        # 5/4 of what is held on the side with most, so that scatters and gathers of different chunks overlap.
+        ("all_reduce", [1, 0, 0, 1], [SHARP, THREE], [640, 400, 400, 640]),
     ],
 )
-def test_bytes_of_960_that_the_busiest_npu_sends(kind: str, path: list[int], sent: list[float]) -> None:
-    assert costs(kind, path, FOUR, THREE).sent.tolist() == [sent]
+def test_bytes_of_960_that_the_busiest_npu_sends(
+    kind: str, path: list[int], dimensions: list[Dimension], sent: list[float]
+) -> None:
+    assert costs(kind, path, *dimensions).sent.tolist() == [sent]
 
 
 @pytest.mark.parametrize("kind", ["broadcast", "reduce"])
@@ -94,12 +118,6 @@ def test_the_stages_of_rooted_collectives(kind: str, algorithm: str, num_steps: 
     result = costs(kind, [0, 0], dimension(size=8, algorithm=algorithm, latency="1 ns"))
     assert result.sent.tolist() == [[840, 840]]
     assert result.lag.tolist() == [[num_steps * 1000] * 2]
-
-
-@pytest.mark.parametrize("path", [[0, 1], [1, 0]])
-def test_all_to_all_sends_the_same_in_any_order(path: list[int]) -> None:
-    sent = dict(zip(path, costs("all_to_all", path, FOUR, THREE).sent[0].tolist(), strict=True))
-    assert sent == {0: 720, 1: 640}
 
 
 @given(st.permutations(range(4)), st.permutations(range(4)), st.lists(st.integers(2, 16), min_size=4, max_size=4))
@@ -188,26 +206,35 @@ def test_occupation_is_exact(
     assert result.occupancy[0, 1] == math.ceil(exact * 10**12)
 
 
-def test_compression_shrinks_what_is_sent() -> None:
-    assert costs("reduce_scatter", [0], dimension(compression=3)).sent.item() == 240
-
-
-@pytest.mark.parametrize("algorithm", ["ring", "direct", "halving_doubling"])
-def test_every_algorithm_adds_up_what_it_receives(algorithm: str) -> None:
-    summing = dimension(size=6, reduction="2 GB/s", algorithm=algorithm)
-    assert costs("reduce_scatter", [0], summing).occupancy.item() == (800 + 400) * 1000
-
-
-@pytest.mark.parametrize(("size", "added"), [(2, 480), (3, 4 * 320), (6, 7 * 160)])
-def test_inside_a_line_npus_add_up_what_comes_from_both_sides(size: int, added: int) -> None:
-    summing = dimension(kind="line", size=size, reduction="1 GB/s")
-    assert costs("reduce_scatter", [0], summing).occupancy.item() == (960 * (size - 1) // size + added) * 1000
-
-
-@pytest.mark.parametrize(("size", "sent"), [(2, 480), (3, 640), (4, 960), (5, 1152), (6, 1440)])
-def test_an_all_to_all_on_a_line_crosses_its_middle(size: int, sent: int) -> None:
-    """Each of the floor(P / 2) NPUs on one side sends 960 / P bytes to each of the others on the other side."""
-    assert costs("all_to_all", [0], dimension(kind="line", size=size)).sent.item() == sent
+@pytest.mark.parametrize(
+    ("kind", "path", "dimensions", "occupancy"),
+    [
+        *(
+            ("reduce_scatter", [0], [dimension(size=6, reduction="2 GB/s", algorithm=algorithm)], [800 + 400])
+            for algorithm in ("ring", "direct", "halving_doubling")
+        ),
+        # Inside a line NPUs add up what comes from both sides.
+        *(
+            ("reduce_scatter", [0], [dimension(kind="line", size=size, reduction="1 GB/s")], [sent + added])
+            for size, sent, added in ((2, 480, 480), (3, 640, 4 * 320), (6, 800, 7 * 160))
+        ),
+        # Only phases that reduce add up.
+        *(
+            (kind, [0] * len(held), [dimension(reduction="2 GB/s")], held)
+            for kind, held in (
+                *(("all_reduce", [1080, 720]), ("reduce", [1080, 720]), ("broadcast", [720, 720])),
+                *(("all_gather", [720]), ("all_to_all", [720])),
+            )
+        ),
+        # Chunks that are scattered already have less to add up.
+        ("reduce_scatter", [0, 1], [dimension(size=s, reduction="2 GB/s") for s in (4, 3)], [720 + 360, 160 + 80]),
+    ],
+)
+def test_what_npus_add_up_takes_time(
+    kind: str, path: list[int], dimensions: list[Dimension], occupancy: list[int]
+) -> None:
+    """Of 960 bytes, in nanoseconds."""
+    assert costs(kind, path, *dimensions).occupancy.tolist() == [[1000 * time for time in occupancy]]
 
 
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
@@ -216,12 +243,6 @@ def test_the_links_of_a_corner_bring_a_grid_all_it_has_not(kind: str, size: int)
     result = costs(kind, [0], dimension(kind="mesh2d", size=size, latency="1 ns"))
     assert result.occupancy.item() == 960 * (size - 1) // size * 1000
     assert result.lag.item() == {4: 2, 6: 3, 12: 5}[size] * 1000
-
-
-@pytest.mark.parametrize(("size", "sent"), [(4, 960), (6, 1280), (9, 1280)])
-def test_an_all_to_all_on_a_grid_crosses_its_middle(size: int, sent: int) -> None:
-    """2 x 2: over a link go 2 x 1 of 4 blocks, two links are the bandwidth; 2 x 3: 2 x 2 of 6; 3 x 3: 3 x 2 of 9."""
-    assert costs("all_to_all", [0], dimension(kind="mesh2d", size=size)).sent.item() == pytest.approx(sent)
 
 
 def test_inside_a_grid_npus_add_up_what_comes_from_four_sides() -> None:
@@ -237,46 +258,6 @@ def test_a_line_with_one_link_is_a_ring_with_two_of_half_the_bandwidth(kind: str
     line, ring = ([dimension(kind=k, latency="1 us"), FOUR] for k in ("line", "ring"))
     results = costs(kind, path, *line), costs(kind, path, *ring)
     assert all((one == other).all() for one, other in zip(*results, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("kind", "occupancy"),
-    [
-        ("all_reduce", [1080, 720]),
-        ("reduce", [1080, 720]),
-        ("broadcast", [720, 720]),
-        ("all_gather", [720]),
-        ("all_to_all", [720]),
-    ],
-)
-def test_only_phases_that_reduce_add_up(kind: str, occupancy: list[int]) -> None:
-    result = costs(kind, [0] * len(occupancy), dimension(reduction="2 GB/s"))
-    assert (result.occupancy // 1000).tolist() == [occupancy]
-
-
-def test_chunks_that_are_scattered_already_have_less_to_add_up() -> None:
-    summing = [dimension(size=size, reduction="2 GB/s") for size in (4, 3)]
-    assert (costs("reduce_scatter", [0, 1], *summing).occupancy // 1000).tolist() == [[720 + 360, 160 + 80]]
-
-
-SHARP = dimension(in_network=True)
-
-
-@pytest.mark.parametrize(("kind", "sent"), [("reduce_scatter", 960), ("all_gather", 720), ("all_to_all", 720)])
-def test_reducing_in_the_network_takes_the_time_of_the_busier_direction(kind: str, sent: float) -> None:
-    """m goes out in a reduce-scatter of m bytes, and m (P - 1) / P comes in in an all-gather."""
-    assert costs(kind, [0], SHARP).sent.item() == sent
-
-
-@pytest.mark.parametrize(("kind", "sent"), [("broadcast", [720, 720]), ("reduce", [960, 720])])
-def test_a_switch_does_not_help_to_scatter_from_a_root_or_gather_to_it(kind: str, sent: list[float]) -> None:
-    """Different blocks go to different NPUs: there is nothing to multicast or to sum."""
-    assert costs(kind, [0, 0], SHARP).sent.tolist() == [sent]
-
-
-def test_reducing_in_the_network_depends_on_what_came_before() -> None:
-    """5/4 of what is held on the side with most, so that scatters and gathers of different chunks overlap."""
-    assert costs("all_reduce", [1, 0, 0, 1], SHARP, THREE).sent.tolist() == [[640, 400, 400, 640]]
 
 
 @given(st.data())
