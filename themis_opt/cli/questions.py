@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -42,8 +42,7 @@ def simulate(
 ) -> None:
     """Simulate policies and print makespan and utilisation, or what a training iteration takes."""
     problem = options.load_problem(source, changes, policies=policies)
-    given: dict[str, Any] = {"output": output} | ({} if sizes == "equal" else {"sizes": sizes})
-    ask("simulate", problem, problem, policies, **given).tell(as_json=as_json)
+    ask("simulate", problem, problem, policies, output=output, sizes=sizes).tell(as_json=as_json)
 
 
 def validate(
@@ -84,8 +83,7 @@ def plot(
 ) -> None:
     """Draw a schedule; in papers, and beside another one, with the best bound as a line."""
     schedule, _ = options.load_solution(path)
-    given: dict[str, Any] = {"beside": beside} | ({} if style == "screen" else {"style": style})
-    ask("plot", schedule.problem, schedule, output, **given).tell(as_json=False)
+    ask("plot", schedule.problem, schedule, output, beside=beside, style=style).tell(as_json=False)
 
 
 def export(

@@ -13,16 +13,6 @@ RunSource = Annotated[
     str, Argument(help="Schedule file, instance file, or the name of a shipped instance.", metavar="SOURCE")
 ]
 Dtype = Annotated[str, Option(help="Element type, such as float32, float16, bfloat16 or int64.")]
-USUAL_RUN = {
-    "sizes": "equal",
-    "dtype": "float32",
-    "reduction": "sum",
-    "in_flight": 1,
-    "iterations": 6,
-    "transport": "tcp",
-}
-"""Values of options that count as not given."""
-
 InFlight = Annotated[int, Option(help="Stages that a dimension may have under way at once.", min=1, max=16)]
 
 
@@ -55,21 +45,17 @@ def run(
 
     path = Path(source)
     is_schedule = path.suffix == ".json" and "schedule" in format_in(path)
-    values = {"sizes": sizes, "dtype": dtype, "reduction": reduction, "in_flight": in_flight, "iterations": iterations}
-    values |= {"transport": transport}
-    given: dict[str, Any] = {name: value for name, value in values.items() if value != USUAL_RUN[name]}
+    given: dict[str, Any] = {"sizes": sizes, "dtype": dtype, "reduction": reduction, "in_flight": in_flight}
+    given |= {"iterations": iterations, "transport": transport, "output": output, "local": local, "pace": pace}
     if is_schedule:
-        for option, value in {
-            "--size": changes.size,
-            "--chunks": changes.chunks,
-            "--ag-order": changes.ag_order,
-        }.items():
-            if value is not None:
-                raise InputError("a schedule states its sizes, chunks and orders", field=option)
+        for name in ("size", "chunks", "ag_order"):
+            if getattr(changes, name) is not None:
+                rule = "a schedule states its sizes, chunks and orders"
+                raise InputError(rule, field=f"--{name.replace('_', '-')}")
         subject: Any = options.load_solution(path)[0]
         given |= changes.costs.given()
     else:
         subject = options.load_problem(source, changes, network, policies)
-    given |= {"pace": pace, "repeat": repeat, "seed": seed, "local": local, "output": output, **network.given()}
+    given |= {"repeat": repeat, "seed": seed, **network.given()}
     answer = ask("run", getattr(subject, "problem", subject), subject, path.name, policies, start, **given)
     answer.tell(as_json=as_json)

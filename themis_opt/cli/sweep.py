@@ -65,13 +65,12 @@ def sweep(
         problem = _trained(source, options.load_instance(trained_on), training, changes.chunks or 4)
     given: dict[str, Any] = {
         "policies": policies,
+        "sizes": sizes,
         "output": output,
         "target": target,
         "measured": measured,
-        **network.given(),
     }
-    given |= {} if sizes == "equal" else {"sizes": sizes}
-    given |= {} if overhead == 0 else {"overhead": overhead}
+    given |= {"overhead": overhead, **network.given()}
     ask("sweep", problem, problem, over, **given).tell(as_json=as_json)
 
 

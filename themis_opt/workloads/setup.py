@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 from themis_opt.base.errors import InputError, check_choice
 from themis_opt.base.units import format_bandwidth, format_size, parse_bandwidth, parse_size, parse_time
@@ -14,8 +14,6 @@ from themis_opt.workloads.microbatch_orders import MicrobatchSchedule, check_ord
 from themis_opt.workloads.timing import USUAL_RATE, LayerTimes, Rate, Timing, parse_rate
 from themis_opt.workloads.transformations import NO_COMPRESSION, Compression, parse_compression, parse_refresh
 from themis_opt.workloads.unequal import EQUAL, Unequal, parse_unequal
-
-Q = TypeVar("Q")
 
 Granularity = Literal["fused", "layer", "parameter"]
 
@@ -195,49 +193,48 @@ def read_setup(
     timing: Timing,
     *,
     dtype: str,
-    update: str = "0 s",
     separate: bool = False,
     speeds: str = "",
     share: str = "equal",
     compress: str = "",
     index_bytes: int = 4,
     refresh: str = "0 s",
-    memory: str | None = None,
-    device: str = "",
-    host_link: str | None = None,
-    layers_per_stage: str | None = None,
     **others: Any,
 ) -> Setup:
-    """The setup of choices in words; `others` are fields of :class:`Setup` as they are.
+    """The setup of choices in words; `others` are fields of :class:`Setup`, of which some are texts.
 
     Raises InputError if a choice cannot be read or breaks a rule; it names the option of the command line.
     """
+    given: dict[str, Any] = {"memory": memory_of(others.get("device", ""))}
+    for name, value in others.items():
+        if value is not None:
+            given[name] = _quantity(option_of(name), value, READERS[name]) if name in READERS else value
     return Setup(
         network=network,
         timing=timing,
         element_bytes=element_bytes(dtype),
-        update=_quantity("--update", update, parse_time),
         shared=not separate,
         unequal=parse_unequal(speeds, share),
         compression=parse_compression(compress, index_bytes),
         refresh=parse_refresh(refresh),
-        memory=memory_of(device) if memory is None else _quantity("--memory", memory, parse_size),
-        device=device,
-        layers_per_stage=_counts("--layers-per-stage", layers_per_stage),
-        host_link=None if host_link is None else _quantity("--host-link", host_link, parse_bandwidth),
-        **others,
+        **given,
     )
 
 
-def _counts(field: str, text: str | None) -> tuple[int, ...]:
-    """Whole numbers with commas between."""
+def _counts(text: str) -> tuple[int, ...]:
     words = text.split(",") if text else []
     if not all(word.isascii() and word.isdigit() and 0 < len(word) < 6 for word in words):
-        raise InputError("must be whole numbers, such as 8,8,9,7", field=field, value=text)
+        raise ValueError("must be whole numbers, such as 8,8,9,7")
     return tuple(map(int, words))
 
 
-def _quantity(field: str, text: str, parse: Callable[[str], Q]) -> Q:
+READERS: Mapping[str, Callable[[str], Any]] = {
+    "update": parse_time, "memory": parse_size, "host_link": parse_bandwidth, "layers_per_stage": _counts,
+}  # fmt: skip
+"""Choices that are texts."""
+
+
+def _quantity(field: str, text: str, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(text)
     except ValueError as error:

@@ -44,6 +44,13 @@ HEADINGS: "ShownColumns" = {
 """Title and form of columns that are more than texts below their names."""
 
 
+USUAL = {
+    **{"sizes": "equal", "style": "screen", "overhead": 0.0},
+    **{"dtype": "float32", "reduction": "sum", "in_flight": 1, "iterations": 6, "transport": "tcp"},
+}
+"""Values of options that count as not given."""
+
+
 def columns(*names: str, **others: "tuple[str, Form]") -> "ShownColumns":
     """Columns of a table, in order of their names; `others` have another title or form than usual."""
     return {name: others.get(name, HEADINGS.get(name, (name.replace("_", " "), "text"))) for name in names}
@@ -171,8 +178,9 @@ def ask(question: str, problem: "Problem", *subjects: Any, by: tuple[str, str] |
         family.refuse(question)
     known = signature(answer).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
-    for name, value in options.items():
-        if not takes_all and name not in known and value not in (None, False):
+    given = {name: v for name, v in options.items() if v is not None and v is not False and v != USUAL.get(name)}
+    for name, value in given.items():
+        if not takes_all and name not in known:
             shown = None if value is True else str(value) if isinstance(value, Path) else value
             raise InputError(f"is not for {family.name}", field=f"--{name.replace('_', '-')}", value=shown)
-    return answer(*subjects, **{name: value for name, value in options.items() if takes_all or name in known})
+    return answer(*subjects, **given)
