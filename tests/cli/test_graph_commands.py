@@ -254,7 +254,7 @@ def test_sweep_varies_the_bandwidth_of_a_link() -> None:
     assert "must name a link of the network" in refused
 
 
-def test_other_commands_name_those_that_take_schedules_on_graphs(tmp_path: Path) -> None:
+def test_robustness_says_what_to_do_on_graphs(tmp_path: Path) -> None:
     run("solve", NETWORK, "--size", "1 MB", "--policies", "ring", "-o", str(tmp_path))
     refused = run("robustness", str(tmp_path / "schedule.json"), code=2)
-    assert "is the schedule of a graph: 'validate', 'explain', 'plot' and 'export' take it" in refused
+    assert "robustness: is not for graphs: call 'compare' on a network with slower links" in refused

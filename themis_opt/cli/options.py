@@ -328,17 +328,6 @@ def load_solution(path: Path, instance: str | None = None) -> "tuple[AnySchedule
         raise error.within(str(path)) from None
 
 
-def load_schedule(path: Path) -> "Schedule":
-    """The schedule of a file on dimensions, for commands that take no other."""
-    from themis_opt.schedules.schedule import Schedule
-
-    schedule, _ = load_solution(path)
-    if isinstance(schedule, Schedule):
-        return schedule
-    rule = f"is the schedule of a {schedule.problem.family}: 'validate', 'explain', 'plot' and 'export' take it"
-    raise InputError(rule, field="schedule", value=path.name)
-
-
 @contextmanager
 def solver_logged(path: Path | None) -> Iterator[None]:
     """Write what the solver logs into a file, if there is one."""

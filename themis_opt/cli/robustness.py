@@ -45,37 +45,29 @@ def robustness(
     as_json: options.Json = False,
 ) -> None:
     """Run a schedule's plan, and Themis, in many disturbed copies of its instance, with its costs or others."""
-    schedule = replanning.apply(options.load_schedule(path))
+    from themis_opt.families.door import family_of
+
+    read: Any = options.load_solution(path)[0]
+    family = family_of(read.problem)
+    if family.robustness is None:
+        family.refuse("robustness")
+    schedule = replanning.apply(read)
 
     from themis_opt.cli.printing import sizes_in_words
     from themis_opt.policies.registry import specify
-    from themis_opt.study.robustness import (
-        executions,
-        has_tolerance,
-        loss_distributions,
-        on_robustness,
-        parse_chunk_delay,
-        tolerance_effect,
-    )
+    from themis_opt.study import robustness as study
 
-    instance = schedule.instance
+    instance, delay = schedule.instance, study.parse_chunk_delay(chunk_delay)
     rival = specify(RIVAL, instance)
-    disturbance: dict[str, Any] = {
-        "samples": samples,
-        "seed": seed,
-        "bandwidth_spread": bandwidth,
-        "latency_jitter": jitter,
-        "compute_jitter": compute_jitter,
-    }
-    policies = executions("plan", schedule) | executions(rival, options.scheduled(instance, RIVAL))
-    sampled = disturbance | {"chunk_delay": parse_chunk_delay(chunk_delay)}
-    distributions = loss_distributions(instance, policies, **sampled)
+    disturbance: dict[str, Any] = {"samples": samples, "seed": seed, "bandwidth_spread": bandwidth}
+    disturbance |= {"latency_jitter": jitter, "compute_jitter": compute_jitter}
+    policies = study.executions("plan", schedule) | study.executions(rival, options.scheduled(instance, RIVAL))
+    distributions = study.loss_distributions(instance, policies, **disturbance, chunk_delay=delay)
     name = instance.name or "instance"
     disturbed = f"{samples} samples, bandwidth +-{100 * bandwidth:.4g} %, latency up to +{100 * jitter:.4g} %"
     if compute_jitter:
         disturbed += f", compute up to +{100 * compute_jitter:.4g} %"
     if chunk_delay:
-        disturbance["chunk_delay"] = chunk_delay
         disturbed += f", chunks late by {chunk_delay}"
     files = []
     if output is not None:
@@ -85,11 +77,11 @@ def robustness(
         save(loss_curves(distributions), output, f"{name}\n{disturbed}")
         files.append(output)
     rows = [d.row() for d in distributions]
-    document = disturbance | {"policies": rows}
+    document = disturbance | ({"chunk_delay": chunk_delay} if chunk_delay else {}) | {"policies": rows}
     title = f"{name}, chunk sizes of the plan {sizes_in_words(schedule)}: loss against the bound of each sample"
-    tables, sentences = [Listing(f"{title}; {disturbed}", rows, LOSS_COLUMNS)], [on_robustness(distributions)]
-    if has_tolerance(instance):
-        effect = tolerance_effect(schedule, **sampled)
+    tables, sentences = [Listing(f"{title}; {disturbed}", rows, LOSS_COLUMNS)], [study.on_robustness(distributions)]
+    if study.has_tolerance(instance):
+        effect = study.tolerance_effect(schedule, **disturbance, chunk_delay=delay)
         document["tolerance"] = effect.rows()
         title = f"{name}: a part of the bytes may be lost, at most {effect.most:.4g} times as fast by fewer bytes"
         tables.append(Listing(title, effect.rows(), OF_TOLERANCE))

@@ -1,13 +1,13 @@
 """What commands answer about collectives on graphs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
-from themis_opt.base.units import format_percent, format_short_time, nanoseconds
+from themis_opt.base.units import FORMS, format_percent, format_short_time, nanoseconds
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures, write_page
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from themis_opt.reports.pictures import Picture
 
 SHARE_OF_NETWORK = 0.4  # share of the time for each of two networks; the rest is for what a library can be told
+UNREACHED = {"makespan": "-", "file": "NPUs do not reach each other"}
 QUIET_SECONDS = 5.0  # seconds between lines of progress where they are no terminal
 
 
@@ -119,7 +120,8 @@ def plan_losses(healthy: "GraphInstance", policies: str | None, folder: Path, *,
             raise
         interrupted = True
     losses = sorted((entry for entry in entries if entry["lost"] != HEALTHY), key=lambda entry: entry["kept"])
-    rows, shown = [row | _in_words(row) for row in losses], columns("lost", "kept", "policy", "makespan", "file")
+    rows = [row | ({"makespan": FORMS["time"](row["makespan_ns"])} if row["file"] else UNREACHED) for row in losses]
+    shown = columns("lost", "kept", "policy", "makespan", "file")
     table = Listing(f"{instance.name or 'graph'}: plans without one part", rows, shown)
     files = [folder / INDEX_FILE]
     if has_pictures():
@@ -129,15 +131,6 @@ def plan_losses(healthy: "GraphInstance", policies: str | None, folder: Path, *,
         draw_losses(instance, [(entry["lost"], entry["kept"], entry["alike"]) for entry in losses], files[-1])
     verdict = [losses_in_words(instance, entries)]
     return Reply(losses, verdict, [table], files=files, interrupted=interrupted)
-
-
-def _in_words(entry: Mapping[str, object]) -> dict[str, str]:
-    """Makespan and file of a plan, or why there is none."""
-    from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_short_time
-
-    if entry["file"] is None:
-        return {"makespan": "-", "file": "NPUs do not reach each other"}
-    return {"makespan": format_short_time(float(str(entry["makespan_ns"])) * PICOSECONDS_PER_NANOSECOND)}
 
 
 def compare(
