@@ -17,8 +17,8 @@ from themis_opt.reports.rendering.document import Column, Figure, Report, Sectio
 from themis_opt.reports.rendering.tables import duration, percent, plural, table
 from themis_opt.reports.results import BASELINE, OPTIMAL, gathered, policy_head, results
 from themis_opt.reports.sections import failures, warnings
+from themis_opt.workloads.convolutional import memory_fraction
 from themis_opt.workloads.models import MODELS
-from themis_opt.workloads.splitbrain import memory_fraction
 
 BUCKET_KNOBS: Mapping[str, str] = MappingProxyType({"ddp": "cap", "dear": "threshold", "horovod": "buffer"})
 """The knob that says how large a bucket is, by launching policy."""

@@ -9,8 +9,8 @@ from planning import schedule_of
 import themis_opt
 from themis_opt.policies.hourglass.policy import Hourglass
 from themis_opt.policies.themis import Themis
+from themis_opt.problem.catalog import random_instance
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 

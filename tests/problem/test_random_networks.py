@@ -3,10 +3,9 @@ from itertools import pairwise
 import pytest
 
 from themis_opt.base.errors import InputError
-from themis_opt.problem.catalog import load
+from themis_opt.problem.catalog import MAX_SEED, load, random_instance
 from themis_opt.problem.network import Kind
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.problem.random_networks import MAX_SEED, random_instance
 
 SEEDS = range(300)
 

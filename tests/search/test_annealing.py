@@ -13,11 +13,11 @@ from strategies import schedules
 
 import themis_opt
 from themis_opt.policies.registry import make_policy
+from themis_opt.problem.catalog import random_instance
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Packet
 from themis_opt.problem.phases import CollectiveKind
-from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.plan import Chunks
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate

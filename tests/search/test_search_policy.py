@@ -9,8 +9,8 @@ import pytest
 import themis_opt
 from themis_opt.base.errors import InputError
 from themis_opt.policies.hourglass.policy import Hourglass, balanced
+from themis_opt.problem.catalog import random_instance
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.search.annealed import Annealed

@@ -10,8 +10,8 @@ from strategies import enforced_plans
 from test_period_bounds import random_iteration
 
 from themis_opt.policies.registry import LAUNCHING, make_policy
+from themis_opt.problem.catalog import random_instance
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.plan import Plan
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate

@@ -8,10 +8,10 @@ import pytest
 from themis_opt.base.errors import InputError
 from themis_opt.problem.catalog import load
 from themis_opt.problem.instance import Instance
+from themis_opt.workloads.convolutional import memory_fraction, splitbrain
 from themis_opt.workloads.layers import linear
 from themis_opt.workloads.models import MODELS
 from themis_opt.workloads.setup import Setup
-from themis_opt.workloads.splitbrain import memory_fraction, splitbrain
 from themis_opt.workloads.timing import Rate
 
 CONVOLUTIONS, CONNECTED = 14_714_688, 18_923_530  # parameters of the two parts of VGG-16 for CIFAR-10

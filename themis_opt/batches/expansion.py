@@ -31,7 +31,7 @@ from themis_opt.problem.description import cost_in_words
 from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
-from themis_opt.problem.random_networks import MAX_SEED, PREFIX, seed_of
+from themis_opt.problem.catalog import MAX_SEED, PREFIX, seed_of
 from themis_opt.schedules.plan import has_launches
 
 KNOB_COLUMNS: Mapping[str, str] = {"seconds": "time_limit", "gap": "gap_asked"}

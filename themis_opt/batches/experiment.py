@@ -25,11 +25,11 @@ from pydantic import (
 
 from themis_opt.base.documents import read_toml, schema_text
 from themis_opt.base.units import Bytes, parse_time
+from themis_opt.problem.catalog import MAX_SEED
 from themis_opt.problem.cost_terms import COST_TERMS
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_NPUS, Count, Model, ModelError
 from themis_opt.problem.iteration import MAX_TASKS
 from themis_opt.problem.network import cost_type
-from themis_opt.problem.random_networks import MAX_SEED
 
 EXPERIMENT, STORE = "experiment.toml", "runs.sqlite"  # files in the folder of an experiment
 MAX_WORKLOADS = 10**5  # most workloads of one table

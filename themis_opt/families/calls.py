@@ -203,10 +203,9 @@ def make_workload(
     from themis_opt.pipelines.models import pipeline_of
     from themis_opt.problem.cost import check_clock
     from themis_opt.workloads import parallelisms
-    from themis_opt.workloads.devices import device_in
     from themis_opt.workloads.models import find_model
     from themis_opt.workloads.setup import rate_of
-    from themis_opt.workloads.timing import read_times
+    from themis_opt.workloads.timing import device_in, read_times
 
     source, layers = instance_for(network, "network"), layers_of(model, sequence, weights_only=weights_only)
     named, trained = choices.pop("device", ""), find_model(model)

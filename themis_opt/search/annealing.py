@@ -14,8 +14,8 @@ from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.compiled import FirstUse
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.policies.baseline import Baseline
+from themis_opt.problem.catalog import random_instance
 from themis_opt.problem.cost import fixed_lag
-from themis_opt.problem.random_networks import random_instance
 from themis_opt.schedules.event_loop import NEVER
 from themis_opt.schedules.kernel import Operations, workspace
 from themis_opt.schedules.period import FEW

@@ -1,4 +1,7 @@
-"""Comparison of policies on one instance, against the best proven bound, and everything written about it."""
+"""Comparison of policies on one instance, against the best proven bound, and everything written about it.
+
+Beside policies of dimensions trees may be faster than any order, along lines and grids.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +33,7 @@ from themis_opt.policies.registry import (
 )
 from themis_opt.problem.cost import check_memory, count_stages
 from themis_opt.problem.instance import Instance
+from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules.envelope import summary_of
 from themis_opt.schedules.results import PolicyComparison, PolicyResult
 from themis_opt.schedules.schedule import Schedule
@@ -37,11 +41,11 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.study.columns import Value, result_row, result_table
-from themis_opt.study.rival_trees import has_rival_trees
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from themis_opt.graphs.schedule import GraphSchedule
     from themis_opt.search.exact import Exact
 
 Sizes = Literal["equal", "free"]
@@ -380,3 +384,39 @@ def write_comparison(folder: Path, comparison: Comparison, settings: Mapping[str
     sizes = "equal" if comparison.equal_sizes else "free"
     summary = summary_of(best, comparison.bounds, {**settings, "sizes": sizes})
     return [*files, *write_schedule(folder, best.schedule, summary)]
+
+
+def has_rival_trees(instance: Instance) -> bool:
+    """Whether trees may beat it: a broadcast, a reduce, or an all-reduce along lines or grids."""
+    collective = instance.collectives[0] if len(instance.collectives) == 1 else None
+    if collective is None or collective.dimensions is not None:
+        return False
+    if collective.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
+        return True
+    if collective.kind is not CollectiveKind.ALL_REDUCE:
+        return False
+    return not all(dimension.kind.rule.can_reduce for dimension in instance.network.dimensions)
+
+
+def trees_beside(instance: Instance) -> "GraphSchedule | None":
+    """A schedule of trees where they may be faster than stages along dimensions.
+
+    None for other problems, for large ones, and where stages cost more than latency and bandwidth, which graphs have.
+    """
+    dimensions = instance.network.dimensions
+    if not has_rival_trees(instance) or instance.network.num_npus > MOST_BESIDE:
+        return None
+    if any(dimension.model_fields_set & BEYOND_GRAPHS for dimension in dimensions):
+        return None
+    from themis_opt.graphs.conversion import as_graph  # networkx and OR-Tools: slow to import
+    from themis_opt.graphs.schedule import simulate_graph
+    from themis_opt.graphs.trees import tree_plan
+
+    return simulate_graph(tree_plan(as_graph(instance)), CHUNKS_BESIDE)
+
+
+MOST_BESIDE, CHUNKS_BESIDE = 36, 64
+"""NPUs up to which trees are planned beside other policies, and their chunks: less than a second."""
+
+BEYOND_GRAPHS = {"packet", "launch_overhead", "compression", "reduction", "shares", "rails", "in_network"}
+"""Fields of a dimension that a graph does not have."""

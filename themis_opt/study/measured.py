@@ -36,9 +36,8 @@ from themis_opt.solving.bounds import bounds_of
 from themis_opt.solving.cut import too_slow
 from themis_opt.study.ceilings import HIERARCHICAL, ceilings
 from themis_opt.study.columns import Value
-from themis_opt.study.comparison import compare
+from themis_opt.study.comparison import compare, trees_beside
 from themis_opt.study.parts import NetworkPart, parse_part, part_in_words, part_of, problem_of
-from themis_opt.study.rival_trees import trees_beside
 from themis_opt.study.step_plan import with_gathers
 
 TELLING = 10  # times the bound below which the best schedule is worth comparing with it

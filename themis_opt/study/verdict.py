@@ -15,8 +15,7 @@ from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.timed import Explanation, ResourceTime
 from themis_opt.solving.bounds import bounds
-from themis_opt.study.comparison import Comparison, Result
-from themis_opt.study.rival_trees import has_rival_trees, trees_beside
+from themis_opt.study.comparison import Comparison, Result, has_rival_trees, trees_beside
 from themis_opt.study.step_plan import with_gathers
 from themis_opt.study.sweep import best_by_value, in_words, knee_of, time_of
 

@@ -16,11 +16,11 @@ from typing import Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_short_size
 from themis_opt.problem.iteration import Iteration
-from themis_opt.workloads.devices import memory_of
 from themis_opt.workloads.layers import Layer
 from themis_opt.workloads.microbatch_orders import most_kept, passes_by_stage
 from themis_opt.workloads.pipeline import PipelineStages, elements_of, pipeline_stages
 from themis_opt.workloads.setup import Setup
+from themis_opt.workloads.timing import memory_of
 
 MakeIteration = Callable[[str, Setup], Iteration]  # makes the iteration of a parallelism
 

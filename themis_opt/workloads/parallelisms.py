@@ -8,7 +8,7 @@ from themis_opt.base.errors import InputError, suggestion
 from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import Iteration
-from themis_opt.workloads.convolutional import divided
+from themis_opt.workloads.convolutional import divided, splitbrain
 from themis_opt.workloads.daso import daso
 from themis_opt.workloads.experts import expert
 from themis_opt.workloads.hybrid import data, hybrid, sequence, tensor, zero1
@@ -18,7 +18,6 @@ from themis_opt.workloads.out_of_core import out_of_core
 from themis_opt.workloads.pipeline import pipeline
 from themis_opt.workloads.setup import Setup
 from themis_opt.workloads.sharded import fully_sharded, hybrid_sharded
-from themis_opt.workloads.splitbrain import splitbrain
 from themis_opt.workloads.transformations import adapted, transformed
 
 

@@ -8,10 +8,9 @@ from typing import Any, Literal, get_args
 from themis_opt.base.errors import InputError, check_choice
 from themis_opt.base.units import format_bandwidth, format_size, parse_bandwidth, parse_size, parse_time
 from themis_opt.problem.network import Network
-from themis_opt.workloads.devices import find_device, memory_of
 from themis_opt.workloads.layers import Layer, Parameter
 from themis_opt.workloads.microbatch_orders import MicrobatchSchedule, check_order
-from themis_opt.workloads.timing import USUAL_RATE, LayerTimes, Rate, Timing, parse_rate
+from themis_opt.workloads.timing import USUAL_RATE, LayerTimes, Rate, Timing, find_device, memory_of, parse_rate
 from themis_opt.workloads.transformations import NO_COMPRESSION, Compression, parse_compression, parse_refresh
 from themis_opt.workloads.unequal import EQUAL, Unequal, parse_unequal
 
@@ -67,7 +66,7 @@ class Setup:
     `skip`, `wait`: batches from one exchange between all groups to the next, and batches that it may take
       (:mod:`themis_opt.workloads.daso`).
     `memory`: bytes of an NPU, None where everything fits (:mod:`themis_opt.workloads.memory`).
-    `device`: name of the NPU, whose memory is taken where none is given (:mod:`themis_opt.workloads.devices`).
+    `device`: name of the NPU, whose memory is taken where none is given (:mod:`themis_opt.workloads.timing`).
     `host_link`: bytes per second between an NPU and its host (:mod:`themis_opt.workloads.out_of_core`), to which
       activations of a pipeline may go (:mod:`themis_opt.pipelines.offloads`).
     `local_blocks`: blocks of layers with a separate loss, whose gradients leave in the forward sweep; 1 for one loss at
