@@ -115,15 +115,15 @@ TEN_MORE = [{"kind": "ring", "size": 2, "bandwidth": "1 GB/s"}] * 11
         (changed(*TENSORS, 0, "needed_in", to="this"), "dependencies form a cycle: "),
         (
             changed(*SPLITS, 0, "dimension", to="dim3"),
-            "iteration.splits[0].dimension names 'dim3', the network has dim1, dim2",
+            "iteration.splits[0].dimension: names 'dim3', the network has dim1, dim2",
         ),
         (
             changed("network", "dimensions", 1, "kind", to="mesh2d"),
             "iteration.splits[0].sizes: 'dim2' is a mesh2d, 2 NPUs make no grid: use a 'line'",
         ),
-        (changed(*SPLITS, 0, "sizes", to=[4, 4]), "iteration.splits[0].sizes must multiply to 8, are (4, 4)"),
+        (changed(*SPLITS, 0, "sizes", to=[4, 4]), "iteration.splits[0].sizes: must multiply to 8, are (4, 4)"),
         (changed(*SPLITS, 0, "sizes", to=[8, 1]), "iteration.splits[0].sizes[1] = 1: "),
-        (changed(*SPLITS, to=PLAIN["iteration"]["splits"] * 2), "iteration.splits splits a dimension twice"),
+        (changed(*SPLITS, to=PLAIN["iteration"]["splits"] * 2), "iteration.splits: splits a dimension twice"),
         (changed(*SPLITS, 0, "names", to=["a", "a"]), "dimension names must differ after splits, got dim1, a, a"),
         (changed(*SPLITS, 0, "names", to=["a", "dim1"]), "dimension names must differ after splits, got dim1, a, dim1"),
         (changed(*SPLITS, 0, "names", to=["", "b"]), "iteration.splits[0].names[0] = ''"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from themis_opt.cli import completion, options
-from themis_opt.cli.answers.answer import has_pictures
+from themis_opt.cli.answers.answer import has_pictures, write_files
 
 if TYPE_CHECKING:
     from themis_opt.study.step_plan import StepPlan
@@ -62,16 +62,12 @@ def plan(
 
 def _write(folder: Path, planned: "StepPlan") -> list[Path]:
     """Write the plan, and its picture where it can be read."""
-    from themis_opt.base.documents import make_folder, write_atomically
     from themis_opt.formats.timeline import is_pictured
 
-    make_folder(folder)
-    paths = [folder / "plan.json"]
-    write_atomically(paths[0], json.dumps(planned.document(), indent=1) + "\n")
-    if has_pictures():
+    files = write_files(folder, {"plan.json": json.dumps(planned.document(), indent=1) + "\n"})
+    if has_pictures() and is_pictured(planned.best):
         from themis_opt.reports.pictures import draw_gantt
 
-        if is_pictured(planned.best):
-            draw_gantt(folder / "plan.svg", planned.best)
-            paths.append(folder / "plan.svg")
-    return paths
+        files.append(folder / "plan.svg")
+        draw_gantt(files[-1], planned.best)
+    return files

@@ -22,7 +22,7 @@ from themis_opt.problem.documents import read_model
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_DIMENSIONS, Count, FieldError, Model, ModelError
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.iteration import Split
+from themis_opt.problem.iteration import Split, check_splits
 from themis_opt.problem.network import Dimension, Kind, Network
 
 if TYPE_CHECKING:
@@ -161,15 +161,9 @@ class DesignNetwork(Model):
             self.at(1.0 for _ in self.dimensions)
         except ModelError as error:
             raise FieldError(error.rule, error.field) from None
-        for number, split in enumerate(self.splits):
-            if split.dimension not in self.dimension_names:
-                raise FieldError(f"the network has {', '.join(self.dimension_names)}", f"splits[{number}].dimension")
-            size = self.dimensions[self.dimension_names.index(split.dimension)].size
-            if math.prod(split.sizes) != size or len(split.names) != len(split.sizes):
-                raise FieldError(f"must multiply to {size}, with a name each", f"splits[{number}].sizes")
-        divided = [split.dimension for split in self.splits]
-        if len(set(divided)) < len(divided):
-            raise FieldError("splits a dimension twice", "splits")
+        sizes = [dimension.size for dimension in self.dimensions]
+        check_splits(self.splits, dict(zip(self.dimension_names, sizes, strict=True)), "splits")
+        divided = {split.dimension for split in self.splits}
         whole = [name for name in self.dimension_names if name not in divided]
         names = [*whole, *(name for split in self.splits for name in split.names)]
         if len(set(names)) < len(names) or len(names) > MAX_DIMENSIONS:

@@ -20,7 +20,7 @@ from themis_opt.base.units import MAX_CLOCK, Bytes, format_seconds, format_size
 from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Collective, Exchange
 from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_DIMENSIONS, Count, FieldError, Model
-from themis_opt.problem.iteration import ComputeTask, Iteration
+from themis_opt.problem.iteration import ComputeTask, Iteration, check_splits
 from themis_opt.problem.network import Dimension, Fabric, Network, links_of
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.problem.ports import Ports, ports_of
@@ -487,21 +487,13 @@ class Instance(Model):
 
     def _check_splits(self, iteration: Iteration) -> None:
         sizes = dict(zip(self.network.dimension_names, self.network.sizes, strict=True))
+        check_splits(iteration.splits, sizes, "iteration.splits")
         for number, split in enumerate(iteration.splits):
-            field = f"iteration.splits[{number}]"
-            if split.dimension not in sizes:
-                raise ValueError(f"{field}.dimension names '{split.dimension}', the network has {', '.join(sizes)}")
-            if len(split.names) != len(split.sizes):
-                raise ValueError(f"{field}.names must be as many as sizes, {len(split.sizes)}, are {len(split.names)}")
-            if math.prod(split.sizes) != sizes[split.dimension]:
-                raise ValueError(f"{field}.sizes must multiply to {sizes[split.dimension]}, are {split.sizes}")
             kind = self.network.dimensions[self.network.dimension_names.index(split.dimension)].kind
             flaw = next(filter(None, map(kind.rule.flaw, split.sizes)), None)
             if flaw:
-                raise ValueError(f"{field}.sizes: '{split.dimension}' is a {kind}, {flaw}")
+                raise ValueError(f"iteration.splits[{number}].sizes: '{split.dimension}' is a {kind}, {flaw}")
         divided = {split.dimension for split in iteration.splits}
-        if len(divided) < len(iteration.splits):
-            raise ValueError("iteration.splits splits a dimension twice")
         added = sum(len(split.sizes) - 1 for split in iteration.splits)
         if len(sizes) + added + len(iteration.links) > MAX_DIMENSIONS:
             raise ValueError(f"must have at most {MAX_DIMENSIONS} dimensions after splits")

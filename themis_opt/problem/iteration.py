@@ -1,12 +1,14 @@
 """What a training iteration is made of: compute tasks, and dimensions divided between groups."""
 
+import math
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 from pydantic import Field, StrictBool
 
 from themis_opt.base.units import Bytes, Picoseconds
 from themis_opt.problem.exchanges import Tensor
-from themis_opt.problem.fields import MAX_BYTES, MAX_DIMENSIONS, Count, Model
+from themis_opt.problem.fields import MAX_BYTES, MAX_DIMENSIONS, Count, FieldError, Model
 from themis_opt.problem.network import Dimension
 
 MAX_TASKS = 10_000
@@ -52,6 +54,21 @@ class Split(Model):
     sizes: Annotated[tuple[Annotated[Count, Field(ge=2)], ...], Field(min_length=2, max_length=MAX_DIMENSIONS)]
     names: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=2, max_length=MAX_DIMENSIONS)]
     shared: StrictBool = False
+
+
+def check_splits(splits: Iterable[Split], sizes: Mapping[str, int], field: str) -> None:
+    """Refuse splits that do not fit dimensions of some sizes, by a FieldError within a field."""
+    for number, split in enumerate(splits):
+        where = f"{field}[{number}]"
+        if split.dimension not in sizes:
+            raise FieldError(f"names '{split.dimension}', the network has {', '.join(sizes)}", f"{where}.dimension")
+        if len(split.names) != len(split.sizes):
+            raise FieldError(f"must be as many as sizes, {len(split.sizes)}, are {len(split.names)}", f"{where}.names")
+        if math.prod(split.sizes) != sizes[split.dimension]:
+            raise FieldError(f"must multiply to {sizes[split.dimension]}, are {split.sizes}", f"{where}.sizes")
+    divided = [split.dimension for split in splits]
+    if len(set(divided)) < len(divided):
+        raise FieldError("splits a dimension twice", field)
 
 
 class Iteration(Model):

@@ -1,7 +1,7 @@
 """The folder of a search: the tuned instance and its schedule, the best setting, the trials, and pictures."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,13 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
     files = [folder / name for name in texts]
     files += write_schedule(folder, schedule, _summary(tuned))
     files += write_gantt(folder, schedule, title, tuned.space.proven)
-    return [*files, *draw(tuned, folder)]
+    charts = {"history": history_chart(tuned)}
+    if tuned.importances and tuned.num_run >= LEAST_TRIALS:
+        charts["importances"] = importance_chart(tuned.importances)
+    for name, chart in charts.items():
+        files.append(folder / f"{name}.svg")
+        save(chart, files[-1], f"{tuned.space.name}: {name}")
+    return files
 
 
 def best_setting(tuned: Tuned) -> dict[str, Any]:
@@ -55,20 +61,6 @@ def _summary(tuned: Tuned) -> Summary:
         status="feasible",
         settings={name: value for name, value in tuned.choice.items() if name != "policy"},
     )
-
-
-def draw(tuned: Tuned, folder: Path) -> Iterator[Path]:
-    """Write the pictures that a study has something for; yields their files.
-
-    There are importances of :data:`LEAST_TRIALS` trials or more that differ.  Raises InputError if a file cannot be
-    written.
-    """
-    charts = {"history": history_chart(tuned)}
-    if tuned.importances and tuned.num_run >= LEAST_TRIALS:
-        charts["importances"] = importance_chart(tuned.importances)
-    for name, chart in charts.items():
-        save(chart, folder / f"{name}.svg", f"{tuned.space.name}: {name}")
-        yield folder / f"{name}.svg"
 
 
 LEAST_TRIALS = 10  # trials below which importances are chance

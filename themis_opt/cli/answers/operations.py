@@ -1,6 +1,6 @@
 """What commands answer from timed operations alone: the same for schedules of every family."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -46,15 +46,10 @@ def resource_table(title: str, explanation: "Explanation", most: int | None = No
 def path_table(explanation: "Explanation", limit: int, what: str) -> Listing:
     """The first and the last steps of the critical path."""
     steps = [_in_ns(asdict(step)) for step in explanation.steps]
-    few = both_ends(steps, limit)
+    few = steps if len(steps) <= limit else [*steps[: limit // 2], *steps[len(steps) - (limit - limit // 2) :]]
     ends = "" if len(few) == len(steps) else f", {len(few)} of them from both ends"
     shown = columns("label", "start_ns", "busy_ns", "lag_ns", "waited_for", label=(what, "text"))
     return Listing(f"critical path: {len(steps)} {what}s{ends}", few, shown)
-
-
-def both_ends(rows: Sequence[dict[str, Any]], most: int) -> Sequence[dict[str, Any]]:
-    """The first and the last rows of many."""
-    return rows if len(rows) <= most else [*rows[: most // 2], *rows[len(rows) - (most - most // 2) :]]
 
 
 def bound_table(makespan: float, bounds: Mapping[str, float], title: str = "makespan") -> Listing:

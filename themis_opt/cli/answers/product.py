@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from themis_opt.base.units import format_short_time, nanoseconds
+from themis_opt.base.units import format_megabytes, format_short_time, nanoseconds
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
@@ -126,22 +126,16 @@ def explain(
     described = parts(explanation)
     document = schedule_row(schedule) | {"bounds_ns": in_ns} | described
     title = f"{times_in_words(schedule)}, chunk sizes {sizes_in_words(schedule)}"
+    rails = [rail | {"bytes": format_megabytes(rail["bytes"])} for rail in described["rails"]]
+    carried = columns("dimension", "rail", "bytes", "share", bytes=("bytes per NPU", "text"))
     tables = [
         resource_table(title, explanation),
-        *_rail_tables(described["rails"]),
+        *([Listing("rails: what each carries", rails, carried)] if rails else []),
         path_table(explanation, steps, "stage"),
         *_wait_tables(described["waits"], schedule.makespan, steps),
         bound_table(schedule.makespan, proven, objective(schedule.instance).title),
     ]
     return Reply(document, on_schedule(schedule, explanation, proven, equal_sizes=equal_sizes), tables)
-
-
-def _rail_tables(rails: Sequence[dict[str, Any]]) -> list[Listing]:
-    from themis_opt.base.units import format_megabytes
-
-    shown = columns("dimension", "rail", "bytes", "share", bytes=("bytes per NPU", "text"))
-    rows = [rail | {"bytes": format_megabytes(rail["bytes"])} for rail in rails]
-    return [Listing("rails: what each carries", rows, shown)] if rows else []
 
 
 def _wait_tables(waits: Sequence[dict[str, Any]], makespan: int, limit: int) -> list[Listing]:
