@@ -24,14 +24,22 @@ from themis_opt.batches.rows_file import BOUND
 from themis_opt.families.door import FAMILIES, family_named, family_of
 from themis_opt.families.door import load_problem as read_problem
 from themis_opt.families.family import Problem
-from themis_opt.problem.catalog import INSTANCES, shipped, shipped_clusters, shipped_graphs, shipped_pipelines
+from themis_opt.problem.catalog import (
+    INSTANCES,
+    MAX_SEED,
+    PREFIX,
+    seed_of,
+    shipped,
+    shipped_clusters,
+    shipped_graphs,
+    shipped_pipelines,
+)
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.cost_terms import COST_TERMS, CostTerm
 from themis_opt.problem.description import cost_in_words
 from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Network
-from themis_opt.problem.catalog import MAX_SEED, PREFIX, seed_of
 from themis_opt.schedules.plan import has_launches
 
 KNOB_COLUMNS: Mapping[str, str] = {"seconds": "time_limit", "gap": "gap_asked"}
