@@ -4,7 +4,9 @@ import pytest
 from pipeline_samples import pipeline, random_pipeline
 
 from themis_opt.base.allowance import Allowance
+from themis_opt.pipelines.gaps import filled
 from themis_opt.pipelines.order_search import anneal
+from themis_opt.pipelines.policies import zbv
 from themis_opt.pipelines.priorities import greedy
 from themis_opt.pipelines.schedule import simulate
 from themis_opt.pipelines.steps import best_policy
@@ -19,8 +21,18 @@ def work(seconds):
 def test_orders_are_legal_and_no_slower(seed):
     start = best_policy(random_pipeline(seed))
     schedule = anneal(start, work(0.1), 0)
-    validate(schedule)
     assert schedule.value <= start.value
+    for changed in (schedule, *filled(start.pipeline, start.orders)):
+        validate(changed)
+
+
+def test_memory_that_a_v_leaves_fills_its_gaps():
+    problem = pipeline(8, 16, 10, 11, 9, message=1, parts=2, placement="v", memory=24)
+    start = simulate(problem, zbv(problem))
+    best = min(filled(problem, start.orders), key=lambda schedule: schedule.value)
+    validate(best)
+    assert best.value < 0.98 * start.value
+    assert max(start.peaks()) == 16 < max(best.peaks()) <= 24
 
 
 @pytest.mark.parametrize(

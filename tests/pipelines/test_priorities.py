@@ -3,8 +3,7 @@
 import pytest
 from pipeline_samples import pipeline, random_pipeline
 
-from themis_opt.base.allowance import Allowance
-from themis_opt.pipelines.priorities import PriorityOrders, by_kind, tunable
+from themis_opt.pipelines.priorities import PriorityOrders, by_kind
 from themis_opt.pipelines.priority_loop import PRIORITY_LOOP
 from themis_opt.pipelines.schedule import simulate
 from themis_opt.pipelines.validation import validate
@@ -54,10 +53,3 @@ def test_a_limit_while_a_stage_fills_ends_with_the_first_microbatch():
     assert begun == list(range(12))
     done = first.index(("W", 0, 0))
     assert first.index(("F", 0, 5)) < done < first.index(("F", 0, 6))
-
-
-def test_tuned_numbers_are_no_worse_and_equal_for_equal_seeds():
-    problem = pipeline(4, 8, 10, 20, 10, message=2, parts=2, placement="v", memory=12)
-    by_priority, start = PriorityOrders(problem), tunable(problem)
-    one, other = (by_priority.tune(start, Allowance(0.05, counts_work=True), 0.0, seed=3) for _ in range(2))
-    assert by_priority.value(one) == by_priority.value(other) < by_priority.value(start)

@@ -42,9 +42,12 @@ forward pass of :math:`q_1` that microbatch goes to the end and back, and throug
 ended, so that both waits add up; otherwise the larger one counts.  Before the first pass of a stage a microbatch
 passes all parts before :math:`q_0`, which a makespan holds too.
 
-If activations may go to the host, each in a time :math:`o`, the link makes room for :math:`D / o` more passes until
-then, and the larger wait counts.  Where a pass takes less than :math:`o`, a later return
-lets the stage wait longer, so that :math:`D` is its best case; otherwise the link keeps up.
+*Memory over time.*  An activation that stays takes its bytes from its forward pass until it is back there, and one that
+leaves takes them in both of these passes and both transfers of a time :math:`o`, at least; both keep gradients for
+those of weights.  The sum of bytes times time is at most M T, the memory times the period.  If x of them leave, each of
+which saves bytes times time of s at most, :math:`M T \ge A - x s`.  Transfers to the host take x o, between the first
+forward pass and the return of the last one with its backward pass, c in all: :math:`x o \le T - c`.  So
+:math:`T \ge (A o + s c) / (M o + s)`, or no activation leaves and :math:`T \ge A / M`.
 
 So a stage waits until its first microbatch is back, but for forward passes that fit into its memory, and behind the
 last one likewise; and a microbatch comes back no faster than all stages on its way can work.  With all passes of one
@@ -80,7 +83,7 @@ def bound(pipeline: Pipeline) -> int:
 def bounds(pipeline: Pipeline) -> Iterator[int]:
     """Bounds in picoseconds: that of filling and draining at once, then those of the stages with the most work."""
     stages = sorted(range(pipeline.stages), key=lambda stage: (-pipeline.work(stage), stage))
-    yield max(_filling_and_draining(pipeline, stage) for stage in stages)
+    yield max(bound(pipeline, stage) for bound in (_filling_and_draining, _memory_over_time) for stage in stages)
     if pipeline.objective == "period":
         for stage in stages[:MOST_STAGES]:
             heads, tails = _heads(pipeline, stage), _tails(pipeline, stage)
@@ -287,30 +290,48 @@ def _filling_and_draining(pipeline: Pipeline, stage: int) -> int:
     """What a stage works, and waits while its memory fills and empties."""
     first, last = pipeline.parts_of[stage][0], pipeline.parts_of[stage][-1]
     there = pipeline.round_trip(first, last)
-    filling = max(there - _most_work(pipeline, stage, pipeline.kinds[:1], there), 0)
+    filling = max(there - _most_work(pipeline, stage, pipeline.kinds[:1]), 0)
     return_trip = pipeline.round_trip(last, last) - pipeline.duration(ActionKind.FORWARD, last)
     back = return_trip + sum(pipeline.duration(kind, last) for kind in pipeline.kinds[1:])
-    draining = max(back - _most_work(pipeline, stage, pipeline.kinds[1:], back), 0)
+    draining = max(back - _most_work(pipeline, stage, pipeline.kinds[1:]), 0)
     activations = pipeline.microbatches * pipeline.parts * pipeline.activation
     apart = pipeline.offload is None and (pipeline.memory or math.inf) < activations
     before = pipeline.round_trip(0, last) - pipeline.round_trip(first, last) if pipeline.objective == "makespan" else 0
     return before + pipeline.work(stage) + (filling + draining if apart else max(filling, draining))
 
 
-def _most_work(pipeline: Pipeline, stage: int, kinds: tuple[ActionKind, ...], within: int) -> int:
+def _memory_over_time(pipeline: Pipeline, stage: int) -> int:
+    """What activations take of the memory of a stage, as long as each stays, or without the time on its host."""
+    if pipeline.memory is None:
+        return 0
+    parts, out, count = pipeline.parts_of[stage], pipeline.offload or 0, pipeline.microbatches
+    forward, back = ([pipeline.duration(kind, part) for part in parts] for kind in pipeline.kinds[:2])
+    weights = [pipeline.duration(ActionKind.WEIGHTS, part) if pipeline.split else 0 for part in parts]
+    kept = -pipeline.change_of_memory(ActionKind.WEIGHTS)
+    between = [pipeline.round_trip(part, part) - there for part, there in zip(parts, forward, strict=True)]
+    saved = [pipeline.activation * max(time - 2 * out, 0) for time in between]
+    area = pipeline.activation * sum(forward + between + back) + kept * sum(weights)
+    memory = pipeline.memory - pipeline.memory % math.gcd(pipeline.activation, kept)
+    least = -(-count * area // memory)
+    if pipeline.offload is not None:
+        first_to_last = min(forward) + out + min(map(sum, zip(back, weights, strict=True)))
+        work, rate = count * area * out + max(saved) * first_to_last, memory * out + max(saved)
+        least = min(least, max(-(-count * (area - sum(saved)) // memory), -(-work // max(rate, 1))))
+    return least + (pipeline.begin_alone(ActionKind.FORWARD, parts[0]) if pipeline.objective == "makespan" else 0)
+
+
+def _most_work(pipeline: Pipeline, stage: int, kinds: tuple[ActionKind, ...]) -> int:
     """The most time of some kinds of actions on a stage of microbatches whose activations fit into its memory.
 
     Where gradients keep less than activations, more of them fit, and each counts with the kind that takes longest for
-    its bytes.  `within` a time the link to the host makes room for more, one transfer after the other.
+    its bytes.
     """
     parts = pipeline.parts_of[stage]
     longest = max(sum(pipeline.duration(kind, part) for kind in kinds) for part in parts)
     everything = pipeline.microbatches * sum(pipeline.duration(kind, part) for part in parts for kind in kinds)
-    if pipeline.memory is None:
+    if pipeline.memory is None or pipeline.offload is not None:
         return everything
     most = (pipeline.memory // pipeline.activation) * longest
-    if pipeline.offload is not None:
-        most += everything if pipeline.offload <= longest else -(-within * longest // pipeline.offload)
     kept = -pipeline.change_of_memory(ActionKind.WEIGHTS)
     if pipeline.split and kept < pipeline.activation and ActionKind.WEIGHTS in kinds:
         weights = max(pipeline.duration(ActionKind.WEIGHTS, part) for part in parts)

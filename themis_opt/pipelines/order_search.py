@@ -20,23 +20,21 @@ PASSES_PER_SECOND = 60e6  # passes that a core times, for limits that count work
 PASSES_AT_ONCE = 3e6  # passes that are timed without a look at the clock: a tenth of a second
 
 
-def anneal(
-    start: PipelineSchedule, allowance: Allowance, enough: int, seed: int = 0, rounds: int | None = None
-) -> PipelineSchedule:
+def anneal(start: PipelineSchedule, allowance: Allowance, enough: int, seed: int = 0) -> PipelineSchedule:
     """Move passes within the orders of stages until a value is enough, the turn is over, or nothing is gained.
 
-    Each annealing begins with the best orders so far, and takes longer than the one before; of `rounds` at most.
+    Each annealing begins with the best orders so far, and takes longer than the one before.
     """
     search, steps, idle = _OrderSearch(start), FIRST_MOVES, 0
     seeds = map(int, np.random.default_rng(seed).integers(2**32, size=2**16))
-    while idle < IDLE_ROUNDS and rounds != 0 and search.value > enough and allowance.left > 0 and is_ready(None):
+    while idle < IDLE_ROUNDS and search.value > enough and allowance.left > 0 and is_ready(None):
         before, begin, done = search.value, allowance.left, 0
         search.restart()
         while done < steps and allowance.left > 0 and search.value > enough:
             progress = max(done / steps, 1 - allowance.left / begin)
             done += search.run(HOT_PASSES * (COLD_PASSES / HOT_PASSES) ** progress, next(seeds))
             allowance.charge(PASSES_AT_ONCE / PASSES_PER_SECOND)
-        steps, rounds = steps * LONGER, None if rounds is None else rounds - 1
+        steps *= LONGER
         idle = 0 if search.value < before else idle + 1
     return search.best()
 

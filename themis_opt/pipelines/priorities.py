@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from themis_opt.base.allowance import Allowance
 from themis_opt.base.compiled import FirstUse
 from themis_opt.pipelines.order_arrays import order_space, orders_of, pass_table
 from themis_opt.pipelines.priority_loop import PRIORITY_LOOP, Priorities, StageState
@@ -23,9 +22,6 @@ LEADS = (0.5, 1.0, 2.0, 3.0, 5.0)
 
 WAITS = (0.1, 0.25, 0.5)  # parts of a pass that a stage waits for a better one, beside a message
 FAR = 1e15  # a number above all others, for passes that come last
-HOT_SHARE = 0.01  # temperature at first, as a share of the value
-IDLE_TRIES = 600  # numbers tried in a row that gain nothing, with which the search ends
-TIMED_PER_SECOND = 3e6  # passes that a core puts in order, for limits that count work
 
 
 class PriorityOrders:
@@ -77,42 +73,6 @@ class PriorityOrders:
         """The orders of the fastest rule."""
         return self.orders(self.best_rule())
 
-    def tune(self, start: Priorities, allowance: Allowance, enough: float, seed: int) -> Priorities:
-        """Change numbers at random, worse ones while it is hot, until a value is enough or the turn is over."""
-        random, begin, idle = np.random.default_rng(seed), allowance.left, 0
-        now, best = start, start
-        value = least = self.value(start)
-        while allowance.left > 0 and least > enough and idle < IDLE_TRIES:
-            other = self._changed(now, random)
-            changed = self.value(other)
-            heat = HOT_SHARE * least * min(allowance.left / begin, 1 - idle / IDLE_TRIES)
-            if changed - value <= heat * random.exponential():
-                now, value = other, changed
-            idle += 1
-            if value < least:
-                best, least, idle = now, value, 0
-            allowance.charge(self._order.size / TIMED_PER_SECOND)
-        return best
-
-    def _changed(self, rule: Priorities, random: np.random.Generator) -> Priorities:
-        """Other numbers of some passes, another slope, or another number of microbatches or patience."""
-        pipeline, pass_time = self.pipeline, float(self._table.duration.mean())
-        base, choice = rule.base.copy(), random.random()
-        shift = random.normal(0.0, pass_time * pipeline.stages / 2)
-        if choice < 0.6:
-            places = random.integers(base.size, size=random.integers(1, 4))
-            base.reshape(-1)[places] += shift
-            return rule._replace(base=base)
-        if choice < 0.75:
-            base[random.integers(len(base))] += shift
-            return rule._replace(base=base)
-        if choice < 0.85:
-            return rule._replace(slope=rule.slope * np.exp(random.normal(0.0, 0.3)))
-        if choice < 0.93:
-            most = rule.most + int(random.integers(-2, 3))
-            return rule._replace(most=min(max(most, 1), pipeline.microbatches), fills=bool(random.random() < 0.5))
-        return rule._replace(patience=int(random.choice([0, pipeline.message, *self._patience])))
-
 
 def by_kind(pipeline: Pipeline) -> Priorities:
     """Gradients of inputs first, then forward passes of later parts, then gradients of weights."""
@@ -135,14 +95,6 @@ def by_way_to_go(pipeline: Pipeline, wait: float) -> Priorities:
     slope[:2] = wait * np.mean([[pipeline.duration(kind, part) for part in parts] for kind in kinds])
     base[2:], slope[2:] = FAR + np.arange(pipeline.num_parts), float(pipeline.num_parts)
     return Priorities(base, slope, pipeline.microbatches, 0)
-
-
-def tunable(pipeline: Pipeline) -> Priorities:
-    """The way to go, with gradients of weights some passes behind those of inputs: numbers that are near each other."""
-    rule = by_way_to_go(pipeline, 1.0)
-    base, slope = rule.base.copy(), rule.slope.copy()
-    base[2:], slope[2:] = base[1] + 2 * pipeline.stages * slope[0, 0], slope[0, 0]
-    return rule._replace(base=base, slope=slope, most=min(2 * pipeline.stages, pipeline.microbatches))
 
 
 def _nothing(pipeline: Pipeline) -> np.ndarray:

@@ -209,7 +209,7 @@ class Pipeline(Model):
         if kind is forward:
             is_last = part + 1 == self.num_parts
             yield Action(back, part, microbatch) if is_last else Action(forward, part + 1, microbatch)
-        elif kind is not ActionKind.WEIGHTS:
+        elif kind not in (ActionKind.WEIGHTS, *TRANSFERS):
             if kind is back:
                 yield from (Action(other, part, microbatch) for other in rest)
             if part:

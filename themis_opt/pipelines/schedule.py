@@ -152,8 +152,7 @@ def lower(pipeline: Pipeline, orders: StageOrders) -> tuple[list[Action], Operat
     source = {half: number for number, action in enumerate(actions) for half in (action, *halves(action))}
     message_of = dict[int, int]()
     for number, action in enumerate(actions):
-        to = _receiver(pipeline, action)
-        if to is not None and to != pipeline.stage_of[action.part]:
+        for to in {pipeline.stage_of[after.part] for after in pipeline.after(action)} - {resource[number]}:
             link = links[resource[number], to]
             message_of[number] = len(resource)
             resource.append(link)
@@ -211,14 +210,6 @@ def simulate(pipeline: Pipeline, orders: StageOrders) -> PipelineSchedule:
     if stuck:
         raise CyclicPlan(f"actions wait for each other: {name_of(stuck[0])} never runs")
     return PipelineSchedule(pipeline, orders, start)
-
-
-def _receiver(pipeline: Pipeline, action: Action) -> int | None:
-    """The stage that gets the result of an action, None where it stays."""
-    if action.kind in (ActionKind.WEIGHTS, *TRANSFERS):
-        return None
-    part = action.part + 1 if action.kind is ActionKind.FORWARD else action.part - 1
-    return pipeline.stage_of[part] if 0 <= part < pipeline.num_parts else None
 
 
 def halves(action: Action) -> tuple[Action, ...]:

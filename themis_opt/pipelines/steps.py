@@ -12,10 +12,11 @@ from formulations.limits import MAX_SECONDS, Limits
 from themis_opt.base.allowance import SLACK, cut_off
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.pipelines.bounds import bounds
+from themis_opt.pipelines.gaps import filled
 from themis_opt.pipelines.offloads import with_offloads
 from themis_opt.pipelines.order_search import anneal
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
-from themis_opt.pipelines.priorities import PriorityOrders, tunable
+from themis_opt.pipelines.priorities import PriorityOrders
 from themis_opt.pipelines.problem import TRANSFERS, Action, ActionKind, Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
 from themis_opt.pipelines.validation import validate
@@ -25,8 +26,8 @@ from themis_opt.schedules.incumbent import Progress, Step, take_turns, tell_note
 if TYPE_CHECKING:
     from formulations.microbatch_order import MicrobatchProblem, OrderOutcome
 
-VARIANTS, OFFLOADS = "variants", "offloads"
-"""Names under which rules with other numbers are tried, and orders with transfers to hosts."""
+VARIANTS, OFFLOADS, FILLED = "variants", "offloads", "filled"
+"""Names under which rules with other numbers are tried, orders with transfers to hosts, and policies without gaps."""
 
 MEMORIES = (1.25, 1.5, 2.0, 3.0, 0.0)
 """Memory of orders that are then made to fit by transfers, as multiples of what there is; 0 for all activations."""
@@ -128,26 +129,30 @@ class OffloadActivations:
 
 
 @dataclass
-class TunePriorities:
-    """Numbers by which stages choose their passes are changed (:mod:`themis_opt.pipelines.priorities`)."""
+class FillGaps:
+    """Gaps of the best orders are filled, and at first those of all policies (:mod:`themis_opt.pipelines.gaps`)."""
 
-    engine: str = "annealing"
+    engine: str = ""
 
     def applies(self, contest: PipelineContest) -> bool:
-        """Whether there is a schedule to beat."""
-        return contest.best is not None
+        """Whether there is a schedule to start from, all of whose activations stay."""
+        return contest.best is not None and not contest.best.offloads
 
     def run(self, contest: PipelineContest) -> None:
-        """Tune the way to go, then the best rule, and anneal the orders of each for a moment."""
-        by_priority = PriorityOrders(contest.pipeline)
-        for start in (tunable(contest.pipeline), by_priority.best_rule()):
-            if contest.done:
-                return
-            seed, number = contest.next_seed()
-            with contest.turn():
-                rule = by_priority.tune(start, contest.allowance, contest.enough, seed + number)
-            schedule = simulate(contest.pipeline, by_priority.orders(rule))
-            contest.offer(anneal(schedule, contest.allowance, int(contest.enough), seed + number, rounds=1))
+        """Fill the gaps of one after the other until the turn is over."""
+        for start in self._starts(contest):
+            for schedule in filled(contest.pipeline, start.orders):
+                contest.allowance.charge(_work_of_rules(contest.pipeline))
+                contest.offer(schedule)
+                if contest.done:
+                    return
+
+    def _starts(self, contest: PipelineContest) -> Iterator[PipelineSchedule]:
+        yield known(contest.best)
+        for name in PIPELINE_POLICIES if FILLED not in contest.tried else ():
+            with suppress(InputError, InvalidSchedule):
+                yield from (schedule for schedule in planned(contest.pipeline, name) if not schedule.offloads)
+        contest.tried.add(FILLED)
 
 
 @dataclass
@@ -197,7 +202,13 @@ class ExactOrders:
         contest.raise_bound(outcome.bound * tick)
 
 
-PIPELINE_STEPS: tuple[Step, ...] = (Rules(), OffloadActivations(), TunePriorities(), AnnealOrders(), ExactOrders())
+PIPELINE_STEPS: tuple[Step, ...] = (
+    Rules(),
+    OffloadActivations(),
+    FillGaps(),
+    AnnealOrders(),
+    ExactOrders(),
+)
 """The steps of the reference."""
 
 
