@@ -1,7 +1,7 @@
 """What each launching policy fuses, and when it launches it."""
 
 import pytest
-from small_iterations import FOUR_TASKS, iteration, microseconds, run, tensor, two_layers
+from small_iterations import FOUR_TASKS, iteration, run, tensor, two_layers
 
 from themis_opt.base.errors import InputError
 from themis_opt.policies.launching.ddp import Ddp
@@ -57,35 +57,42 @@ def test_only_equal_data_parallel_tensors_for_the_next_iteration_are_fused(
     }
 
 
-def test_fused_launches_when_the_last_gradient_is_ready_for_the_first_task_that_needs_one() -> None:
-    (launch,) = Fused()(two_layers())
-    assert (launch.after, launch.before) == (TaskOf(3, 0), TaskOf(0, 1))
+@pytest.mark.parametrize(
+    ("launching", "places"),
+    [
+        pytest.param(Fused(), [(TaskOf(3, 0), TaskOf(0, 1))], id="the last ready, for the first needed"),
+        pytest.param(WaitFree(), [(TaskOf(2, 0), TaskOf(1, 1)), (TaskOf(3, 0), TaskOf(0, 1))], id="each on its own"),
+    ],
+)
+def test_launches_leave_when_they_are_ready(launching: Fused | WaitFree, places: list[tuple[TaskOf, TaskOf]]) -> None:
+    assert [(launch.after, launch.before) for launch in launching(two_layers())] == places
 
 
-def test_wait_free_launches_every_tensor_when_it_is_ready() -> None:
-    launches = WaitFree()(two_layers())
-    assert [(launch.after, launch.before) for launch in launches] == [
-        (TaskOf(2, 0), TaskOf(1, 1)),
-        (TaskOf(3, 0), TaskOf(0, 1)),
-    ]
-
-
-def test_ddp_closes_a_bucket_once_it_holds_the_cap() -> None:
-    """From the last layer: 1 closes the first bucket, 3 + 9 reach ten, 4 is left."""
-    instance = layers([4, 9, 3, 1])
-    assert names(instance, Ddp(first_cap=1000, cap=10_000)(instance)) == [["g3"], ["g2", "g1"], ["g0"]]
-
-
-def test_ddp_launches_a_bucket_no_earlier_than_the_one_before_it() -> None:
-    instance = layers([4, 9, 3, 1])
-    launches = Ddp(first_cap=1000, cap=10_000)(instance)
-    assert [launch.after.task for launch in launches] == [4, 6, 7]
-
-
-def test_ddp_waits_for_all_gradients_before_the_next_forward_pass() -> None:
-    """With 10 us of the second layer and 4 us of the first, nothing is hidden behind forward1."""
-    instance = two_layers(4, 30)
-    assert microseconds(run(instance, "ddp:first_cap=1B:cap=1B/baseline+fifo").makespan) == 30 + 34
+@pytest.mark.parametrize(
+    ("kilobytes", "launching", "buckets", "tasks"),
+    [
+        pytest.param(
+            [4, 9, 3, 1],
+            Ddp(first_cap=1000, cap=10_000),
+            [["g3"], ["g2", "g1"], ["g0"]],
+            [4, 6, 7],
+            id="a cap: 1 closes the first bucket, 3 + 9 reach ten, 4 is left, none leaves before another",
+        ),
+        pytest.param(
+            [1, 1, 1], Horovod(cycle=5 * 10**9), [["g2"], ["g1", "g0"]], [3, 5], id="a cycle at 5 of 4, 5, 6 ms"
+        ),
+        pytest.param(
+            [4, 5, 6, 3], Dear(threshold=10_000), [["g2", "g3"], ["g0", "g1"]], [5, 7], id="what tensors fill"
+        ),
+    ],
+)
+def test_buckets_end_at(
+    kilobytes: list[float], launching: Ddp | Horovod | Dear, buckets: list[list[str]], tasks: list[int]
+) -> None:
+    instance = layers(kilobytes)
+    launches = tuple(launch for launch in launching(instance) if launch.part != "gather")
+    assert names(instance, launches) == buckets
+    assert [launch.after.task for launch in launches] == tasks
 
 
 def resnet_50_weights() -> list[int]:
@@ -108,38 +115,17 @@ def test_ddp_cuts_resnet_50_in_a_few_buckets(element_bytes: int, expected: list[
     assert buckets == pytest.approx(expected, abs=5e-3)
 
 
-def test_horovod_fuses_what_is_ready_in_one_cycle() -> None:
-    """Backward passes end after 4, 5 and 6 ms; a cycle of 5 ms begins at 5."""
-    instance = layers([1, 1, 1])
-    assert names(instance, Horovod(cycle=5 * 10**9)(instance)) == [["g2"], ["g1", "g0"]]
-
-
-def test_dear_halves_every_all_reduce() -> None:
-    launches = Dear(threshold=1)(layers([3, 3]))
-    assert [(launch.part, launch.kind) for launch in launches] == [
-        *[("scatter", CollectiveKind.REDUCE_SCATTER)] * 2,
-        *[("gather", CollectiveKind.ALL_GATHER)] * 2,
-    ]
-
-
-def test_dear_gathers_one_group_ahead_of_the_forward_pass() -> None:
+def test_dear_halves_every_all_reduce_and_gathers_one_group_ahead_of_the_forward_pass() -> None:
     """Group 0 at the end of the iteration, group g + 1 when the first layer of group g begins."""
     launches = Dear(threshold=1)(layers([3, 3, 3]))
-    gathers = [launch for launch in launches if launch.part == "gather"]
+    gathers = launches[3:]
+    assert [(launch.part, launch.kind) for launch in launches] == [
+        *[("scatter", CollectiveKind.REDUCE_SCATTER)] * 3,
+        *[("gather", CollectiveKind.ALL_GATHER)] * 3,
+    ]
     assert [g.after for g in gathers] == [TaskOf(5, 0), TaskOf(5, 0), TaskOf(0, 1)]
     assert [g.before for g in gathers] == [TaskOf(0, 1), TaskOf(1, 1), TaskOf(2, 1)]
     assert [g.after_launches for g in gathers] == [(0, 1, 2), (3,), (4,)]
-
-
-def test_dear_closes_a_group_that_the_next_tensor_would_fill() -> None:
-    instance = layers([4, 5, 6, 3])
-    gathers = [launch for launch in Dear(threshold=10_000)(instance) if launch.part == "gather"]
-    assert names(instance, tuple(gathers)) == [["g0", "g1"], ["g2", "g3"]]
-
-
-def test_dear_hides_scatters_behind_the_backward_and_gathers_behind_the_forward_pass() -> None:
-    """Scatters take 5 us each, hidden but for the last; gathers too, hidden but for the first."""
-    assert microseconds(run(two_layers(10, 10), "dear:threshold=1B/baseline+fifo").makespan) == 40 + 5 + 5
 
 
 @pytest.mark.parametrize("order", ["free", "reverse"])

@@ -20,6 +20,14 @@ from themis_opt.schedules.simulator import simulate
 
 LAYERS = sharded(8, 8, 8)
 
+ONE_AHEAD = {
+    "parameters1": "update1",
+    "parameters2": "update1",  # the task before forward1 of the next iteration
+    "parameters3": "forward1+",
+    "again2": "forward2",
+    "again1": "backward3",
+}
+
 
 def left_after(instance: Instance, launches: Sequence[Launch]) -> dict[str, str]:
     """The task after which every gather leaves, with a plus where it is of the next iteration."""
@@ -31,10 +39,6 @@ def left_after(instance: Instance, launches: Sequence[Launch]) -> dict[str, str]
     }
 
 
-def planned(instance: Instance, policy: str) -> dict[str, str]:
-    return left_after(instance, make_policy(policy)(instance).launches)
-
-
 def held_in(schedule: Schedule, task: str) -> int:
     """Bytes when a task of the last whole iteration begins."""
     (curve,) = memory_curves(schedule)
@@ -42,24 +46,28 @@ def held_in(schedule: Schedule, task: str) -> int:
     return int(curve.held[np.searchsorted(curve.time, begin, side="right") - 1])
 
 
-def test_a_gather_leaves_when_the_use_before_it_begins() -> None:
-    assert planned(LAYERS, "fsdp2/baseline") == {
-        "parameters1": "update1",
-        "parameters2": "update1",  # the task before forward1 of the next iteration
-        "parameters3": "forward1+",
-        "again2": "forward2",
-        "again1": "backward3",
-    }
-
-
-def test_two_places_ahead_it_leaves_one_use_earlier() -> None:
-    assert planned(LAYERS, "fsdp2:ahead=2/baseline")["again1"] == "forward2"
-    assert planned(LAYERS, "fsdp2:ahead=2/baseline")["parameters3"] == "update1"
-
-
-def test_zero_places_ahead_it_leaves_when_it_is_needed() -> None:
-    after = planned(LAYERS, "wait_free:ahead=0/baseline")
-    assert (after["parameters2"], after["again1"]) == ("forward1+", "backward2")
+@pytest.mark.parametrize(
+    ("policy", "after"),
+    [
+        pytest.param("fsdp2", ONE_AHEAD, id="the use before begins"),
+        pytest.param("fsdp2:ahead=2", {"again1": "forward2", "parameters3": "update1"}, id="one use earlier"),
+        pytest.param("wait_free:ahead=0", {"parameters2": "forward1+", "again1": "backward2"}, id="it is needed"),
+        pytest.param(
+            "inductor:max_compute_pre_fetch=0", {"again2": "backward3", "again1": "backward2"}, id="it looks so far"
+        ),
+        pytest.param((10**9, True), {"parameters3": "update1", "again1": "forward2"}, id="the one used before does"),
+        pytest.param((10**9, False), {"parameters3": "update3", "again1": "forward1"}, id="it may"),
+        pytest.param((16_000, True), {"parameters2": "update1", "again1": "backward2"}, id="it fits"),
+    ],
+)
+def test_a_gather_leaves_when(policy: str | tuple[int, bool], after: dict[str, str]) -> None:
+    """By a policy, or as early as fits into some bytes, in order of use or not."""
+    if isinstance(policy, str):
+        launches = make_policy(f"{policy}/baseline")(LAYERS).launches
+    else:
+        limit, in_order = policy
+        launches = tuple(as_early_as_fits(LAYERS, of_runs(LAYERS, ()), limit, in_order=in_order))
+    assert after.items() <= left_after(LAYERS, launches).items()
 
 
 def test_a_block_is_what_names_begin_with() -> None:
@@ -82,29 +90,11 @@ def test_policies_of_frameworks_are_legal(policy: str) -> None:
     assert run(LAYERS, f"{policy}/baseline").makespan >= LAYERS.compute
 
 
-def test_inductor_launches_no_gather_further_ahead_than_it_looks() -> None:
-    after = planned(LAYERS, "inductor:max_compute_pre_fetch=0/baseline")
-    assert (after["again2"], after["again1"]) == ("backward3", "backward2")
-
-
 def test_inductor_fuses_gathers_that_one_task_hides() -> None:
     schedule = run(sharded(2, 2, 2, 2), "inductor/baseline")
     assert len(schedule.plan.launches) < len(schedule.instance.exchanges)
     alone = run(sharded(2, 2, 2, 2), "inductor:max_bucket_memory=3kB/baseline")
     assert len(alone.plan.launches) == len(alone.instance.exchanges)
-
-
-def test_gathers_leave_as_early_as_they_may_without_a_limit() -> None:
-    after = left_after(LAYERS, as_early_as_fits(LAYERS, of_runs(LAYERS, ()), 10**9))
-    assert after["parameters3"] == "update1"
-    assert after["again1"] == "forward2"  # not before the one that is used before it
-    after = left_after(LAYERS, as_early_as_fits(LAYERS, of_runs(LAYERS, ()), 10**9, in_order=False))
-    assert (after["parameters3"], after["again1"]) == ("update3", "forward1")
-
-
-def test_gathers_that_fit_alone_leave_when_they_are_needed() -> None:
-    after = left_after(LAYERS, as_early_as_fits(LAYERS, of_runs(LAYERS, ()), 16_000))
-    assert (after["parameters2"], after["again1"]) == ("update1", "backward2")
 
 
 def test_a_fused_gather_is_one_buffer_until_all_of_it_was_used() -> None:

@@ -7,22 +7,46 @@ from small_iterations import FOUR_TASKS, PAIR, iteration, microseconds, run, ten
 import themis_opt
 from themis_opt.base.errors import CyclicPlan, InputError
 from themis_opt.problem.instance import Instance
-from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
 FIFO = "baseline+fifo"
 
+LARGE_BEHIND_SMALL = two_layers(18, 60, "reduce_scatter", chunks=3)
+"""The network takes 30 us for the second layer, in three chunks, and 9 us for the first."""
 
-def test_a_fused_all_reduce_is_fully_exposed() -> None:
-    """Forward 10, backward 20, all-reduce 7, update 5 us."""
-    gradients = [tensor("gradients", 7, "backward", "update")]
-    schedule = run(iteration({"forward": 10, "backward": 20, "update": 5}, gradients), f"fused/{FIFO}")
-    assert microseconds(schedule.makespan) == 42
-    assert microseconds(schedule.period.exposed) == 7
+BESIDE = tensor("gradients", 7, "backward1", "forward1", dimensions=["dim2"])
+
+FUSED = iteration({"forward": 10, "backward": 20, "update": 5}, [tensor("gradients", 7, "backward", "update")])
+
+SUMS = [
+    tensor("gradients", 6, "work", "work"),
+    tensor("sums", 4, "work", "work"),
+    tensor("message", 5, "work", "next", after=["sums"]),
+]
+"""Sums and their message take 9 us, in front of gradients that are ready as soon and needed as late as the sums."""
 
 
-def test_gradients_of_a_layer_hide_behind_the_backward_pass_of_the_next() -> None:
-    assert microseconds(run(two_layers(), f"wait_free/{FIFO}").makespan) == 40 + 4
+@pytest.mark.parametrize(
+    ("instance", "launching", "compute", "exposed"),
+    [
+        pytest.param(FUSED, "fused", 10 + 20 + 5, 7, id="all of an all-reduce"),
+        pytest.param(two_layers(), "wait_free", 40, 4, id="the first layer, as the second hides"),
+        pytest.param(two_layers(4, 30), "ddp:first_cap=1B:cap=1B", 40, 20 + 4, id="all beyond the backward pass"),
+        pytest.param(two_layers(10, 10), "dear:threshold=1B", 40, 5 + 5, id="the last scatter and the first gather"),
+        pytest.param(LARGE_BEHIND_SMALL, "wait_free", 40, 29, id="the first layer behind 30 to 60 of the second"),
+        pytest.param(LARGE_BEHIND_SMALL, "priority", 40, 19, id="two chunks that the first layer overtakes at 50"),
+        pytest.param(iteration({"work": 10, "next": 10}, SUMS), "priority", 20, 9, id="what is urgent goes first"),
+    ],
+)
+def test_what_waits_for_the_network_is_exposed(
+    instance: Instance, launching: str, compute: float, exposed: float
+) -> None:
+    """Microseconds of tasks, and of what they wait for."""
+    schedule = run(instance, f"{launching}/{FIFO}")
+    assert microseconds(schedule.makespan) == compute + exposed
+    assert microseconds(schedule.period.exposed) == exposed
+    assert schedule.period.is_steady
+    assert len(set(np.diff(schedule.task_start[1:, 0]).tolist())) == 1
 
 
 def test_lags_delay_results_but_not_other_stages() -> None:
@@ -38,33 +62,6 @@ def test_a_tensor_needed_in_the_same_iteration_blocks_the_task() -> None:
     schedule = run(iteration({"forward": 10, "backward": 20}, blocking), f"fused/{FIFO}")
     assert microseconds(schedule.makespan) == 36
     assert np.diff(schedule.task_start[:, 1]).tolist() == [36_000_000] * 3
-
-
-def test_priority_serves_first_what_an_urgent_tensor_waits_for() -> None:
-    """Sums and their message take 9 us, in front of gradients that are ready as soon and needed as late as the sums."""
-    tensors = [
-        tensor("gradients", 6, "work", "work"),
-        tensor("sums", 4, "work", "work"),
-        tensor("message", 5, "work", "next", after=["sums"]),
-    ]
-    instance = iteration({"work": 10.0, "next": 10.0}, tensors)
-    assert microseconds(run(instance, f"priority/{FIFO}").makespan) == 10 + 9 + 10
-
-
-LARGE_BEHIND_SMALL = two_layers(18, 60, "reduce_scatter", chunks=3)
-"""The network takes 30 us for the second layer, in three chunks, and 9 us for the first."""
-
-
-def test_first_come_first_served_lets_the_next_forward_pass_wait_for_the_last_layer() -> None:
-    """The second layer holds the network from 30 to 60, then comes the first."""
-    assert microseconds(run(LARGE_BEHIND_SMALL, f"wait_free/{FIFO}").makespan) == 69
-
-
-def test_priority_serves_the_layer_that_is_needed_first() -> None:
-    """At 50 the first layer overtakes two chunks of the second, which forward2 then waits for."""
-    schedule = run(LARGE_BEHIND_SMALL, f"priority/{FIFO}")
-    assert microseconds(schedule.makespan) == 59
-    assert schedule.period.is_steady
 
 
 def test_all_to_all_overtakes_every_other_collective() -> None:
@@ -87,28 +84,15 @@ def test_the_newest_launch_can_go_first() -> None:
     assert microseconds(schedule.period.launch_ready[0, names.index("gradients1")]) == 49
 
 
-def test_iterations_are_added_until_they_repeat_each_other() -> None:
-    schedule = run(two_layers(), f"wait_free/{FIFO}")
-    assert schedule.period.is_steady
-    assert len(set(np.diff(schedule.task_start[1:, 0]).tolist())) == 1
-
-
-@pytest.fixture(scope="module")
-def alternating() -> Schedule:
+def test_the_longest_period_counts_and_a_mean_is_used_where_iterations_alternate() -> None:
     """Stages of two iterations take turns on one resource, so that every second period is longer."""
     scattered = [tensor("t", 2000, "first", "second", kind="reduce_scatter", needed_in="next", parallelism="model")]
     split = {"dimension": "dim1", "sizes": [2, 2], "names": ["inner", "outer"], "shared": True}
     network = {"dimensions": [PAIR | {"size": 4}]}
     instance = iteration({"first": 0, "second": 0}, scattered, network=network, splits=[split])
-    return run(instance, "fused/themis+fifo")
-
-
-def test_the_longest_period_counts_where_iterations_alternate(alternating: Schedule) -> None:
+    alternating = run(instance, "fused/themis+fifo")
     assert not alternating.period.is_steady
     assert alternating.makespan == np.diff(alternating.task_start[:, 0])[-8:].max()
-
-
-def test_utilisation_is_a_mean_where_iterations_alternate(alternating: Schedule) -> None:
     assert 0.9 < alternating.utilisation <= 1
 
 
@@ -168,32 +152,25 @@ def test_waits_of_all_kinds_add_up_to_the_exposed_time(specification: str) -> No
 
 def test_communication_counts_once_where_collectives_overlap() -> None:
     """Both dimensions are busy from 30 to 40, and the network carries the first layer until 44."""
-    schedule = run(two_layers(), f"wait_free/{FIFO}")
-    assert microseconds(schedule.period.communicating) == 14
+    period = run(two_layers(), f"wait_free/{FIFO}").period
+    assert microseconds(period.communicating) == 14
+    assert period.overlap == pytest.approx(1 - 4 / 14)
 
 
-def test_overlap_is_the_hidden_share_of_communication() -> None:
-    assert run(two_layers(), f"wait_free/{FIFO}").period.overlap == pytest.approx(1 - 4 / 14)
+@pytest.mark.parametrize(
+    ("instance", "utilisation"),
+    [
+        pytest.param(two_layers(dimensions=2), 0.5, id="one chunk uses a dimension at a time"),
+        pytest.param(iteration(FOUR_TASKS, [BESIDE], dimensions=2), 1, id="one of two dimensions has no tensors"),
+    ],
+)
+def test_dimensions_that_have_work_can_be_idle(instance: Instance, utilisation: float) -> None:
+    assert run(instance, f"fused/{FIFO}").utilisation == pytest.approx(utilisation)
 
 
-def test_one_chunk_uses_one_of_two_dimensions_at_a_time() -> None:
-    assert run(two_layers(dimensions=2), f"fused/{FIFO}").utilisation == pytest.approx(0.5)
-
-
-def test_dimensions_without_tensors_do_not_count_as_idle() -> None:
-    gradients = [tensor("gradients", 7, "backward1", "forward1", dimensions=["dim2"])]
-    assert run(iteration(FOUR_TASKS, gradients, dimensions=2), f"fused/{FIFO}").utilisation == pytest.approx(1)
-
-
-def test_iterations_longer_than_the_clock_are_refused() -> None:
-    instance = iteration({"work": 10}, [tensor("t", 4, "work", "work")])
-    long = instance.replace(
-        iteration=instance.iteration.replace(tasks=({"name": "work", "duration": "1000000 s"},)).model_dump(mode="json")
-    )
-    with pytest.raises(InputError, match="more than the clock holds"):
-        run(long, f"fused/{FIFO}")
-
-
-def test_a_tensor_longer_than_the_clock_is_refused() -> None:
-    with pytest.raises(InputError, match="the clock holds"):
-        run(iteration({"work": 10}, [tensor("t", 10**12, "work", "work")]), f"fused/{FIFO}")
+@pytest.mark.parametrize(
+    ("kilobytes", "seconds", "message"), [(4, 10**6, "more than the clock holds"), (10**12, 0, "the clock holds")]
+)
+def test_what_is_longer_than_the_clock_is_refused(kilobytes: float, seconds: float, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        run(iteration({"work": seconds * 10**6}, [tensor("t", kilobytes, "work", "work")]), f"fused/{FIFO}")

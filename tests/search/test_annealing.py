@@ -79,28 +79,19 @@ def current_schedule(annealing: Annealing, start: Schedule) -> Schedule:
 
 
 @given(STARTS)
-def test_the_best_schedule_is_valid_and_never_worse_than_the_start(start: Schedule) -> None:
+def test_the_best_schedule_is_valid_never_worse_than_the_start_and_keeps_chunk_sizes(start: Schedule) -> None:
     best = annealed(start).best()
     validate(best)
     assert best.makespan <= start.makespan
+    for before, after in zip(start.plan.chunks, best.plan.chunks, strict=True):
+        assert np.array_equal(before.sizes, after.sizes)
 
 
 @given(schedules())
-def test_the_makespan_is_that_of_the_best_schedule(start: Schedule) -> None:
+def test_makespans_are_those_of_the_best_schedule_and_of_the_current_plan(start: Schedule) -> None:
     annealing = annealed(start)
     assert annealing.makespan == annealing.best().makespan
-
-
-@given(schedules())
-def test_the_current_makespan_is_that_of_the_current_plan(start: Schedule) -> None:
-    annealing = annealed(start)
     assert state_of(annealing).makespans[CURRENT] == current_schedule(annealing, start).makespan
-
-
-@given(STARTS)
-def test_chunk_sizes_are_kept(start: Schedule) -> None:
-    for before, after in zip(start.plan.chunks, annealed(start).best().plan.chunks, strict=True):
-        assert np.array_equal(before.sizes, after.sizes)
 
 
 @given(repeated())
