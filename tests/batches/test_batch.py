@@ -1,6 +1,7 @@
 import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from time import sleep
 
 import pytest
 from background import PATIENCE
@@ -9,10 +10,10 @@ from themis_opt.base.errors import InputError, ThemisError
 from themis_opt.batches import measured_run
 from themis_opt.batches.executors import Site
 from themis_opt.batches.expansion import expand
-from themis_opt.batches.experiment import Experiment
+from themis_opt.batches.experiment import Experiment, read_experiment
 from themis_opt.batches.experiment_run import finished_rows
 from themis_opt.batches.measured_run import run_one
-from themis_opt.batches.runner import run_batch
+from themis_opt.batches.runner import RunEstimate, run_batch
 from themis_opt.batches.store import RunStore
 from themis_opt.policies.registry import make_policy
 from themis_opt.schedules.simulator import simulate
@@ -180,3 +181,40 @@ def test_a_worker_with_other_code_ends_the_batch(many, store):
     with pytest.raises(InputError, match=r"runs code 0\..*, the batch 0\.0\.9\+0123456789ab"):
         run_batch(many, store, Site(1, Older().submit))
     assert not list(store.rows("0.0.9+0123456789ab"))
+
+
+TEXT = """name = "trial"
+[[runs]]
+instances = ["fig5.all_reduce.256MB"]
+chunks = [2, 4, 8, 16]
+policies = ["baseline+fifo", "themis+scf"]
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "experiment.toml"
+    file.write_text(TEXT, encoding="utf-8")
+    return file
+
+
+def test_the_rest_takes_no_less_than_its_longest_run(path):
+    runs = expand(read_experiment(path), path)
+    rows = [{"policy": name, "kind": "all_reduce", "seconds": 8.0} for name in ("baseline+fifo", "themis+scf")]
+    assert RunEstimate(runs, 2, rows).seconds_left() == 8 * 8.0 / 2
+    assert RunEstimate(runs[:1], 2, rows).seconds_left() == 8.0
+    assert RunEstimate(runs, 1, rows[:1]).seconds_left() == 8 * 8.0  # kinds that nobody tried are like the others
+    assert RunEstimate(runs, 1).seconds_left() is None
+
+
+def test_who_waits_for_a_store_has_it_when_it_is_closed(path):
+    place = path.with_name("runs.sqlite")
+    first = RunStore(place)
+    with ThreadPoolExecutor(1) as pool:  # a connection belongs to its thread
+        opening = pool.submit(RunStore, place)
+        sleep(0.1)
+        first.close()
+        second = opening.result()
+        with pytest.raises(InputError, match="in use by another process"):
+            RunStore(place)
+        pool.submit(second.close).result()

@@ -3,7 +3,6 @@
 import json
 import re
 
-import numpy as np
 import pytest
 from reader_samples import LINEAR, NCCL_JSON, NCCOM, RCCL_CSV, RCCL_LINES, RCCL_ROWS, inspector_line, nccl_table
 
@@ -50,15 +49,6 @@ def test_what_launchers_write_before_lines_is_passed_over(write, tag):
 
 def test_programs_that_are_built_for_mpi_are_known(write):
     assert dimensions(import_files(write(x__txt=nccl_table(LINEAR, program="all_reduce_perf_mpi"))))
-
-
-def test_noise_of_three_percent_moves_bandwidth_by_two_percent_and_latency_by_ten(write):
-    generator = np.random.default_rng(5)
-    exact = ((2**k, 42 + 1.75 * 2**k / 200_000) for k in range(10, 31))
-    rows = [(size, *(time * (1 + 0.03 * generator.standard_normal(2)))) for size, time in exact]
-    ((_, bandwidth, latency),) = dimensions(import_files(write(all_reduce__txt=nccl_table(rows))))
-    assert bandwidth == pytest.approx(200, rel=0.02)
-    assert latency == pytest.approx(3, rel=0.1)
 
 
 def test_a_file_per_dimension_is_a_network(write):

@@ -2,15 +2,18 @@
 
 import gzip
 import json
+import random
 
 import pytest
-from fuzzing import attempt
+from fuzzing import attempt, damaged
 from pydantic import ValidationError
+from reader_samples import SAMPLES
 
 from themis_opt.base import documents
 from themis_opt.base.errors import InputError
 from themis_opt.formats import chakra
 from themis_opt.formats.readers import kineto
+from themis_opt.formats.readers.registry import READERS
 from themis_opt.schedules.schedule_file import PeriodDocument, ScheduleDocument
 from themis_opt.workloads.models import find_model
 
@@ -114,3 +117,20 @@ def test_models_of_many_layers_are_refused(tmp_path, kind, field):
 def test_as_many_layers_by_numbers_are_refused():
     with pytest.raises(InputError, match="must be a whole number from 1 to 10000"):
         find_model("transformer:layers=2000000:hidden=64")
+
+
+TRIALS = 30
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", [name for name in READERS if SAMPLES.get(name)])
+def test_damaged_files_are_read_or_refused(name, tmp_path):
+    generator = random.Random(name)
+    for _ in range(TRIALS):
+        file, content = damaged(name, generator)
+        message = attempt(name, tmp_path / file, content)
+        assert "\n" not in message
+
+
+def test_every_format_has_samples():
+    assert SAMPLES.keys() >= set(READERS)

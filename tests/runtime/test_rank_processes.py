@@ -329,13 +329,6 @@ def test_a_malformed_hello_with_the_token_names_its_rank(pid):
         pass
 
 
-def command(*arguments, **options):
-    return subprocess.Popen(
-        [sys.executable, "-m", "themis_opt", "run", *map(str, arguments)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
-
-
 @pytest.fixture
 def instance_file(tmp_path):
     path = tmp_path / "small.json"
@@ -372,13 +365,11 @@ def test_ranks_that_others_started_join(instance_file):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     places = {"WORLD_SIZE": "2", TOKEN_VARIABLE: "secret"}
-    started = [
-        command(
-            instance_file, "--join", f"127.0.0.1:{port}", "--policies", "baseline", "--repeat", 1, "--json",
-            env=os.environ | places | {"RANK": str(rank)},
-        )
-        for rank in range(2)
-    ]  # fmt: skip
+    options = ["--join", f"127.0.0.1:{port}", "--policies", "baseline", "--repeat", "1", "--json"]
+    line = [sys.executable, "-m", "themis_opt", "run", instance_file, *options]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    ranks = [os.environ | places | {"RANK": str(rank)} for rank in range(2)]
+    started = [subprocess.Popen(line, env=environment, **pipes) for environment in ranks]
     outputs = [process.communicate(timeout=PATIENCE) for process in started]
     assert [process.returncode for process in started] == [0, 0], outputs
     assert json.loads(outputs[0][0])["rows"][0]["policy"] == "baseline"
