@@ -174,7 +174,9 @@ def _tasks(block: Block, instance: Problem) -> list[RunTask]:
 
 
 def _variants(block: Block, folder: Path) -> list[tuple[Any, ...]]:
-    sources = instance_sources(block.instances, folder) + workload_sources(block.workloads, folder)
+    names = dict.fromkeys(name for pattern in block.instances for name in _matches(pattern, folder))
+    sources = [InstanceSource(name, partial(load_problem, name, folder)) for name in names]
+    sources += workload_sources(block.workloads, folder)
     if block.sample is not None and block.sample.count < len(sources):
         picked = random.Random(block.sample.seed).sample(range(len(sources)), block.sample.count)
         sources = [sources[number] for number in sorted(picked)]
@@ -254,16 +256,6 @@ def _cost(term: CostTerm, values: set[Any]) -> float | str | None:
     return nanoseconds(value) if term.column.endswith("_ns") else cost_in_words(value)
 
 
-def instance_sources(patterns: Iterable[str], folder: Path) -> list[InstanceSource]:
-    """The instances that names and patterns stand for, each once. Raises InputError if one of them stands for nothing.
-
-    `patterns`: names or patterns of shipped instances, files, and ``random:A-B``.
-    `folder`: where files are looked for.
-    """
-    names = dict.fromkeys(name for pattern in patterns for name in _matches(pattern, folder))
-    return [InstanceSource(name, partial(load_problem, name, folder)) for name in names]
-
-
 def load_problem(name: str, folder: Path) -> Problem:
     """The problem of a name: shipped, random or beside the experiment.
 
@@ -274,6 +266,7 @@ def load_problem(name: str, folder: Path) -> Problem:
 
 
 def _matches(pattern: str, folder: Path) -> Sequence[str]:
+    """The names that a name or pattern of shipped instances, a file, or ``random:A-B`` stands for."""
     if pattern.startswith(PREFIX):
         return [f"{PREFIX}{seed}" for seed in _seeds(pattern)]
     if _is_file(folder / pattern):

@@ -41,12 +41,9 @@ def _differ(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-def _several(value: object) -> object:
-    return value if isinstance(value, list | tuple) else (value,)
-
-
 Some = Field(min_length=1)
 Once = AfterValidator(_differ)
+Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
 Text = Annotated[StrictStr, Field(min_length=1)]
 Texts = Annotated[tuple[Text, ...], Some, Once]
 SeedNumber = Annotated[Count, Field(ge=0, le=MAX_SEED)]
@@ -189,7 +186,7 @@ class Block(CostOverrides):
     ag_order: Annotated[tuple[Literal["free", "reverse"], ...], Some, Once] | None = None
     policies: Texts
     seeds: Annotated[tuple[SeedNumber, ...], Some, Once] = (0,)
-    time_limit: Annotated[tuple[Seconds, ...], Some, Once, BeforeValidator(_several)] | None = None
+    time_limit: Annotated[tuple[Seconds, ...], Some, Once, Several] | None = None
     workers: Annotated[Count, Field(gt=0, le=1024)] | None = None
     gap: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
     chunk_sizes: Literal["equal", "free"] = "equal"

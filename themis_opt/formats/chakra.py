@@ -195,6 +195,11 @@ def _node(message: Any) -> Node:
     for unknown in UnknownFieldSet(message):
         if unknown.field_number not in NODE_FIELDS:
             raise ValueError(f"unknown field {unknown.field_number} of a node")
+    attributes: dict[str, AttributeValue] = {}
+    for one in message.attributes:
+        if kind := one.WhichOneof("value"):
+            value = getattr(one, kind)
+            attributes[one.name] = tuple(value.values) if kind == "flags_value" else value
     return Node(
         message.id,
         message.name,
@@ -202,11 +207,5 @@ def _node(message: Any) -> Node:
         tuple(message.data_deps),
         tuple(message.ctrl_deps),
         message.duration_micros,
-        {one.name: _value(one) for one in message.attributes if one.WhichOneof("value")},
+        attributes,
     )
-
-
-def _value(attribute: Any) -> AttributeValue:
-    value = getattr(attribute, attribute.WhichOneof("value"))
-    read: AttributeValue = tuple(value.values) if attribute.WhichOneof("value") == "flags_value" else value
-    return read

@@ -1,25 +1,19 @@
 """Exporters whose files are single views of a schedule: tables, the order table, and a trace with few tracks."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.formats.exports import Exporter
 from themis_opt.formats.order_table import order_columns, order_json
-from themis_opt.formats.tables import columns_csv, task_columns
+from themis_opt.formats.tables import columns_csv, tasks_csv
 from themis_opt.formats.trace import chrome_trace
 from themis_opt.schedules.schedule import Schedule
-
-EXPORTED_TABLES: Mapping[str, Callable[[Schedule], Mapping[str, list[Any]]]] = {
-    "stages": Schedule.stage_columns,
-    "order": order_columns,
-    "tasks": task_columns,
-}
 
 ORDER_SCHEMA = Path(__file__).with_name("order.schema.json")
 
@@ -37,9 +31,10 @@ class Csv(Exporter):
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """One file per table that has rows."""
-        for name, columns in EXPORTED_TABLES.items():
-            if name != "tasks" or schedule.has_period:
-                yield f"{name}.csv", columns_csv(columns(schedule))
+        yield "stages.csv", columns_csv(schedule.stage_columns())
+        yield "order.csv", columns_csv(order_columns(schedule))
+        if (tasks := tasks_csv(schedule)) is not None:
+            yield "tasks.csv", tasks
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""
@@ -86,9 +81,6 @@ class Trace:
         for place, slices in tracks.items():
             slices.sort()
             for (_, end), (begin, _) in pairwise(slices):
-                if begin < end - _EXPORT_ROUNDING:
+                if begin < end - 1e-6:  # microseconds, which is one picosecond: sums of decimal numbers in binary
                     raise InvalidSchedule("trace", f"slices of track {place} overlap at {begin} us", source=str(path))
         yield f"{path.name}: {sum(map(len, tracks.values()))} slices on {len(tracks)} tracks, none overlap"
-
-
-_EXPORT_ROUNDING = 1e-6  # microseconds, which is one picosecond: sums of decimal numbers in binary

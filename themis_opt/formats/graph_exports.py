@@ -362,7 +362,7 @@ class _UnitFlow:
 
     def __init__(self, schedule: GraphSchedule, parts: dict[tuple[int, int], PiecePart], block_units: int) -> None:
         self.schedule, self.parts, self.block_units = schedule, parts, block_units
-        self.kind = schedule.plan.instance.kind
+        self.demand = schedule.plan.instance.demand
         self.names = schedule.plan.instance.network.npus
         self.numbers = {key: number for number, key in enumerate(parts)}
         self.latest: dict[tuple[int, tuple[int, int]], PartVersion] = {}
@@ -477,13 +477,6 @@ class _UnitFlow:
             return UnitPlace(SCRATCH, (part.target or 0) * self.block_units * demand.divided + part.begin)
         has_blocks = demand.divided and not demand.sums
         return UnitPlace(OUTPUT, (part.source or 0) * self.block_units * has_blocks + part.begin)
-
-    @property
-    def demand(self) -> Demand:
-        """What must reach whom."""
-        demand = self.kind.rule.demand
-        assert demand is not None  # of every collective on a graph
-        return demand
 
     def _copies(self) -> Iterator[Copy]:
         """Copies of parts that never moved to their places in the output."""

@@ -43,14 +43,7 @@ SIZE_TOLERANCE = 0.02
 """By how much of the fastest time a choice may be slower, so that ranges are few; noise of measured times is more."""
 
 
-class SizeRange(NamedTuple):
-    """Sizes that one choice serves, up to the next range: the number of the smallest, and that of the choice."""
-
-    first: int
-    choice: int
-
-
-def fewest_ranges(times: FloatArray, tolerance: float = SIZE_TOLERANCE) -> list[SizeRange]:
+def fewest_ranges(times: FloatArray, tolerance: float = SIZE_TOLERANCE) -> list[tuple[int, int]]:
     """Cut the sizes in as few ranges as possible, each with a choice that is near the fastest for all its sizes.
 
     From the smallest size on, the choice that is good for most sizes in a row takes them; among several, the fastest
@@ -59,16 +52,17 @@ def fewest_ranges(times: FloatArray, tolerance: float = SIZE_TOLERANCE) -> list[
     `times`, shape (sizes, choices): sizes rise; infinite where a choice does not serve a size.  Every size is served by
       some.
     `tolerance`: by how much of the fastest time a choice may be slower.
+    Returns the number of the smallest size of each range, and that of its choice.
     """
     relative = times / times.min(axis=1, keepdims=True)
     slow = relative > 1 + tolerance
-    ranges, first = list[SizeRange](), 0
+    ranges, first = list[tuple[int, int]](), 0
     while first < len(times):
         runs = np.where(slow[first:].any(axis=0), slow[first:].argmax(axis=0), len(times) - first)
         longest = int(runs.max())
         excess = relative[first : first + longest].mean(axis=0)
         choice = min(np.flatnonzero(runs == longest).tolist(), key=lambda k: float(excess[k]))
-        ranges.append(SizeRange(first, choice))
+        ranges.append((first, choice))
         first += longest
     return ranges
 
@@ -144,9 +138,9 @@ class NcclTuner:
         lines = [f"# {dialect.columns}"]
         for kind, table in self._tables(schedule).items():
             ranges = fewest_ranges(table.times, self.tolerance)
-            ends = [table.sizes[following.first] for following in ranges[1:]]
-            for one, low, end in zip(ranges, [0, *ends], [*ends, None], strict=True):
-                line = self._line(schedule, low, end, table.choices[one.choice])
+            ends = [table.sizes[first] for first, _ in ranges[1:]]
+            for (_, choice), low, end in zip(ranges, [0, *ends], [*ends, None], strict=True):
+                line = self._line(schedule, low, end, table.choices[choice])
                 lines.append(f"{TUNER_COLLECTIVES[kind]},{line}")
         if dialect.one_channel:
             every = f"0,{LARGEST_CALL},{','.join(CATCH_ALL)},{self.channels},-1,-1,-1,-1"

@@ -109,7 +109,13 @@ def make_report(
     try:
         shown = function(frame, experiment)
         sections = (*shown.sections, _provenance(frame, provenance))
-        said = " ".join([*unfinished(provenance), shown.verdict or verdict(frame)])
+        counts = [provenance.get(name, 0) for name in ("runs", "rows", "failed")]
+        said = shown.verdict or verdict(frame)
+        if all(isinstance(count, int) for count in counts) and counts[1] + counts[2] < counts[0]:
+            missing = (
+                f"{counts[1]} of {counts[0]} runs: the others are missing, and the same 'batch' goes on with them."
+            )
+            said = f"{missing} {said}"
         made = replace(shown, description=experiment.description, sections=sections, verdict=said)
     except InputError as error:
         raise error.within(str(path)) from None
@@ -117,14 +123,6 @@ def make_report(
     from themis_opt.reports.rendering.page import write_report
 
     return MadeReport(experiment.report, made, len(read), tuple(write_report(made, output or folder, html=html)))
-
-
-def unfinished(provenance: Mapping[str, Any]) -> tuple[str, ...]:
-    """The sentence about runs that are missing; empty if all were done, or the rows do not tell."""
-    runs, rows, failed = (provenance.get(name, 0) for name in ("runs", "rows", "failed"))
-    if not all(isinstance(count, int) for count in (runs, rows, failed)) or rows + failed >= runs:
-        return ()
-    return (f"{rows} of {runs} runs: the others are missing, and the same 'batch' goes on with them.",)
 
 
 def _provenance(rows: "pd.DataFrame", provenance: Mapping[str, Any]) -> Section:

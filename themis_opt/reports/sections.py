@@ -167,7 +167,9 @@ def table(rows: pd.DataFrame, experiment: ExperimentHead) -> Report:
     )
     policies = Section("Policies", text, policy_tables(schedules))
     summary = (*_summary(schedules, best), *warnings(rows, schedules))
-    return Report(experiment.title, summary, (policies, *figures_section(schedules), _instances(best), *failures(rows)))
+    figures = tuple(figure for draw in (_losses, _duel, _algbw) for figure in draw(schedules))
+    pictures = (Section("Policies in pictures", figures=figures),) if figures else ()
+    return Report(experiment.title, summary, (policies, *pictures, _instances(best), *failures(rows)))
 
 
 def _summary(schedules: pd.DataFrame, best: pd.DataFrame) -> list[str]:
@@ -203,12 +205,6 @@ def _instances(best: pd.DataFrame) -> Section:
 
 
 SMALLEST = 1e-6  # smaller gaps are drawn there, since an axis of logarithms has no zero
-
-
-def figures_section(schedules: pd.DataFrame) -> tuple[Section, ...]:
-    """A section with the figures that can be drawn of results, see :mod:`themis_opt.reports.results`."""
-    figures = tuple(figure for draw in (_losses, _duel, _algbw) for figure in draw(schedules))
-    return (Section("Policies in pictures", figures=figures),) if figures else ()
 
 
 def _judged(schedules: pd.DataFrame) -> tuple[pd.DataFrame, str]:

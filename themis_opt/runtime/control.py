@@ -88,11 +88,7 @@ class RunOrder(RunMessage):
 
 
 RunReport = Annotated[Alive | Failed | Reached | Done, Field(discriminator="type")]
-CALLER, ORDER, REPORT = (
-    TypeAdapter(Caller),
-    TypeAdapter(RunOrder),
-    TypeAdapter[Alive | Failed | Reached | Done](RunReport),
-)
+ORDER, REPORT = TypeAdapter(RunOrder), TypeAdapter[Alive | Failed | Reached | Done](RunReport)
 
 
 class ControlLine:

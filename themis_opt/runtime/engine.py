@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Condition, Thread
 from time import monotonic, sleep
-from typing import Any
 
 import numpy as np
 
@@ -128,11 +127,3 @@ def describe(program: Program, operation: int) -> str:
     launch, chunk, position = program.stage_places[number - program.num_tasks]
     launched = program.launches[launch]
     return f"{launched.name} chunk {chunk} on {program.names[launched.paths[chunk][position]]}"
-
-
-def as_lists(engine: Engine) -> dict[str, Any]:
-    """The times of a run for JSON; None for what did not run."""
-    return {
-        name: [None if np.isnan(value) else value for value in times.tolist()]
-        for name, times in (("start", engine.start), ("end", engine.end))
-    }

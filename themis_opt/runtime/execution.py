@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray
-from themis_opt.base.documents import make_folder, write_atomically
+from themis_opt.base.documents import file_name, make_folder, write_atomically
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent
 from themis_opt.formats.tables import to_csv
 from themis_opt.formats.trace import trace_json
@@ -34,11 +34,6 @@ class Executed:
     name: str
     predicted: Schedule  # what the model says of the program that was run
     runs: tuple[MeasuredRun, ...]
-
-    @property
-    def file_name(self) -> str:
-        """The name, fit for files."""
-        return self.name.replace(":", "_").replace("/", "_")
 
     @property
     def predicted_seconds(self) -> float:
@@ -225,7 +220,7 @@ def write_execution(folder: Path, done: ExecutionResult) -> list[Path]:
     texts = {"execution.json": json.dumps(done.document(), indent=2) + "\n", "execution.csv": to_csv(rows)}
     for executed in done.executed:
         if (trace := trace_json(executed.measured)) is not None:
-            texts[f"{executed.file_name}.trace.json"] = trace
+            texts[f"{file_name(executed.name)}.trace.json"] = trace
     for name, text in texts.items():
         write_atomically(folder / name, text)
     return [folder / name for name in texts]

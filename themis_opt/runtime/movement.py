@@ -77,17 +77,12 @@ def _begin(rank: int) -> int:
     return (rank + 1) * _STRIDE % TAPE
 
 
-def values(seed: int, rank: int, start: int, count: int, dtype: str, num_ranks: int) -> Array:
-    """Elements of the buffer of a rank, from position `start` on; :data:`FILL_SLICE` of them at most."""
-    place = (_begin(rank) + start) % TAPE
-    return _tape(seed, dtype, num_ranks)[place : place + count]
-
-
 def fill(buffer: Array, seed: int, rank: int, num_members: int, dtype: str) -> None:
     """Fill the buffer of a rank, shape (rows * columns,), with its data."""
     for first in range(0, len(buffer), FILL_SLICE):
         part = buffer[first : first + FILL_SLICE]
-        part[:] = values(seed, rank, first, len(part), dtype, num_members)
+        place = (_begin(rank) + first) % TAPE
+        part[:] = _tape(seed, dtype, num_members)[place : place + len(part)]
 
 
 def first_difference(
@@ -106,13 +101,8 @@ def first_difference(
         for first in range(0, num_columns, FILL_SLICE):
             count = min(FILL_SLICE, num_columns - first)
             held = buffer[row * num_columns + first :][:count]
-            (source, source_row), *others = origin
-            if others:
-                begins = tuple((_begin(group[s]) + r * num_columns) % TAPE for s, r in origin)
-                expected = _reduced_tape(seed, begins, dtype, len(group), reduction)[first % TAPE :][:count]
-            else:
-                place = source_row * num_columns + first
-                expected = values(seed, group[source], place, count, dtype, len(group))
+            begins = tuple((_begin(group[s]) + r * num_columns) % TAPE for s, r in origin)
+            expected = _reduced_tape(seed, begins, dtype, len(group), reduction)[first % TAPE :][:count]
             bits = f"u{held.itemsize}"
             differs = np.flatnonzero(held.view(bits) != expected.view(bits))
             if len(differs):
@@ -299,7 +289,7 @@ class Mover:
         program, rank = self._program, self._rank
         incomplete = {
             (operation // program.num_operations, program.stage_places[place][0])
-            for operation in program.never_run
+            for operation in set(range(len(program.num_predecessors))).difference(*program.queues)
             if (place := operation % program.num_operations - program.num_tasks) >= 0
         }
         for (iteration, number), buffer in self._buffers.items():

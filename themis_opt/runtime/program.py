@@ -114,11 +114,6 @@ class Program:
             for position in range(len(path))
         )
 
-    @property
-    def never_run(self) -> set[int]:
-        """Operations that wait for an iteration after the last."""
-        return set(range(len(self.num_predecessors))).difference(*self.queues)
-
     def elements(self, launch: ProgramLaunch) -> int:
         """Elements of the buffer of a launch on a rank, padding included."""
         return launch.columns[-1] * math.prod(self.sizes[k] for k in launch.span)

@@ -6,6 +6,7 @@ ranks it loads everything once and then is copied for each of them.
 
 import argparse
 import ctypes
+import math
 import os
 import resource
 import signal
@@ -18,7 +19,7 @@ from time import monotonic, process_time, sleep
 
 from themis_opt.base.version import __version__
 from themis_opt.runtime.control import ALIVE_EVERY, ORDER, TOKEN_VARIABLE, ControlLine, Garbage, RunOrder
-from themis_opt.runtime.engine import Engine, RunProgress, as_lists, describe
+from themis_opt.runtime.engine import Engine, RunProgress, describe
 from themis_opt.runtime.layout import group_of
 from themis_opt.runtime.links import TRANSPORTS, ChannelKey, Endpoint, Frame, Link, RankFailure
 from themis_opt.runtime.movement import Corrupt, Mover, PacedLink, Pacer
@@ -116,8 +117,10 @@ class Rank:
         self._line.say(type="finished")
         self._next_order()  # a check would take processors from ranks that still run
         wrong = mover.wrong_element(seed)
-        used = {"cpu": cpu, "memory": largest_memory(), "moved": mover.moved}
-        self._line.say(type="done", origin=origin, wrong=wrong, **used, **as_lists(engine))
+        used: dict[str, object] = {"cpu": cpu, "memory": largest_memory(), "moved": mover.moved}
+        for name, times in (("start", engine.start), ("end", engine.end)):
+            used[name] = [None if math.isnan(time) else time for time in times.tolist()]  # what did not run
+        self._line.say(type="done", origin=origin, wrong=wrong, **used)
 
     def _next_order(self) -> RunOrder:
         """The next order of the coordinator in the middle of a run; a rank ends here if it says so."""

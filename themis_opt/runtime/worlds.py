@@ -19,9 +19,6 @@ WORLD_VARIABLES = (
 """Where torchrun, Open MPI, MPICH and Slurm say which rank a process is, and of how many."""
 
 
-MAX_PORT = 2**16 - 1
-
-
 def is_whole(text: str) -> bool:
     """Whether a text is a whole number from 0 on, of as many digits as a number of ranks or a port may have."""
     return text.isdecimal() and len(text) <= 9
@@ -54,7 +51,7 @@ def joined(place: str, num_ranks: int, transport: str, address: str) -> Iterator
     """
     rank, world = own_world()
     host, _, port = place.rpartition(":")
-    if not host or not is_whole(port) or int(port) > MAX_PORT:
+    if not host or not is_whole(port) or int(port) >= 2**16:
         raise InputError("must be a host and a port, such as 10.0.0.1:29600", field="--join", value=place)
     if world != num_ranks:
         raise InputError(f"is {world}, the network has {num_ranks} NPUs", field="number of processes")

@@ -51,11 +51,13 @@ def run(
 
         files = write_execution(output, done)
         if has_pictures():
+            from themis_opt.base.documents import file_name
             from themis_opt.formats.plot import save_plot
 
             for executed in done.executed:
-                if output / f"{executed.file_name}.trace.json" in files:
-                    files.append(output / f"{executed.file_name}.svg")
+                stem = file_name(executed.name)
+                if output / f"{stem}.trace.json" in files:
+                    files.append(output / f"{stem}.svg")
                     save_plot(files[-1], executed.predicted, beside={"measured": executed.measured})
     return Reply(done.document(), [f"{done.verdict()}."], [times_table(done.rows()), _traffic_table(done)], files=files)
 

@@ -246,10 +246,8 @@ def message_node(number: int, peer: int, tag: int, size: int, waits: Iterable[in
 NETWORK_FILE, SYSTEM, WORKLOAD, COLLECTIVE = "network.yml", "system.json", "workload", "collective"
 
 COMM_TYPES: Mapping[CollectiveKind, tuple[CommType, str]] = {
-    CollectiveKind.ALL_REDUCE: (CommType.ALL_REDUCE, "all-reduce"),
-    CollectiveKind.REDUCE_SCATTER: (CommType.REDUCE_SCATTER, "reduce-scatter"),
-    CollectiveKind.ALL_GATHER: (CommType.ALL_GATHER, "all-gather"),
-    CollectiveKind.ALL_TO_ALL: (CommType.ALL_TO_ALL, "all-to-all"),
+    CollectiveKind(name): (CommType[name.upper()], name.replace("_", "-"))
+    for name in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 }
 """Collectives that the simulator can replace by a trace; everything else runs in the place of an all-reduce."""
 

@@ -210,8 +210,7 @@ def from_xml(text: str, source: str) -> MscclAlgorithm:
     if "<!" in text:
         raise InputError("must declare no document type and no entities", source=source)
     try:
-        root = ElementTree.fromstring(text)
-        return _algorithm(root)
+        return _algorithm(ElementTree.fromstring(text))
     except ElementTree.ParseError as error:
         raise InputError(f"not XML: {error}", source=source) from None
     except (KeyError, ValueError) as error:

@@ -115,8 +115,10 @@ def _assembled(program: MscclProgram, dialect: Dialect, messages: int, head: Msc
         if number % LOGGED_EVERY == 0:
             EXPORT_LOG.info("%s of %s messages in threadblocks", f"{number:,}", f"{len(program.transfers):,}")
         for taken, added, kept, count in _split(transfer.taken, transfer.added, transfer.kept, transfer.units, dialect):
-            ends = transfer.source, transfer.target
-            lane = Lane(transfer.dimension, _share(program, *ends, transfer.dimension, dialect), sent[ends] // messages)
+            ends, axis = (transfer.source, transfer.target), transfer.dimension
+            near, far = (layout.coordinates[end][axis] for end in ends)
+            share = ((far - near) % layout.sizes[axis] - 1) // dialect.max_peers  # the same seen from both ends
+            lane = Lane(axis, share, sent[ends] // messages)
             sent[ends] += 1
             builders[ends[0]].send(lane, ends[1], taken, count)
             builders[ends[1]].receive(lane, ends[0], added, kept, count)
@@ -139,13 +141,6 @@ def _split(
     for done in range(0, count, dialect.max_count):
         moved = (place and place._replace(offset=place.offset + done) for place in (taken, added, kept))
         yield *moved, min(count - done, dialect.max_count)  # type: ignore[misc]
-
-
-def _share(program: MscclProgram, source: int, target: int, axis: int, dialect: Dialect) -> int:
-    """Which part of the peers along a dimension a pair belongs to: the same seen from both ends."""
-    coordinates, size = program.layout.coordinates, program.layout.sizes[axis]
-    distance = (coordinates[target][axis] - coordinates[source][axis]) % size
-    return (distance - 1) // dialect.max_peers
 
 
 class _Builder:
@@ -275,13 +270,13 @@ class Msccl(ProgramExporter):
         """
         yield from self.texts(*self.algorithm(schedule))
 
-    def texts(self, algorithm: MscclAlgorithm, works_in_place: bool) -> Iterator[tuple[str, str]]:
+    def texts(self, algorithm: MscclAlgorithm, in_place: bool) -> Iterator[tuple[str, str]]:
         """Names and texts of the files of an algorithm."""
         if DIALECTS[self.dialect].says_out_of_place:
-            yield f"{algorithm.name}.xml", to_xml(replace(algorithm, inplace=int(works_in_place), outofplace=1))
+            yield f"{algorithm.name}.xml", to_xml(replace(algorithm, inplace=int(in_place), outofplace=1))
             return
         yield f"{algorithm.name}.xml", to_xml(algorithm)
-        if works_in_place:
+        if in_place:
             yield f"{algorithm.name}.inplace.xml", to_xml(replace(algorithm, inplace=1))
 
     def algorithm(self, schedule: Schedule) -> tuple[MscclAlgorithm, bool]:
@@ -328,7 +323,7 @@ class Msccl(ProgramExporter):
         )
         algorithm = algorithm_of(program, limits, head)
         check_limits(algorithm, self.dialect)
-        return algorithm, program.layout.works_in_place
+        return algorithm, works_in_place(layout.kind)
 
     def most_units(self, gpus: int) -> int:
         """Units of a block of which offsets of the dialect reach all."""

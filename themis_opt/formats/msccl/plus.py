@@ -39,6 +39,7 @@ from themis_opt.formats.msccl.transfers import (
     UnitPlace,
     one_chunk_of_each_path,
     transfers_of,
+    works_in_place,
 )
 from themis_opt.schedules.schedule import Schedule
 
@@ -171,7 +172,7 @@ class MscclPlus(ProgramExporter):
 
     def of_program(self, program: MscclProgram, name: str, span: tuple[int, ...]) -> PlusPlan:
         """The plan of a program; `span` numbers the dimensions of its transfers."""
-        if self.in_place and not program.layout.works_in_place:
+        if self.in_place and not works_in_place(program.layout.kind):
             raise InputError("must be false: this collective needs a separate output", field="in_place", value=True)
         return PlusPlan(
             name=name,

@@ -176,11 +176,6 @@ class Layout:
             return UnitPlace(INPUT, gpu * self.total + place.offset)
         return UnitPlace(OUTPUT, place.offset) if self.is_flat and place.buffer == INPUT else place
 
-    @property
-    def works_in_place(self) -> bool:
-        """Whether output and input may be the same memory."""
-        return works_in_place(self.kind)
-
 
 def works_in_place(kind: CollectiveKind) -> bool:
     """Whether output and input of a collective may be the same memory."""
@@ -455,11 +450,7 @@ def _joined(moves: Sequence[_UnitMove], units: int) -> Iterator[tuple[_UnitMove,
     moves = sorted(moves, key=lambda move: move.kept)
     first = 0
     for end in range(1, len(moves) + 1):
-        if end == len(moves) or not _follows(moves[first], moves[end], (end - first) * units):
+        following = (place and place.moved((end - first) * units) for place in moves[first])
+        if end == len(moves) or moves[end] != tuple(following):
             yield moves[first], (end - first) * units
             first = end
-
-
-def _follows(first: _UnitMove, other: _UnitMove, distance: int) -> bool:
-    pairs = zip(first, other, strict=True)
-    return all(a is b is None or (a and b and a._replace(offset=a.offset + distance) == b) for a, b in pairs)

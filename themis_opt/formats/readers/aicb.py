@@ -13,8 +13,9 @@ from operator import mul
 from typing import NamedTuple
 
 from themis_opt.base.sources import Source
+from themis_opt.base.units import format_short_size
 from themis_opt.formats.readers.draft import Draft, needs_network
-from themis_opt.formats.readers.parts import Machine, Part, Reader, only, row_read
+from themis_opt.formats.readers.parts import Machine, Part, Reader, only
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import MAX_TASKS, Split
@@ -51,12 +52,17 @@ def _read(sources: Sequence[Source]) -> Part:
     groups: dict[tuple[str, int], list[int]] = {}
     for row in rows:
         groups.setdefault((f"{row.kind.value} of {row.group}", row.npus), []).append(row.size)
-    table = [row_read(name, len(sizes), ranks, sum(sizes)) for (name, ranks), sizes in groups.items()]
-    table += [row_read("left out: start, barriers and ends", apart)] if apart else []
+    table = [(name, ranks, len(sizes), sum(sizes)) for (name, ranks), sizes in groups.items()]
+    table += [("left out: start, barriers and ends", 0, apart, 0)] if apart else []
+    unknown, names = "not known", ("collective", "ranks", "hosts", "GPUs per host", "number", "bytes", "span")
+    cells = [
+        (name, str(ranks or unknown), unknown, unknown, str(n), format_short_size(b) if b else unknown, "no times")
+        for name, ranks, n, b in table
+    ]
     return Part(
         workload=lambda machine: _built(source, rows, needs_network(source, machine)),
         notes=(note,),
-        tables={"read": table},
+        tables={"read": [dict(zip(names, row, strict=True)) for row in cells]},
     )
 
 

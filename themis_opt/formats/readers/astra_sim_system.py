@@ -74,7 +74,10 @@ def _read(sources: Sequence[Source]) -> Part:
         values = document[name]
         if not isinstance(values, list) or not values:
             raise source.error("must be a list with one algorithm per dimension", name, values)
-        by_collective[name] = tuple(algorithm(source, value, f"{name}[{k}]") for k, value in enumerate(values))
+        plain = (re.sub(r"^direct[0-9]+$", "direct", v) if isinstance(v, str) else v for v in values)  # of any window
+        by_collective[name] = tuple(
+            source.choice(value, ASTRA_SIM_ALGORITHMS, f"{name}[{k}]") for k, value in enumerate(plain)
+        )
     chosen = algorithms(source, by_collective)
     return Part(
         change=lambda machine: executed(
@@ -83,16 +86,6 @@ def _read(sources: Sequence[Source]) -> Part:
         finish=lambda instance: as_exchanged(instance, chosen, by_collective.get(ALL_TO_ALL, ())),
         notes=tuple(_notes(document, chosen)),
     )
-
-
-def algorithm(source: Source, value: object, field: str) -> Algorithm:
-    """Our name of an algorithm of one dimension; a window of ``direct`` counts for nothing.
-
-    Raises InputError if it has none: trees, and algorithms over all dimensions at once.
-    """
-    plain = re.sub(r"^direct[0-9]+$", "direct", value) if isinstance(value, str) else value
-    algorithm: Algorithm = source.choice(plain, ASTRA_SIM_ALGORITHMS, field)
-    return algorithm
 
 
 def algorithms(source: Source, by_collective: Mapping[str, tuple[Algorithm, ...]]) -> tuple[Algorithm, ...]:

@@ -106,7 +106,7 @@ class _Reading:
 
     def place(self, prefix: str, device_name: str, depth: int) -> None:
         """The components and edges of a device, and of devices in it."""
-        device = self.device(device_name)
+        device: Document = self.source.choice(device_name, self.devices, "device")
         if depth > DEEPEST:
             raise self.source.error(f"must be nested at most {DEEPEST} deep", "devices", device_name)
         for component in self.objects(device, "components"):
@@ -128,11 +128,6 @@ class _Reading:
                 path = ".".join(str(point[key]) for key in ("device", "component") if point.get(key))
                 ends.append(list(self.components(prefix, device_name, path, f"{field}.{end}")))
             self.join(edge, ends, links, field)
-
-    def device(self, name: str) -> Document:
-        """The device of a name."""
-        device: Document = self.source.choice(name, self.devices, "device")
-        return device
 
     def join(self, edge: Document, ends: Sequence[list[str]], links: Mapping[str, Physical], field: str) -> None:
         """The cables of an edge."""
@@ -158,7 +153,8 @@ class _Reading:
         """Nodes of a path such as ``cx5[0:2].port[0]``."""
         word, _, rest = path.partition(".")
         name = word.partition("[")[0]
-        known = {str(c.get("name")): c for c in self.objects(self.device(device_name), "components")}
+        device: Document = self.source.choice(device_name, self.devices, "device")
+        known = {str(c.get("name")): c for c in self.objects(device, "components")}
         component: Document = self.source.choice(name, known, field)
         for number in self.indices(word, self.count(component, field), field):
             place = f"{prefix}.{name}.{number}"

@@ -61,7 +61,10 @@ def calibrated(logs: Sequence[Log], tool: str) -> Part:
     notes += [f"{name}: {warning}." for name, fit in fits.items() for warning in fit.warnings]
     tables: dict[str, list[dict[str, str]]] = {"measured": _groups(logs)}
     tables |= {f"{name}: fit": fit.values() for name, fit in fits.items()}
-    tables |= {f"{name}: measured against fitted": _farthest(fit) for name, fit in fits.items()}
+    for name, fit in fits.items():  # all, or those with the largest residuals, in their order
+        farthest = sorted(np.argsort(-np.abs(fit.residuals), kind="stable")[:LARGEST_TABLE].tolist())
+        rows = fit.rows()
+        tables[f"{name}: measured against fitted"] = [rows[k] for k in farthest]
     sentences = []
     for name, fit in fits.items():
         row, one = max(zip(fit.rows(), fit.measurements, strict=True), key=lambda pair: pair[1].size)
@@ -92,9 +95,3 @@ def _groups(logs: Sequence[Log]) -> list[dict[str, str]]:
         counts = {"times": str(len(measurements)), "bytes": " to ".join(dict.fromkeys(sizes)), "span": span}
         rows.append(dict(zip(names, key, strict=True)) | counts)
     return rows
-
-
-def _farthest(fit: Calibration) -> list[dict[str, str]]:
-    """The rows of the measurements, or of those with the largest residuals, in their order."""
-    rows = fit.rows()
-    return [rows[k] for k in sorted(np.argsort(-np.abs(fit.residuals), kind="stable")[:LARGEST_TABLE].tolist())]

@@ -107,16 +107,11 @@ def dimensions(systems: Sequence[tuple[Source, Element]], copies: int = 1) -> tu
 def within(
     kind: Kind, size: int, gigabytes: float, picoseconds: int, description: str, name: str = "node"
 ) -> Dimension | None:
-    """The dimension within a node, of some GB/s per GPU; none if it has one GPU."""
+    """The dimension within a node, or between nodes, of some GB/s per GPU; none if it has one GPU or node."""
     if size == 1:
         return None
     bandwidth, latency = f"{gigabytes:.12g} GB/s", f"{picoseconds} ps"
     return Dimension(kind=kind, size=size, name=name, bandwidth=bandwidth, latency=latency, source=description)
-
-
-def between(nodes: int, gigabytes: float, description: str) -> Dimension | None:
-    """The dimension between nodes, of some GB/s per GPU; none if there is one node."""
-    return within(Kind.SWITCH, nodes, gigabytes, NET_LATENCY, description, "net")
 
 
 def _inside(boxes: Sequence["_Box"], domains: int) -> Dimension | None:
@@ -177,7 +172,7 @@ def _between(boxes: Sequence["_Box"], domains: int) -> Dimension | None:
     if nx.maximum_flow_value(ways, "gpus", FABRIC) < total * (1 - 10**-RATE_DIGITS):
         raise NoProduct("GPUs are not alike near to adapters")
     description = f"{len(adapters)} adapters of {total:.{RATE_DIGITS}g} GB/s behind PCI for {len(gpus)} GPUs"
-    return between(domains, total / len(gpus), description)
+    return within(Kind.SWITCH, domains, total / len(gpus), NET_LATENCY, description, "net")
 
 
 class _Box:

@@ -87,9 +87,10 @@ def _channels(source: Source, root: Element) -> Part:
     inside, outside = (_decimal(source, ring, name) * len(channels) for name in ("speedintra", "speedinter"))
     latency = nccl_box.PCI_LATENCY if ring.get("typeintra") in ("PIX", "PXB", "PHB", "SYS") else nccl_box.NVLINK_LATENCY
     words = f"ring of {len(channels)} channels"
+    rate, all_gpus = outside / len(gpus), f"{words}, {outside:g} GB/s for {len(gpus)} GPUs"
     parts = (
         nccl_box.within(Kind.RING, len(gpus), inside, latency, f"{words}, {inside:g} GB/s"),
-        nccl_box.between(nodes, outside / len(gpus), f"{words}, {outside:g} GB/s for {len(gpus)} GPUs"),
+        nccl_box.within(Kind.SWITCH, nodes, rate, nccl_box.NET_LATENCY, all_gpus, "net"),
     )
     return _product(source, source.path.stem, [part for part in parts if part], note)
 

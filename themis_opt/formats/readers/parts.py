@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
-from themis_opt.base.units import format_short_size
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.problem.cost import check_clock
 from themis_opt.problem.documents import INSTANCE_FORMAT
@@ -87,20 +86,6 @@ class Request:
     size: str | int = "100 MB"
     chunks: int | None = None
     bandwidths: Mapping[str, float] = field(default_factory=dict)
-
-
-def row_read(collective: str, number: int, ranks: int = 0, size: int = 0, span: str = "no times") -> dict[str, str]:
-    """A row of what was read of a file that names no hosts: collectives of a group, or what was left out."""
-    unknown = "not known"
-    return {
-        "collective": collective,
-        "ranks": str(ranks or unknown),
-        "hosts": unknown,
-        "GPUs per host": unknown,
-        "number": str(number),
-        "bytes": format_short_size(size) if size else unknown,
-        "span": span,
-    }
 
 
 def only(sources: Sequence[Source], what: str) -> Source:

@@ -100,8 +100,7 @@ class TrainingStep:
         self.exposed_ends = [end for _, end in self.exposed]
 
     def _within(self, spans: Sequence[Span]) -> list[Span]:
-        """The parts of spans in the step, joined where they overlap."""
-        return _union([(max(a, self.start), min(b, self.end)) for a, b in spans if a < self.end and b > self.start])
+        return _within(spans, self.start, self.end)
 
     def rows(self) -> list[dict[str, str]]:
         """What was read, what the step spends its time on, and what is left out."""
@@ -257,6 +256,11 @@ def _union(spans: Sequence[Span]) -> list[Span]:
     return joined
 
 
+def _within(spans: Sequence[Span], start: int, end: int) -> list[Span]:
+    """The parts of spans in another one, joined where they overlap."""
+    return _union([(max(a, start), min(b, end)) for a, b in spans if a < end and b > start])
+
+
 def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
     """The parts of spans that no other covers; both are joined and in order."""
     left: list[Span] = []
@@ -287,10 +291,8 @@ def gpu_shares(trace: GpuTrace, span: Span | None = None) -> dict[str, float]:
     """
     begin, end = span or (min(start for start, _ in trace.all), max(end for _, end in trace.all))
     others = [span for spans in trace.others.values() for span in spans]
-    busy, compute, communication = (
-        _union([(max(a, begin), min(b, end)) for a, b in spans if a < end and b > begin])
-        for spans in (trace.all, trace.compute, [*_spans(trace.collectives), *others, *trace.without_size])
-    )
+    sent_spans = [*_spans(trace.collectives), *others, *trace.without_size]
+    busy, compute, communication = (_within(spans, begin, end) for spans in (trace.all, trace.compute, sent_spans))
     alone, sent = _total(_without(communication, compute)), _total(communication)
     shares = {"idle": end - begin - _total(busy), "compute": _total(compute)}
     shares["other"] = end - begin - sum(shares.values())
