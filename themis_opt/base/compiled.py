@@ -175,7 +175,6 @@ def _stop_clock_of_compiler() -> None:
 
 
 def _is_cached(compiled: Any) -> bool:
-    """Whether there is machine code of a function on disk."""
     with suppress(AttributeError):  # without a cache, or one that looks different in this version of numba
         cache = compiled._cache
         return bool((Path(cache._cache_path) / cache._cache_file._index_name).exists())

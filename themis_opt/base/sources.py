@@ -155,7 +155,6 @@ class Source:
         return value
 
     def _plain(self, node: Any) -> Any:
-        """The value of a node of YAML, with unique names."""
         import yaml
 
         if isinstance(node, yaml.SequenceNode):

@@ -85,7 +85,6 @@ def _write(folder: Path, designs: "Sequence[Design]") -> list[Path]:
 
 
 def _prices(designs: "Sequence[Design]") -> list[Listing]:
-    """Shadow prices of constraints."""
     rows = [
         {"minimised": answer.reading, "constraint": text, "saved": _price_in_words(price)}
         for answer in designs

@@ -61,7 +61,6 @@ def plan(
 
 
 def _write(folder: Path, planned: "StepPlan") -> list[Path]:
-    """Write the plan, and its picture where it can be read."""
     from themis_opt.formats.timeline import is_pictured
 
     files = write_files(folder, {"plan.json": json.dumps(planned.document(), indent=1) + "\n"})

@@ -75,7 +75,6 @@ def sweep(
 
 
 def _trained(model: str, instance: "Instance", training: options.Training, chunks: int) -> "Instance":
-    """An iteration of data-parallel training of a model on the network of an instance."""
     from themis_opt.workloads.models import find_model
     from themis_opt.workloads.parallelisms import make_workload
     from themis_opt.workloads.setup import Setup, element_bytes

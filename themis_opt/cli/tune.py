@@ -98,7 +98,6 @@ def _settings(tuned: "Tuned") -> Listing:
 
 
 def _summary(tuned: "Tuned") -> dict[str, Any]:
-    """The result as plain values: times in ns, fractions 0..1."""
     from themis_opt.tuning.folder import best_setting
 
     return best_setting(tuned) | {

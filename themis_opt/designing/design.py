@@ -167,7 +167,6 @@ class WorkloadPart:
 
     @cached_property
     def _dimension(self) -> Mapping[int, int]:
-        """A dimension of each resource in use."""
         return {phase.held(k): k for job in self._bytes for phase in job.phases for k in job.machines}
 
     def _lag(self, resource: int) -> float:
@@ -240,7 +239,6 @@ def _combined(one: JobClass, other: JobClass, value: Callable[[int, float, float
 
 
 def _fixed_arcs(job: JobClass, path: Sequence[int]) -> Iterator[tuple[int, Arc]]:
-    """Phase and arc of every stage of a path."""
     width = len(path) // len(job.phases)
     for number in range(len(job.phases)):
         visited = 0

@@ -75,7 +75,6 @@ def export(schedule: GraphSchedule, to: str, folder: Path, *, check: bool = Fals
 
 
 def _varied(problem: GraphInstance, figure: str, value: Any) -> GraphInstance:
-    """The instance with another size, or with another bandwidth of a link."""
     from themis_opt.base.units import parse_bandwidth
 
     link, _, what = figure.rpartition(".")

@@ -80,7 +80,6 @@ def export(schedule: PipelineSchedule, to: str, folder: Path, *, check: bool = F
 
 
 def _varied(problem: Pipeline, figure: str, value: Any) -> Pipeline:
-    """The pipeline with another value of a field."""
     if figure not in Pipeline.model_fields:
         raise InputError("must be a field of the pipeline", field="over", value=figure)
     return problem.replace(**{figure: value})

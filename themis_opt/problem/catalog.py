@@ -75,7 +75,6 @@ def all_shipped() -> dict[str, Path]:
 
 @cache
 def _named() -> dict[str, Path]:
-    """Files of all instances that have a name."""
     return all_shipped() | library_instances()
 
 
@@ -206,6 +205,5 @@ def _dimensions(generator: np.random.Generator) -> list[dict[str, Any]]:
 
 
 def _log_uniform(generator: np.random.Generator, limits: tuple[float, float]) -> float:
-    """A number between the limits whose logarithm is uniform."""
     low, high = np.log(limits)
     return float(np.exp(generator.uniform(low, high)))

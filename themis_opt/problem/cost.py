@@ -221,7 +221,6 @@ def wire_bytes(
 def _times_on_lines(
     instance: Instance, phase: Phase | IntArray, dimension: int | IntArray, on_wire: FloatArray
 ) -> list[FloatArray]:
-    """Picoseconds to send bytes by each of the lines of rails."""
     rates = _rates(instance)
     return [
         on_wire * _at(rate, phase, dimension) + _at(offset, phase, dimension)
@@ -296,7 +295,6 @@ def _ratios(instance: Instance) -> _Ratios:
 
 
 def _ratio(instance: Instance, phase: Phase, k: int, line: Line) -> tuple[int, ...]:
-    """The entries of :class:`_Ratios`."""
     dimension = instance.fabric.dimensions[k]
     sent = _blocks(instance, phase, k) / exactly(dimension.compression)
     time = sent * (line.per_byte + PICOSECONDS_PER_SECOND * seconds_to_sum(dimension, phase))

@@ -32,7 +32,6 @@ def with_costs(instance: Instance, *, latency: str | None = None, **costs: str |
 
 
 def _read(name: str, value: str | float) -> Any:
-    """The value of a cost term, checked."""
     check_choice(name, COST_TERMS, "cost")
     try:
         return TypeAdapter(cost_type(name)).validate_python(value)

@@ -117,13 +117,11 @@ def _used_from(instance: Instance, dimension: int, rail: int) -> str:
 
 
 def _steps(instance: Instance, dimension: int) -> str:
-    """Steps of a stage on the dimension, for the phases that use it."""
     counts = {steps(instance.fabric.dimensions[dimension], phase) for phase in _phases(instance, dimension)}
     return " or ".join(str(count) for count in sorted(counts)) or "0"
 
 
 def _phases(instance: Instance, dimension: int) -> set[Phase]:
-    """The phases that use a dimension."""
     spanning = (exchange for exchange in instance.exchanges if dimension in exchange.span)
     return {phase for exchange in spanning for phase in exchange.kind.rule.phases}
 

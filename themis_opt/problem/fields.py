@@ -75,7 +75,6 @@ class Model(BaseModel):
 
 @contextmanager
 def _located_in(source: str = "") -> Iterator[None]:
-    """Raise ModelError in the place of errors of pydantic."""
     try:
         yield
     except ValidationError as error:
@@ -168,7 +167,6 @@ def _descendants(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models that a type is made of."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):

@@ -37,7 +37,6 @@ def _of_stage(name: str, stage: int) -> str:
 def _longest_path(
     origin: int, goal: int, order: Iterable[int], before: Mapping[int, set[int]], lengths: Sequence[float]
 ) -> float:
-    """Length of the longest path from the start of one node to that of another."""
     start = dict.fromkeys(order, -math.inf)
     start[origin] = 0.0
     for node in order:

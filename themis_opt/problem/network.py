@@ -279,7 +279,6 @@ class Network(Model):
     @field_validator("dimensions")
     @classmethod
     def _share_reduction(cls, dimensions: tuple[Dimension, ...], info: ValidationInfo) -> tuple[Dimension, ...]:
-        """Dimensions without a reduction get that of the network."""
         shared = {"reduction": info.data.get("reduction")}
         if shared["reduction"] is None:
             return dimensions

@@ -33,7 +33,6 @@ def instance_schema() -> str:
 
 
 def _of_kind(schema: dict[str, Any], apart: tuple[str, ...], required: str) -> dict[str, Any]:
-    """The schema of instances that have one field, and not those `apart`."""
     properties = {name: rule for name, rule in schema["properties"].items() if name not in apart}
     return schema | {"properties": properties, "required": sorted({*schema["required"], "format", required})}
 

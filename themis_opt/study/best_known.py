@@ -274,7 +274,6 @@ class Library:
         return BestKnown(**fields | judged)
 
     def _keep(self, row: BestKnown, table: dict[str, Any], proof: dict[str, Any]) -> None:
-        """Write a solution, a certificate and their row."""
         for name in ("solutions", "certificates"):
             (self.folder / name).mkdir(exist_ok=True)
         packed = gzip.compress(json.dumps(table, separators=(",", ":")).encode(), mtime=0)

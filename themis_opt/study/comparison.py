@@ -241,14 +241,12 @@ def is_reference(policy: Policy) -> TypeGuard["Exact"]:
 
 
 def _is_too_slow(name: str, instance: Instance, clock: Allowance) -> bool:
-    """Whether a policy is not expected to end in time."""
     chunk_policy = name.rpartition("/")[2].partition("+")[0].partition(":")[0]
     expected = count_stages(instance) * SECONDS_PER_STAGE.get(chunk_policy, SLOWEST)
     return expected > max(clock.left, 0.0) + SLACK
 
 
 def _name(policy: str | Policy) -> str:
-    """What a policy is called in tables."""
     if isinstance(policy, str):
         return policy
     return str(getattr(policy, "__name__", type(policy).__name__))

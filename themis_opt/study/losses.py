@@ -203,7 +203,6 @@ def plan_losses(instance: GraphInstance, folder: Path, policies: Sequence[str] |
 
 
 def _planned(instance: GraphInstance, lost: str, folder: Path, policies: Sequence[str] | None) -> Entry:
-    """The row of a loss, with its plan in a file."""
     network = instance.network if lost == HEALTHY else without(instance, lost)
     if network is None:
         return {"lost": lost, "policy": "", "file": None, "makespan_ns": None}

@@ -464,7 +464,6 @@ def _lost(distribution: LossDistribution) -> str:
 
 
 def _way(distribution: LossDistribution) -> str:
-    """A policy and how it is run, in a sentence with further commas."""
     policy, _, way = distribution.policy.rpartition(", ")
     return f"{policy} ({way})" if policy else way
 

@@ -154,7 +154,6 @@ def each_row(
 
 
 def _alone(instance: Instance, point: Mapping[str, Any], policy: str) -> dict[str, Value]:
-    """The row of one NPU, which waits for nobody."""
     varied(instance, {name: value for name, value in point.items() if name != "npus"})  # refuses what does not fit
     compute = nanoseconds(instance.compute)
     times: dict[str, Value] = {"makespan_ns": compute, "compute_ns": compute, "exposed_ns": 0.0, "bound_ns": compute}

@@ -156,7 +156,6 @@ def memory_fraction(convolutions: int, connected: int, group: int) -> Fraction:
 
 
 def _parts(layers: tuple[Layer, ...]) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
-    """Convolutions, and the fully connected layers after them."""
     first = next((k for k, layer in enumerate(layers) if layer.kind == "linear"), 0)
     convolutions, connected = layers[:first], layers[first:]
     fits = all(layer.kind == "convolution" for layer in convolutions) and all(x.kind == "linear" for x in connected)
@@ -199,7 +198,6 @@ def _boundary_gradients(
 
 
 def _gradients(passes: Passes, connected: tuple[Layer, ...], groups: NpuGroups) -> None:
-    """Shards of the fully connected layers, between the groups."""
     for layer in reversed(connected):
         shard, needed = -(-layer.elements() // groups.size), f"{layer.name}.round1.forward"
         name, ready = f"{layer.name}.gradients", f"{layer.name}.round{groups.size}.weight_gradient"

@@ -166,7 +166,6 @@ def _feed_forward(shape: Decoder, name: str, sequence: int) -> Layer:
 
 
 def _experts(shape: Decoder, name: str, sequence: int) -> Layer:
-    """A router, the experts, and those that all tokens use."""
     router = Parameter("router.weight", shape.hidden * shape.experts)
     biases = (
         *_bias(shape.experts_biased, "router.bias", shape.experts),

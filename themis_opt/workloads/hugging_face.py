@@ -125,8 +125,6 @@ REQUIRED = object()  # in the place of a usual value: the file must have the fie
 
 
 class _File:
-    """Values of a configuration, checked."""
-
     def __init__(self, content: Mapping[str, Any], source: str) -> None:
         self.content, self.source = content, source
         self.missing: list[str] = []
@@ -261,7 +259,6 @@ ARCHITECTURES: Mapping[str, Mapping[str, Any]] = TABLE["architectures"]
 
 
 def _checked(shape: Decoder, source: str) -> Decoder:
-    """The shape, if its parts fit each other."""
     if shape.heads % shape.groups:
         rule = f"heads must be a multiple of groups = {shape.groups}"
         raise InputError(rule, field="heads", value=shape.heads, source=source)

@@ -70,7 +70,6 @@ def densenet_201() -> tuple[Layer, ...]:
 
 
 def _normalised(name: str, channels: tuple[int, int], kernel: int, side: int) -> Layer:
-    """A convolution with the normalisation of its input."""
     layer = convolution(name, channels, kernel, side, 1, norm=True)
     return replace(layer, parameters=(*norms(channels[0]), layer.parameters[0]))
 

@@ -108,7 +108,6 @@ def check_memory(layers: Sequence[Layer], setup: Setup, parallelism: str, make: 
 
 
 def _states(elements: int, copies: int, setup: Setup, zero: int) -> MemoryUse:
-    """Bytes of parameters, gradients and Adam for so many parameters, of which there are copies."""
     bytes_of_adam = 8 if setup.element_bytes == 4 else 12
     shares = [copies if zero > stage else 1 for stage in (2, 1, 0)]
     sizes = (setup.element_bytes, setup.element_bytes, bytes_of_adam)
@@ -146,7 +145,6 @@ def use_by_stage(layers: tuple[Layer, ...], setup: Setup) -> Iterator[MemoryUse]
 
 
 def _parts_of(parts: PipelineStages, stage: int) -> Iterator[tuple[Layer, ...]]:
-    """The parts of the model on a stage."""
     return (part for part, place in zip(parts.layers, parts.stage_of, strict=True) if place == stage)
 
 

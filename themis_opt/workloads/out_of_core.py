@@ -67,7 +67,6 @@ def activations(layers: tuple[Layer, ...], setup: Setup) -> list[int]:
 
 
 def _left(layers: tuple[Layer, ...], setup: Setup) -> int:
-    """Bytes for activations."""
     if setup.memory is None:
         raise InputError("is required for out-of-core", field="--memory")
     if setup.host_link is None:
@@ -82,7 +81,6 @@ def _left(layers: tuple[Layer, ...], setup: Setup) -> int:
 
 
 def _fates(layers: tuple[Layer, ...], setup: Setup, sizes: list[int], memory: int) -> list[str]:
-    """What becomes of the input of each layer: keep, swap or recompute."""
     from formulations.offloading import Layers, choose, least_memory  # OR-Tools loads for a while
 
     bandwidth = setup.host_link or 1.0

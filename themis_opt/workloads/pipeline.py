@@ -327,7 +327,6 @@ def _messages(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
 
 
 def _gradients(passes: Passes, stages: PipelineStages, setup: Setup) -> None:
-    """Exchanges of the gradients of each part between its copies."""
     for part, layers_of_part in enumerate(stages.layers):
         parts = {"": layers_of_part}
         if setup.granularity != "fused":

@@ -97,7 +97,6 @@ def _by_size(name: str, answer: "Measured", several: bool) -> Listing:
 
 
 def _ceilings(name: str, rows: Sequence[dict[str, Any]]) -> Listing:
-    """The ceilings, and what part of each was reached."""
     known = ("collective", "size_bytes", "ceiling", "least_ns", "busbw_bytes_per_s")
     series = dict.fromkeys(one for row in rows for one in row if one not in known)
     shares = [{one: format_percent(row[one]) if one in row else "" for one in series} for row in rows]

@@ -111,7 +111,6 @@ def times_table(rows: Sequence[dict[str, Any]]) -> Listing:
 
 
 def _traffic_table(done: "ExecutionResult") -> Listing:
-    """Bytes that the busiest rank moved along each dimension, beside those of the model."""
     dimensions = done.executed[0].predicted.instance.fabric.dimension_names
     rows = [
         {"policy": row["policy"], "dimension": name, "moved": f"{moved:.0f}", "expected": f"{expected:.0f}"}
