@@ -35,10 +35,9 @@ def test_groups_that_do_not_fit_are_refused(size: int) -> None:
         divide(NETWORK, size)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_parts_of_a_split_share_bandwidth_if_asked(shared: bool) -> None:
-    (split,) = divide(NETWORK, 12, shared=shared).splits
-    assert (split.dimension, split.sizes, split.shared) == ("dim2", (3, 2), shared)
+def test_parts_of_a_split_share_bandwidth() -> None:
+    (split,) = divide(NETWORK, 12).splits
+    assert (split.dimension, split.sizes, split.shared) == ("dim2", (3, 2), True)
 
 
 def test_gradients_span_the_whole_network_where_no_model_is_shared() -> None:

@@ -64,7 +64,6 @@ class Workload(Model):
     `flops`, `efficiency`, `times`: rate of an NPU and the fraction that is reached, or a file with the times of each
       layer beside the experiment.
     `group`: NPUs that share the model.
-    `separate`: whether both parts of a dimension that is split have its bandwidth.
     """
 
     model: Text
@@ -85,7 +84,6 @@ class Workload(Model):
     weights_only: StrictBool = False
     recompute: StrictBool | Literal["selective"] = False
     update: Annotated[StrictStr, AfterValidator(_check_time)] = "0 s"
-    separate: StrictBool = False
     speeds: StrictStr = ""
     share: StrictStr = "equal"
     compress: StrictStr = ""

@@ -46,9 +46,6 @@ class Choices(OptionGroup):
         str, Option(help="Compute activations again in the backward pass: full, or selective for cheap operations.")
     ] = ""
     update: Annotated[str, Option(help="Time of the optimizer, such as '1 ms'.")] = "0 s"
-    separate: Annotated[
-        bool, Option("--separate", help="Both parts of a split dimension have its bandwidth, instead of sharing it.")
-    ] = False
     speeds: Annotated[str, Option(help="Speeds of groups of NPUs, such as 1,1,0.5; the slowest counts.")] = ""
     share: Annotated[str, Option(help="equal or proportional: how NPUs of unequal speed share the batch.")] = "equal"
     compress: Annotated[str, Option(help="Values per value sent, by parallelism, such as data=100,model=20.")] = ""

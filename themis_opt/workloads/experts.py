@@ -81,7 +81,7 @@ def _groups(layers: Sequence[Layer], setup: Setup) -> NpuGroups:
         raise InputError(rule, field="--parallelism", value="expert")
     size, field = setup.experts or setup.group, "--experts" if setup.experts else "--tensor-group"
     chosen = size or _most_npus(setup.network, gcd(*expert_counts(layers)))
-    groups = divide(setup.network, chosen, shared=setup.shared, field=field)
+    groups = divide(setup.network, chosen, field=field)
     check_experts(layers, groups.size, field)
     return groups
 

@@ -47,13 +47,12 @@ class Placement:
     splits: tuple[Split, ...]
 
 
-def place(network: Network, axes: Iterable[tuple[str, int]], *, shared: bool = True) -> Placement | None:
-    """Axes of parallelism laid over the dimensions of a network, the first one innermost.
+def place(network: Network, axes: Iterable[tuple[str, int]]) -> Placement | None:
+    """Axes of parallelism laid over the dimensions of a network, the first one innermost; parts share their bandwidth.
 
     Returns None unless they fill it, and each that ends inside a dimension divides what is left of it.
 
     `axes`: name and NPUs of each; those of one NPU have no dimensions.
-    `shared`: whether the parts of a dimension that is split share its bandwidth, as a NIC does.
     """
     axes = list(axes)
     waiting = [(axis, size) for axis, size in reversed(axes) if size > 1]
@@ -68,10 +67,10 @@ def place(network: Network, axes: Iterable[tuple[str, int]], *, shared: bool = T
             extent //= part
             if size > part:
                 waiting.append((axis, size // part))
-    return None if waiting else _placed(network, dict(axes), parts, shared)
+    return None if waiting else _placed(network, dict(axes), parts)
 
 
-def _placed(network: Network, axes: Iterable[str], parts: list[tuple[int, str, int]], shared: bool) -> Placement:
+def _placed(network: Network, axes: Iterable[str], parts: list[tuple[int, str, int]]) -> Placement:
     """The placement of parts of dimensions: the position of the dimension, the axis and the size of each."""
     dimensions: dict[str, tuple[str, ...]] = dict.fromkeys(axes, ())
     sizes: dict[str, tuple[int, ...]] = dict.fromkeys(axes, ())
@@ -84,13 +83,13 @@ def _placed(network: Network, axes: Iterable[str], parts: list[tuple[int, str, i
             sizes[axis] += (size,)
         if len(members) > 1:
             extents = tuple(size for _, _, size in members)
-            splits.append(Split(dimension=name, sizes=extents, names=tuple(names), shared=shared))
+            splits.append(Split(dimension=name, sizes=extents, names=tuple(names), shared=True))
     return Placement(dimensions, sizes, tuple(splits))
 
 
 def groups_of(setup: Setup) -> NpuGroups:
     """The groups that a setup asks for, by default those of the innermost dimension."""
-    return divide(setup.network, setup.group or setup.network.sizes[0], shared=setup.shared)
+    return divide(setup.network, setup.group or setup.network.sizes[0])
 
 
 def groups_with_copies(setup: Setup, parallelism: str) -> NpuGroups:
@@ -103,17 +102,16 @@ def groups_with_copies(setup: Setup, parallelism: str) -> NpuGroups:
     return groups
 
 
-def divide(network: Network, size: int, *, shared: bool = True, field: str = "--tensor-group") -> NpuGroups:
+def divide(network: Network, size: int, *, field: str = "--tensor-group") -> NpuGroups:
     """Groups of `size` NPUs over the innermost dimensions.
 
     Raises InputError if groups of that size do not fill dimensions from the innermost one, but for a divisor of the
     last.
 
-    `shared`: whether both parts of a dimension that is split share its bandwidth, as a NIC does.
     `field`: the option that says the size.
     """
     copies = network.num_npus // size if size > 0 else 0
-    placed = place(network, (("model", size), ("data", copies)), shared=shared) if copies * size else None
+    placed = place(network, (("model", size), ("data", copies))) if copies * size else None
     if placed is None or copies * size != network.num_npus:
         sizes = " x ".join(map(str, network.sizes))
         rule = f"must fill dimensions of {sizes} from the innermost one, and divide the size of the last"

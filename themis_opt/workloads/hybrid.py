@@ -53,7 +53,7 @@ def tensor(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     check_sharded(layers, "tensor")
     if setup.group == 1:
         raise InputError("must be 2 or more for tensor", field="--tensor-group", value=1)
-    groups = divide(setup.network, setup.group or setup.network.num_npus, shared=setup.shared)
+    groups = divide(setup.network, setup.group or setup.network.num_npus)
     alone = NpuGroups(groups.size, 1, groups.inside, (), groups.splits)
     return _iteration(layers, setup, alone)
 

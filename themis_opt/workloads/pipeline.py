@@ -205,7 +205,7 @@ def _placement(setup: Setup) -> Placement:
     inner = (("model", group), ("context", context), ("experts", experts))
     across, outer = ("data", copies // experts), ("stages", stages)
     for axes in ((*inner, across, outer), (*inner, outer, across)):
-        placement = place(network, axes, shared=setup.shared)
+        placement = place(network, axes)
         if placement is not None:
             return placement
     sizes = " x ".join(map(str, network.sizes))

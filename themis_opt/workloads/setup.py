@@ -50,7 +50,6 @@ class Setup:
     `recompute`: whether the backward pass of a layer begins with another forward pass; ``selective`` for operations
       that take hardly any time: all but matrix products and attention.
     `update`: picoseconds of the optimizer.
-    `shared`: whether the two parts of a dimension that is split share its bandwidth.
     `unequal`: speeds of NPUs that are not equal, and how they share the batch.
     `refresh`: picoseconds of each iteration in which what compression needs is computed.
     `adaptive`: compression of the slowest dimension, less of others (:mod:`~themis_opt.workloads.transformations`).
@@ -85,7 +84,6 @@ class Setup:
     recompute: bool | Literal["selective"] = False
     gathers: Literal["microbatch", "step"] = "microbatch"
     update: int = 0
-    shared: bool = True
     unequal: Unequal = EQUAL
     compression: Compression = NO_COMPRESSION
     refresh: int = 0
@@ -192,7 +190,6 @@ def read_setup(
     timing: Timing,
     *,
     dtype: str,
-    separate: bool = False,
     speeds: str = "",
     share: str = "equal",
     compress: str = "",
@@ -212,7 +209,6 @@ def read_setup(
         network=network,
         timing=timing,
         element_bytes=element_bytes(dtype),
-        shared=not separate,
         unequal=parse_unequal(speeds, share),
         compression=parse_compression(compress, index_bytes),
         refresh=parse_refresh(refresh),
