@@ -46,14 +46,9 @@ def hierarchical_plan(instance: GraphInstance) -> GraphPlan:
     if count > few and not instance.demand.rooted:
         with suppress(InputError) if count <= MOST_TREES else nullcontext():
             return slot_plan("hierarchical", instance, rails)
-    roots = _one_of_each_place(rails) if count > MOST_DAMAGED_EXACT else ()
+    diagonal = (rails.boxes[place % len(rails.boxes), place] for place in range(rails.boxes.shape[1]))
+    roots = [int(npu) for npu in diagonal if npu >= 0] if count > MOST_DAMAGED_EXACT else ()
     return _plan_on_rails("hierarchical", instance, rails, roots)
-
-
-def _one_of_each_place(rails: Rails) -> list[int]:
-    """An NPU at each place of boxes, in one box after the other."""
-    npus = (int(rails.boxes[place % len(rails.boxes), place]) for place in range(rails.boxes.shape[1]))
-    return [npu for npu in npus if npu >= 0]
 
 
 def _plan_on_rails(name: str, instance: GraphInstance, rails: Rails, roots: Sequence[int] = ()) -> GraphPlan:

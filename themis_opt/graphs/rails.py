@@ -239,7 +239,7 @@ class Rails(Forest):
                 middles = [() if first == last else (last,)]
             ways = [(tail, first, *middle, head) for middle in middles]
         ways = [way for way in ways if all(arc in self.network.arcs for arc in pairwise(way))]
-        return ways[b % len(ways)] if ways else self._fastest[tail][head]
+        return ways[b % len(ways)] if ways else fastest_routes(self.network)[tail][head]
 
     def spines(self, first: int, last: int) -> list[int]:
         """The switches that join two leaves."""
@@ -261,10 +261,6 @@ class Rails(Forest):
             if tail not in self.place and head not in self.place and (head, tail) in self.network.arcs:
                 beside[tail].add(head)
         return beside
-
-    @cached_property
-    def _fastest(self) -> FastestRoutes:
-        return fastest_routes(self.network)
 
 
 MANY_BOXES = 64

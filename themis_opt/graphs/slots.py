@@ -207,7 +207,8 @@ class SlotTable:
             for other in sides:
                 for source, target in ((side, other), (other, side)) if other == -1 else ((side, other),):
                     if source != target:
-                        self._exchange(source, sides[source], target, sides[target], begin, spread)
+                        pairs = np.meshgrid(sides[source], sides[target], indexing="ij")
+                        self._send(source, pairs[0].ravel(), target, pairs[1].ravel(), begin, spread)
         if not self.is_lifted:
             self._places = self._unlike_places(plain)
         self.first_between_whole = len(self.links)
@@ -230,22 +231,20 @@ class SlotTable:
             spines = np.array(sorted(rails.beside[leaf]), dtype=np.int64)
             uplinks[leaf] = spines.tobytes(), *self._looks(np.full(len(spines), leaf), spines)
             above.add(tuple(sorted(tuple(sorted(rails.beside[spine].difference(leaves))) for spine in spines.tolist())))
-        looks, members = defaultdict[bytes, list[object]](list), defaultdict[bytes, list[int]](list)
+        members, first = defaultdict[bytes, list[int]](list), dict[tuple[object, ...], list[int]]()
         for place, served in enumerate(rails.leaf[plain].T):
-            number = np.unique(served, return_index=True, return_inverse=True)
-            links = tuple(uplinks[int(leaf)] for leaf in served[np.sort(number[1])])
-            nics = self._looks(rails.boxes[plain, place], served)
-            looks[served.tobytes()].append((number[1][number[2]].tobytes(), links, nics, rails.variants[place]))
             members[served.tobytes()].append(place)
-        first = {tuple(looks[rail]): some for rail, some in reversed(members.items())}
-        places = np.sort(np.concatenate(list(first.values())))
-        planes = next(iter(above))
-        cores = [core for plane in planes for core in plane]
-        if not cores:
+        for some in members.values():
+            served = rails.leaf[plain, some[0]]
+            _, begins, number = np.unique(served, return_index=True, return_inverse=True)
+            links = tuple(uplinks[int(leaf)] for leaf in served[np.sort(begins)])
+            nics = tuple(self._looks(rails.boxes[plain, place], served) for place in some)
+            first.setdefault((begins[number].tobytes(), links, nics, rails.variants[some].tobytes()), some)
+        places, planes = np.sort(np.concatenate(list(first.values()))), next(iter(above))
+        if not (cores := [core for plane in planes for core in plane]):
             return places
-        ends = [(core, spine) for core in cores for spine in rails.beside[core]]
-        alike = len({self._looks(*np.array([end]).T) for end in ends}) == len(above) == len({*map(len, planes)}) == 1
-        if not alike or len({*cores}) < len(cores):
+        looks = {self._looks(*np.array([[core, spine]]).T) for core in cores for spine in rails.beside[core]}
+        if not len(looks) == len(above) == len({*map(len, planes)}) == 1 or len({*cores}) < len(cores):
             return every
         shared = math.gcd(len(planes[0]), len(every))
         return every[np.isin(every % shared, places % shared)]
@@ -254,19 +253,6 @@ class SlotTable:
         """Bandwidths and latencies of links, both ways."""
         both = self.arcs(np.append(tails, heads), np.append(heads, tails))
         return self.rate_of[both].tobytes(), self._latency[both].tobytes()
-
-    def _exchange(
-        self,
-        source: int,
-        sources: IntArray,
-        target: int,
-        targets: IntArray,
-        begin: dict[int, int],
-        spread: dict[int, int],
-    ) -> None:
-        """From all boxes of one side to all of another."""
-        b, other = (side.ravel() for side in np.meshgrid(sources, targets, indexing="ij"))
-        self._send(source, b, target, other, begin, spread)
 
     def _roots(self, b: IntArray, other: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
         """The pieces of all places of boxes, with box, other box, place and variant of each."""

@@ -193,12 +193,10 @@ def pop_arrival(heap: IntArray, size: int, ready: IntArray) -> int:
 
 
 def goes_first(operations: Operations, workspace: Workspace, i: int, j: int) -> bool:
-    """Whether operation i is served before j: smallest (major, minor, moment, number) first."""
-    major, minor, moment = operations.major, operations.minor, workspace.moment
+    """Whether operation i is served before j of the same `major`: smallest (minor, moment, number) first."""
+    minor, moment = operations.minor, workspace.moment
     first = i < j
-    if major[i] != major[j]:
-        first = major[i] < major[j]
-    elif minor[i] != minor[j]:
+    if minor[i] != minor[j]:
         first = minor[i] < minor[j]
     elif moment[i] != moment[j]:
         first = moment[i] < moment[j]
