@@ -1479,7 +1479,8 @@ def _graph_cut(graph: Graph, nodes: frozenset[str], *, into: bool) -> Fraction:
     require(nodes <= graph.nodes.keys(), "a cut has nodes that are not there")
     inside, count = len(nodes & set(npus)), len(npus)
     require(0 < inside < count, "a cut must divide the NPUs")
-    whole, part = Fraction(graph.size), Fraction(graph.size, count)
+    whole, rooted = Fraction(graph.size), graph.kind in ("all_reduce", "broadcast", "reduce")
+    part = Fraction(0 if rooted else graph.share * graph.element)
     volume = {
         "all_gather": part * (count - inside if into else inside),
         "reduce_scatter": part * (inside if into else count - inside),
@@ -1510,7 +1511,7 @@ def _lengths(graph: Graph, rows: list[list[Any]]) -> Fraction:
     require(joined and any(lengths.values()), "some NPUs do not reach each other, or all lengths are 0")
     way = sum((distance[a, b] for a in graph.npus for b in graph.npus if a != b), Fraction(0))
     room = sum((graph.bandwidth[ends] * length for ends, length in lengths.items()), Fraction(0))
-    return Fraction(graph.size, len(graph.npus)) * way * PICOSECONDS / room
+    return graph.share * graph.element * way * PICOSECONDS / room
 
 
 # ---------------------------------------------------------------- files
