@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import iteration_schedules
 import pytest
-from iteration_schedules import with_and_without_compute, with_compute
+from iteration_schedules import WITH_COMPUTE, with_and_without_compute, with_compute
 from planning import schedule_of
 
 from themis_opt.base.errors import InputError
@@ -29,7 +29,6 @@ def gradients() -> Schedule:
     return scheduled(Collective(kind="all_reduce", size="256 MB", chunks=4, name="gradients"), latency="1700 ns")
 
 
-@pytest.fixture
 def mixed() -> Schedule:
     """Every kind of collective, with chunk sizes that make times of odd picoseconds."""
     return scheduled(
@@ -77,31 +76,22 @@ def test_a_slice_carries_bytes_and_the_time_of_its_result(gradients):
     }
 
 
-@pytest.mark.parametrize("pid", [NETWORK, IN_FLIGHT])
-def test_slices_of_a_track_never_overlap(mixed, pid):
-    check_that_slices_do_not_overlap(mixed, pid)
-
-
-@with_compute
-@pytest.mark.parametrize("pid", [NETWORK, IN_FLIGHT, NPU])
-def test_slices_of_a_track_never_overlap_with_compute(schedule, pid):
-    check_that_slices_do_not_overlap(schedule, pid)
-
-
-def check_that_slices_do_not_overlap(schedule, pid):
+@pytest.mark.parametrize("schedule", [mixed(), *WITH_COMPUTE.values()], ids=["mixed", *WITH_COMPUTE])
+def test_slices_of_a_track_never_overlap(schedule):
     tracks = defaultdict(list)
-    for e in events(schedule, "X", pid):
+    for e in events(schedule, "X", NETWORK, IN_FLIGHT, NPU):
         begin = nanoseconds(e["ts"])
-        tracks[e["tid"]].append((begin, begin + nanoseconds(e["dur"])))
-    assert tracks
+        tracks[e["pid"], e["tid"]].append((begin, begin + nanoseconds(e["dur"])))
+    assert {pid for pid, _ in tracks} == {NETWORK, IN_FLIGHT} | ({NPU} if schedule.has_period else set())
     for spans in tracks.values():
         assert all(before[1] <= after[0] for before, after in pairwise(sorted(spans)))
 
 
-def test_times_keep_their_picoseconds(mixed):
-    slices = events(mixed, "X")
-    assert [round(e["ts"] * 10**6) for e in slices] == mixed.start.tolist()
-    assert [round(e["dur"] * 10**6) for e in slices] == (mixed.end - mixed.start).tolist()
+def test_times_keep_their_picoseconds():
+    schedule = mixed()
+    slices = events(schedule, "X")
+    assert [round(e["ts"] * 10**6) for e in slices] == schedule.start.tolist()
+    assert [round(e["dur"] * 10**6) for e in slices] == (schedule.end - schedule.start).tolist()
 
 
 def test_a_time_without_an_exact_float_is_not_cut_to_the_nanosecond_before():

@@ -15,7 +15,6 @@ from planning import schedule_of
 from samples import every
 from sharded_iterations import sharded
 
-from themis_opt.base.errors import InputError
 from themis_opt.graphs.conversion import as_graph
 from themis_opt.problem.exchanges import Collective, Tensor
 from themis_opt.problem.instance import Instance
@@ -123,13 +122,6 @@ def test_rows_titles_and_legends_are_words(tmp_path):
     words = drawn(tmp_path / "b.svg", scheduled(tokens), "red \x1b[31m\x00")
     assert "dim2, unused" in words
     assert "4 x 1 GB/s" in words
-
-
-@pytest.mark.parametrize("name", ["gantt.gif", "gantt"])
-def test_other_suffixes_are_refused(tmp_path, name):
-    with pytest.raises(InputError, match=r"pictures end in \.png or \.svg"):
-        draw_gantt(tmp_path / name, scheduled(all_reduce()))
-    assert not (tmp_path / name).exists()
 
 
 def test_nodes_of_networks_lie_apart(tmp_path):

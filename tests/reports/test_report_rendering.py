@@ -242,9 +242,10 @@ def test_names_in_figures_cannot_end_the_script():
     assert chart["layer"][0]["encoding"]["color"]["scale"]["domain"] == [NASTY]
 
 
-def test_a_chart_of_an_unknown_kind_of_file_is_refused(tmp_path):
+@pytest.mark.parametrize("name", ["chart.gif", "chart"])
+def test_a_chart_of_an_unknown_kind_of_file_is_refused(tmp_path, name):
     with pytest.raises(InputError, match=r"pictures end in \.png or \.svg"):
-        save(KINDS["line"], tmp_path / "chart.gif")
+        save(KINDS["line"], tmp_path / name)
 
 
 def test_markdown_has_title_description_summary_and_sections_in_this_order():
