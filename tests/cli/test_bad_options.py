@@ -134,18 +134,3 @@ def test_errors_of_usage_are_worded_as_others(invoke, line, said):
 
 def test_summaries_of_commands_are_whole(invoke):
     assert "..." not in invoke("--help").stdout.partition("Commands:")[2]
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (("sweep", NAME, "--over", "share=x"), "share = 'x': must be a number"),
-        (("sweep", NAME, "--over", "share=nan"), "share = 'nan': must be a number"),
-        (("sweep", "resnet-50", "--network", NAME, "--over", "npus=nan"), "npus = 'nan': must be a whole number"),
-        (("sweep", "resnet-50", "--network", NAME, "--over", "share=inf"), "share = 'inf': must be a number"),
-        (("sweep", "resnet-50", "--network", NAME, "--over", "npus=16", "--overhead", "nan"), "overhead = nan: "),
-        (("sweep", NAME, "--target", "0.9"), "--target = 0.9: is for training iterations"),
-    ],
-)
-def test_numbers_that_are_none_are_refused(refuse, line, said):
-    assert said in refuse(*line)

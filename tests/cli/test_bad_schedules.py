@@ -28,12 +28,6 @@ DOCUMENTS = {"makespan": schedule_document(MAKESPAN), "period": schedule_documen
 """Valid schedule files as JSON values; not to be changed."""
 
 
-@pytest.fixture(scope="session")
-def schedule():
-    """A valid schedule file with enforced sequences as JSON values; not to be changed."""
-    return DOCUMENTS["makespan"]
-
-
 OF_BOTH = ("format", "instance", "fingerprint", "summary", "dispatch", "sequences", "instance.network")
 REQUIRED = {
     "makespan": (

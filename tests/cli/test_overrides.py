@@ -24,16 +24,6 @@ def test_options_change_the_instance(shown):
     assert changed["fingerprint"] != shown()["fingerprint"]
 
 
-@pytest.fixture
-def makespans(succeed):
-    """Simulated makespans in ns by policy."""
-
-    def run(name, *options):
-        return {r["policy"]: r["makespan_ns"] for r in json.loads(succeed("simulate", name, "--json", *options))}
-
-    return run
-
-
 def test_every_collective_is_overridden(succeed):
     content = json.loads(succeed("show", "3d-sw_sw_sw_hetero.mixed.100MiB", "--json", "--chunks", 2, "--size", "2MiB"))
     assert {(c["chunks"], c["size"]) for c in content["collectives"]} == {(2, "2 MiB")}

@@ -1,10 +1,11 @@
-"""Scaling factors: closed forms, limits and the least compression."""
+"""How far training scales: factors, the least compression, and steps projected from those that were measured."""
 
 import json
 from typing import Any
 
 import pytest
 from planning import schedule_of
+from small_iterations import run
 
 from themis_opt.base.errors import InputError
 from themis_opt.problem.instance import Instance
@@ -14,6 +15,7 @@ from themis_opt.study.sweep import (
     least_compression,
     measured_share,
     parameter_servers,
+    project,
     resized,
     sweep,
     varied,
@@ -120,3 +122,32 @@ def test_command_prints_the_same_figures() -> None:
     assert [row["npus"] for row in document["rows"]] == [1, 8, 16]
     assert document["rows"][0]["scaling_factor"] == 1.0
     assert document["least_compression"][0]["npus"] == 16
+
+
+NETWORK = Network(dimensions=[Dimension(kind="switch", size=16, bandwidth=10**9, latency="5 us", name="nic")])
+POLICY = "ddp/baseline"
+
+
+@pytest.fixture(scope="module")
+def instance():
+    model = MODELS["vgg-16-cifar"]
+    return make_workload(model, model.layers(), Setup(network=NETWORK, timing=Rate(10**12)), chunks=1)
+
+
+def steps(instance, share):
+    return {npus: run(varied(instance, {"npus": npus, "share": share}), POLICY).makespan for npus in (4, 16)}
+
+
+def test_a_share_of_bandwidths_is_recovered_and_predicts_what_was_held_back(instance):
+    projection = project(instance, POLICY, steps(instance, 0.25))
+    assert projection.share == pytest.approx(0.25, rel=2e-3)
+    assert (projection.fitted, list(projection.errors)) == (4, [16])
+    assert max(map(abs, projection.errors.values())) < 5e-3
+    slower = {npus: round(time * (1.1 if npus == 16 else 1)) for npus, time in steps(instance, 0.25).items()}
+    assert project(instance, POLICY, slower).errors[16] == pytest.approx(1 / 1.1 - 1, rel=1e-2)
+    assert "err by" in str(projection)
+
+
+def test_steps_that_no_share_explains(instance):
+    with pytest.raises(InputError, match=r"measured = '4=.*: is explained by no share"):
+        project(instance, POLICY, {4: 10**16})
