@@ -25,7 +25,7 @@ def filled(pipeline: Pipeline, orders: StageOrders) -> Iterator[PipelineSchedule
 
 def fill_gaps(pipeline: Pipeline, orders: StageOrders, patience: int) -> StageOrders:
     """The orders, which fit into the memory, with gaps filled that are longer than a patience in picoseconds."""
-    stages = [_Stage(pipeline, number, order) for number, order in enumerate(orders)]
+    stages = [_StageOrder(pipeline, number, order) for number, order in enumerate(orders)]
     arrival = {Action(ActionKind.FORWARD, 0, i): 0 for i in range(pipeline.microbatches)}
     following = [stage.next_pass(arrival, patience) for stage in stages]
     heap = sorted((pair[0], number, pair[1]) for number, pair in enumerate(following) if pair)
@@ -45,7 +45,7 @@ def fill_gaps(pipeline: Pipeline, orders: StageOrders, patience: int) -> StageOr
     return tuple(tuple(stage.order) for stage in stages)
 
 
-class _Stage:
+class _StageOrder:
     """What a stage has to run, gradients of weights that it can run, its order so far, and the time and memory then."""
 
     def __init__(self, pipeline: Pipeline, number: int, order: tuple[Action, ...]) -> None:
