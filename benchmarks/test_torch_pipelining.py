@@ -23,7 +23,7 @@ from themis_opt.pipelines.torch_csv import replay, torch_rows, write_torch_csv
 
 pytestmark = [pytest.mark.benchmarks, pytest.mark.timeout(3600)]
 
-RANKS = Path(__file__).parents[1] / "tests" / "pipelines" / "torch_ranks.py"
+RANKS = Path(__file__).with_name("torch_ranks.py")
 UNIT = 2 * 10**11
 """Picoseconds that stand for one: long beside the milliseconds that PyTorch takes for an action."""
 
