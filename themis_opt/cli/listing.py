@@ -4,16 +4,13 @@ import inspect
 import re
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument
 
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.cli import completion, options
 from themis_opt.cli.answers.answer import Listing, Reply
-
-if TYPE_CHECKING:
-    from themis_opt.base.registries import Registry
 
 LISTED: Mapping[str, str] = {
     "policies": "themis_opt.policies.registry:POLICIES",
@@ -94,19 +91,12 @@ def formats() -> list[dict[str, str]]:
     from themis_opt.formats.exports import EXPORTS
     from themis_opt.formats.readers.registry import READERS
 
-    ways = (("in", READERS), ("out", WRITERS), ("out", EXPORTS))
-    return [_format(name, way, registry) for way, registry in ways for name in registry]
-
-
-def _format(name: str, way: str, registry: "Registry") -> dict[str, str]:
-    entry = registry.load(name)
-    meaning = getattr(entry, "meaning", "") or (inspect.getdoc(entry) or "").partition("\n")[0].rstrip(".")
-    usual = [f"*.{name}" if way == "in" else name]
-    files = [f"*.{ending}" for ending in entry.endings] if hasattr(entry, "endings") else usual
-    return {
-        "name": name,
-        "way": way,
-        "files": " ".join(files) or "*",
-        "meaning": meaning,
-        "origin": registry.origin(name),
-    }
+    rows, ways = [], (("in", READERS), ("out", WRITERS), ("out", EXPORTS))
+    for way, registry, name in ((way, some, name) for way, some in ways for name in some):
+        entry = registry.load(name)
+        meaning = getattr(entry, "meaning", "") or (inspect.getdoc(entry) or "").partition("\n")[0].rstrip(".")
+        usual = [f"*.{name}" if way == "in" else name]
+        files = [f"*.{ending}" for ending in entry.endings] if hasattr(entry, "endings") else usual
+        row = {"name": name, "way": way, "files": " ".join(files) or "*", "meaning": meaning}
+        rows.append(row | {"origin": registry.origin(name)})
+    return rows
