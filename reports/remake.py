@@ -53,6 +53,9 @@ NO_ROWS = ("cli", "reports", "runtime", "tuning")
 NAMED = re.compile(r"(themis_opt|formulations)(\.\w+)+(:\w+)?")
 """Texts that name a module, as in registries that load it when it is asked for."""
 
+DATA = re.compile(r"\w+\.(toml|txt|json|csv)")
+"""Names of files of data beside the module that reads them."""
+
 TIMES = ("_s", "_ms", " s", "seconds", "_power", "commit")
 """Ends of the names of columns that no second run repeats."""
 
@@ -316,16 +319,19 @@ def imported(entry: Path) -> frozenset[Path]:
 
 @cache
 def _imports(file: Path) -> tuple[Path, ...]:
-    names = set()
+    names, beside = set(), set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and NAMED.fullmatch(node.value):
-            names.add(node.value.partition(":")[0])
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if NAMED.fullmatch(node.value):
+                names.add(node.value.partition(":")[0])
+            elif DATA.fullmatch(node.value):
+                beside.add(file.with_name(node.value))
     places = [folder / name.replace(".", "/") for name in sorted(names) for folder in (ROOT, file.parent)]
-    found = [path for place in places for path in (place.with_suffix(".py"), place / "__init__.py")]
+    found = [path for place in places for path in (place.with_suffix(".py"), place / "__init__.py")] + sorted(beside)
     aside = [ROOT / "themis_opt" / part for part in NO_ROWS]
     return tuple(path for path in found if path.is_file() and not any(part in path.parents for part in aside))
 

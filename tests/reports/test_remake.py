@@ -54,12 +54,14 @@ def test_a_report_depends_on_what_its_modules_do_not_on_what_they_say(remake):
     assert remake.meaning(code) != remake.meaning(code.replace("2 * x", "3 * x"))
 
 
-def test_a_report_depends_on_modules_that_registries_name_and_not_on_commands(remake, monkeypatch, tmp_path):
+def test_a_report_depends_on_modules_in_registries_and_their_data_and_not_on_commands(remake, monkeypatch, tmp_path):
     texts = {
         "reports/script.py": "from common import x\ndef make():\n    from themis_opt.base import registry\n",
         "reports/common.py": "x = 1\n",
         "themis_opt/base/registry.py": 'import themis_opt.cli.main\nPOLICIES = {"law": "themis_opt.law:plan"}\n',
-        "themis_opt/law.py": "",
+        "themis_opt/law.py": 'TABLE = open("law.toml")',
+        "themis_opt/law.toml": "",
+        "themis_opt/law.csv": "",
         "themis_opt/cli/main.py": "",
         "themis_opt/other.py": "",
     }
@@ -68,7 +70,7 @@ def test_a_report_depends_on_modules_that_registries_name_and_not_on_commands(re
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.setattr(remake, "ROOT", tmp_path)
     names = {file.relative_to(tmp_path).as_posix() for file in remake.imported(tmp_path / "reports/script.py")}
-    assert names == texts.keys() - {"themis_opt/cli/main.py", "themis_opt/other.py"}
+    assert names == texts.keys() - {"themis_opt/cli/main.py", "themis_opt/law.csv", "themis_opt/other.py"}
 
 
 def test_pages_quote_tables_and_the_largest_of_several_cells(remake, monkeypatch, tmp_path):
