@@ -20,32 +20,19 @@ from themis_opt.base.extras import needed
 from themis_opt.base.version import __version__
 from themis_opt.cli.process import BAD_INPUT, INTERRUPTED
 
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "compare": ("demo", "solve", "compare"),
+    "questions": ("bound", "simulate", "validate", "explain", "plot", "export", "show", "schema"),
+    "sweep": ("robustness", "sweep"),
+    "run": ("run", "calibrate"),
+    "batch": ("batch", "report"),
+    "importing": ("generate", "import"),
+    "tune": ("plan", "tune"),
+    **{"design": ("design",), "workload": ("workload",), "best_known": ("best-known",), "listing": ("list",)},
+}
+FUNCTIONS = {"import": "import_command", "list": "list_names", "best-known": "best_known"}
 COMMANDS: Mapping[str, str] = {
-    "demo": "themis_opt.cli.compare:demo",
-    "solve": "themis_opt.cli.compare:solve",
-    "compare": "themis_opt.cli.compare:compare",
-    "bound": "themis_opt.cli.questions:bound",
-    "simulate": "themis_opt.cli.questions:simulate",
-    "validate": "themis_opt.cli.questions:validate",
-    "explain": "themis_opt.cli.questions:explain",
-    "plot": "themis_opt.cli.questions:plot",
-    "export": "themis_opt.cli.questions:export",
-    "robustness": "themis_opt.cli.sweep:robustness",
-    "run": "themis_opt.cli.run:run",
-    "calibrate": "themis_opt.cli.run:calibrate",
-    "batch": "themis_opt.cli.batch:batch",
-    "report": "themis_opt.cli.batch:report",
-    "generate": "themis_opt.cli.importing:generate",
-    "import": "themis_opt.cli.importing:import_command",
-    "plan": "themis_opt.cli.tune:plan",
-    "tune": "themis_opt.cli.tune:tune",
-    "design": "themis_opt.cli.design:design",
-    "sweep": "themis_opt.cli.sweep:sweep",
-    "workload": "themis_opt.cli.workload:workload",
-    "best-known": "themis_opt.cli.best_known:best_known",
-    "list": "themis_opt.cli.listing:list_names",
-    "show": "themis_opt.cli.questions:show",
-    "schema": "themis_opt.cli.questions:schema",
+    name: f"themis_opt.cli.{module}:{FUNCTIONS.get(name, name)}" for module, names in MODULES.items() for name in names
 }
 """Import path of each subcommand; these modules import nothing heavy before they run."""
 
