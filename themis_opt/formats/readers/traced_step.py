@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_percent, format_short_size, format_short_time
 from themis_opt.formats.readers.draft import Draft
@@ -401,7 +402,7 @@ def _dimension(collectives: Sequence[CollectiveEvent], name: str, chunks: int) -
     ring = Dimension(kind=Kind.RING, size=npus, name=name, bandwidth=1.0)
     rows = np.array([_costs(ring, event, chunks) for event in collectives])
     whole = rows.sum(axis=0)
-    scaled = rows / whole / np.array(_shared(_spans(collectives)))[:, None]
+    scaled = rows / whole / _shared(_spans(collectives))[:, None]
 
     def slowest(share: float) -> float:
         return float((scaled @ np.array([share, 1 - share])).max())
@@ -426,18 +427,14 @@ def _costs(dimension: Dimension, event: CollectiveEvent, chunks: int) -> tuple[f
     return chunks * sum(steps(dimension, phase) for phase in phases), event.size * blocks / event.npus
 
 
-def _shared(spans: Sequence[Span]) -> list[float]:
+def _shared(spans: Sequence[Span]) -> FloatArray:
     """How long each of some collectives would take alone, if those that overlap have the dimension in equal shares."""
-    moments = sorted({moment for span in spans for moment in span})
-    change = dict.fromkeys(moments, 0)
-    for start, end in spans:
-        change[start] += 1
-        change[end] -= 1
-    alone, active, before = {moments[0]: 0.0}, 0, moments[0]
-    for moment in moments:
-        alone[moment] = alone[before] + (moment - before) / max(active, 1)
-        active, before = active + change[moment], moment
-    return [alone[end] - alone[start] for start, end in spans]
+    moments, places = np.unique(np.ravel(spans), return_inverse=True)
+    starts, ends = places[::2], places[1::2]
+    active = np.cumsum(np.bincount(starts, minlength=len(moments)) - np.bincount(ends, minlength=len(moments)))
+    alone = np.append(0.0, np.cumsum(np.diff(moments) / np.maximum(active[:-1], 1)))
+    shares: FloatArray = alone[ends] - alone[starts]
+    return shares
 
 
 class _Placed(NamedTuple):
@@ -476,13 +473,12 @@ def _built(step: TrainingStep, machine: Machine, *, is_fitted: bool) -> Instance
     """Tasks between the starts of collectives and the places where they are needed."""
     placed = _placed(step, machine, is_fitted=is_fitted)
     cuts = sorted({step.start, *(one.leaves for one in placed), *(one.needed for one in placed), step.end})
-    waited = [0, *_running(_waited(step, placed), cuts)]
+    waits = np.diff(_running([*_waited(step, placed), (step.end, step.end)], cuts)).tolist()
     draft = Draft(step.trace.source)
     names = {step.start: draft.compute("start", 0)}
     after: dict[int, str] = {}
     for number, (start, end) in enumerate(pairwise(cuts), start=1):
-        time = end - start - (waited[number + 1] - waited[number])
-        names[end] = after[start] = draft.compute(f"compute {number}", time)
+        names[end] = after[start] = draft.compute(f"compute {number}", end - start - waits[number - 1])
     for event, dimensions, leaves, needed, later in placed:
         draft.exchange(
             f"{event.kind.value} {event.group}"[:80],
@@ -514,14 +510,11 @@ def _waited(step: TrainingStep, placed: Sequence[_Placed]) -> list[Span]:
     return waited
 
 
-def _running(spans: Sequence[Span], cuts: Sequence[int]) -> list[int]:
-    sums, total, number = [], 0, 0
-    for cut in cuts:
-        while number < len(spans) and spans[number][1] <= cut:
-            total += spans[number][1] - spans[number][0]
-            number += 1
-        partly = cut - spans[number][0] if number < len(spans) and spans[number][0] < cut else 0
-        sums.append(total + partly)
+def _running(spans: Sequence[Span], cuts: Sequence[int]) -> IntArray:
+    """How much of spans lies before each cut; they are in order, apart, and the last one ends behind all cuts."""
+    edges: IntArray = np.array(spans)
+    over = np.searchsorted(edges[:-1, 1], cuts, "right")
+    sums: IntArray = np.cumsum([0, *np.diff(edges).ravel()])[over] + np.maximum(cuts - edges[over, 0], 0)
     return sums
 
 
