@@ -137,7 +137,7 @@ class MicrobatchOrder:
         """Search within limits; `report` hears of every better solution and bound."""
         variables = [start for by_part in self.starts for starts in by_part for start in starts]
         variables += [variable for transfer in self._transfers.values() for variable in transfer]
-        outcome = search(self.model, variables, limits, report, relaxation="mixed")
+        outcome = search(self.model, variables, limits, report)
         value = outcome.value
         if value is None:
             return OrderOutcome(None, int(outcome.bound), outcome.status, {})
