@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
+from themis_opt.base.arrays import BoolArray, FloatArray, IntArray, read_only
 from themis_opt.base.errors import CyclicPlan, InputError
 from themis_opt.base.units import MAX_CLOCK, format_seconds
 from themis_opt.problem.cost import StageCosts, check_clock
@@ -65,14 +65,15 @@ def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iteratio
     """The plan as the kernel sees it: per iteration the compute tasks in turn, then one operation per stage."""
     _check_clock_of_row(instance, costs, iterations)
     tasks = len(instance.tasks)
-    count = tasks + plan.num_stages
-    edges = _edges(instance, plan, iterations)
+    successor_start, successor, num_predecessors = _waits(instance, plan, iterations)
     major, minor, sign = _priorities(instance, plan, costs, iterations)
     major, enforced = _enforced(instance, plan, major)
 
     stages = np.array([task.stage for task in instance.tasks], dtype=np.int64)
 
     def of_row(of_tasks: IntArray | int, of_stages: IntArray) -> IntArray:
+        if not tasks and iterations == 1:
+            return of_stages
         row = np.concatenate([np.full(tasks, of_tasks, dtype=np.int64), of_stages])
         return np.tile(row, iterations)
 
@@ -81,9 +82,9 @@ def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iteratio
         duration=of_row(np.array([task.duration for task in instance.tasks], dtype=np.int64), costs.occupancy),
         lag=of_row(0, costs.lag),
         release=of_row(0, plan.releases(instance)),
-        successor_start=np.searchsorted(edges[:, 0], np.arange(iterations * count + 1)),
-        successor=np.ascontiguousarray(edges[:, 1]),
-        num_predecessors=np.bincount(edges[:, 1], minlength=iterations * count),
+        successor_start=successor_start,
+        successor=successor,
+        num_predecessors=num_predecessors,
         major=major.ravel(),
         minor=minor.ravel(),
         time_sign=sign.ravel(),
@@ -98,6 +99,27 @@ def _check_clock_of_row(instance: Instance, costs: StageCosts, iterations: int) 
         time = format_seconds(total)
         rule = f"{iterations} of it, one operation after another, take {time}, more than the clock holds"
         raise InputError(rule, field="iteration")
+
+
+Waits = tuple[IntArray, IntArray, IntArray]
+
+
+def _waits(instance: Instance, plan: Plan, iterations: int) -> Waits:
+    """Where the successors of each operation begin, successors, and for how many operations each waits."""
+    if not instance.tasks and not any(launch.after_launches for launch in plan.launches):
+        return _waits_along(tuple(chunks.paths.shape for chunks in plan.chunks))
+    count = iterations * (len(instance.tasks) + plan.num_stages)
+    before, after = _edges(instance, plan, iterations).T
+    successor_start = np.searchsorted(before, np.arange(count + 1))
+    return successor_start, np.ascontiguousarray(after), np.bincount(after, minlength=count)
+
+
+@lru_cache(maxsize=256)
+def _waits_along(shapes: tuple[tuple[int, ...], ...]) -> Waits:
+    """Those along the paths alone, for the shapes (chunks, stages) of all collectives."""
+    waits = np.concatenate([np.arange(chunks * length) % length > 0 for chunks, length in shapes])
+    successor_start = np.concatenate([[0], np.cumsum(np.append(waits[1:], False))])
+    return read_only(successor_start), read_only(np.flatnonzero(waits)), read_only(waits.astype(np.int64))
 
 
 def _edges(instance: Instance, plan: Plan, iterations: int) -> IntArray:
