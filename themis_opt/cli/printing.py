@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BETWEEN = 2  # blanks between columns
 SHORT = 16  # letters up to which a cell stays on one line
 READABLE = 24  # letters of a longer text for which there should be room in a line
-NOTHING = ("0", "-", "")  # cells that need no unit
+UNITLESS = ("0", "-", "")  # cells that need no unit
 _CELL_QUANTITY = re.compile(r"(?P<number>[-+]?[\d.,/]+)(?: (?P<unit>[^\s\d]+)|(?P<factor>x))(?P<note> \(.*\))?")
 
 
@@ -71,7 +71,7 @@ def columns_of(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[S
 
 
 def _with_unit(heading: str, cells: Sequence[str]) -> Shown:
-    matches = {cell: _CELL_QUANTITY.fullmatch(cell) for cell in cells if cell not in NOTHING}
+    matches = {cell: _CELL_QUANTITY.fullmatch(cell) for cell in cells if cell not in UNITLESS}
     known = [match for match in matches.values() if match is not None]
     units = {match["unit"] or match["factor"] for match in known}
     if len(known) < len(matches) or len(units) != 1:
@@ -82,7 +82,7 @@ def _with_unit(heading: str, cells: Sequence[str]) -> Shown:
 
 def _is_number(cell: str) -> bool:
     return (
-        cell in NOTHING
+        cell in UNITLESS
         or _CELL_QUANTITY.fullmatch(cell) is not None
         or cell.replace(",", "").replace(".", "").isdigit()
     )

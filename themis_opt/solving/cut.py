@@ -56,7 +56,7 @@ Side = Literal["sent", "received", "one group"]
 """What is counted: in the mean over all groups what they send or receive, or the most of one group."""
 
 
-class WorstCut(NamedTuple):
+class SlowestCut(NamedTuple):
     """Picoseconds from time 0 on, the dimensions of K, what is counted, and the exchanges that cross the cut."""
 
     time: float
@@ -70,7 +70,7 @@ def cut(instance: Instance) -> float:
     return worst_cut(instance).time
 
 
-def worst_cut(instance: Instance) -> WorstCut:
+def worst_cut(instance: Instance) -> SlowestCut:
     """The cut that takes longest: of one collective, or of all that are released after one."""
     releases = sorted({exchange.release for exchange in instance.exchanges})
     groups = [[exchange for exchange in instance.exchanges if exchange.release >= release] for release in releases]
@@ -78,7 +78,7 @@ def worst_cut(instance: Instance) -> WorstCut:
     return max((worst_across(instance, group) for group in groups), key=lambda cut: cut.time)
 
 
-def worst_across(instance: Instance, exchanges: Sequence[Exchange]) -> WorstCut:
+def worst_across(instance: Instance, exchanges: Sequence[Exchange]) -> SlowestCut:
     """The worst cut of exchanges that are there from the first release of one of them on."""
     size_by_group = group_sizes(exchanges)
     used = sorted({k for _, span in size_by_group for k in span})
@@ -90,7 +90,7 @@ def worst_across(instance: Instance, exchanges: Sequence[Exchange]) -> WorstCut:
         (_time(instance, size_by_group, set(inside), side), inside, side) for inside in proper_subsets for side in sides
     ]
     time, inside, side = max(cuts)
-    return WorstCut(min(exchange.release for exchange in exchanges) + time, inside, side, exchanges)
+    return SlowestCut(min(exchange.release for exchange in exchanges) + time, inside, side, exchanges)
 
 
 def group_sizes(exchanges: Iterable[Exchange]) -> Counter[ExchangeGroup]:

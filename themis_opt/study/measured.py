@@ -295,8 +295,8 @@ def _known(
     else:
         today, ordered = "", policies or sorted(GRAPH_POLICIES, key=lambda name: name not in GRAPH_WAYS)
         compared = compare_graph(problem, ordered, Limits(seconds=time_limit, **limits))
-        found = {result.policy: float(result.makespan) for result in compared.results}
-        reached = {way: found[name] for name, way in GRAPH_WAYS.items() if name in found}
+        makespans = {result.policy: float(result.makespan) for result in compared.results}
+        reached = {way: makespans[name] for name, way in GRAPH_WAYS.items() if name in makespans}
         needed, trees = compared.best.bound, None
     if compared.interrupted:
         raise KeyboardInterrupt

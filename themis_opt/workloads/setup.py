@@ -204,7 +204,7 @@ def read_setup(
     given: dict[str, Any] = {"memory": memory_of(others.get("device", ""))}
     for name, value in others.items():
         if value is not None:
-            given[name] = _quantity(option_of(name), value, READERS[name]) if name in READERS else value
+            given[name] = _quantity(option_of(name), value, TEXT_PARSERS[name]) if name in TEXT_PARSERS else value
     return Setup(
         network=network,
         timing=timing,
@@ -223,7 +223,7 @@ def _counts(text: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-READERS: Mapping[str, Callable[[str], Any]] = {
+TEXT_PARSERS: Mapping[str, Callable[[str], Any]] = {
     "update": parse_time, "memory": parse_size, "host_link": parse_bandwidth, "layers_per_stage": _counts,
 }  # fmt: skip
 """Choices that are texts."""

@@ -137,8 +137,8 @@ class Accelerator(NamedTuple):
     peak: int
 
 
-_ROWS = tomllib.loads(Path(__file__).with_name("devices.toml").read_text(encoding="utf-8"))
-DEVICES = {name: Accelerator(row["memory_gb"] * GB, row["teraflops"] * TERA) for name, row in _ROWS.items()}
+_DEVICE_ROWS = tomllib.loads(Path(__file__).with_name("devices.toml").read_text(encoding="utf-8"))
+DEVICES = {name: Accelerator(row["memory_gb"] * GB, row["teraflops"] * TERA) for name, row in _DEVICE_ROWS.items()}
 
 
 def find_device(device: str) -> Accelerator | None:

@@ -44,7 +44,7 @@ HEADINGS: "ShownColumns" = {
 """Title and form of columns that are more than texts below their names."""
 
 
-USUAL = {
+USUAL_VALUES = {
     **{"sizes": "equal", "style": "screen", "overhead": 0.0},
     **{"dtype": "float32", "reduction": "sum", "in_flight": 1, "iterations": 6, "transport": "tcp"},
 }
@@ -178,7 +178,7 @@ def ask(question: str, problem: "Problem", *subjects: Any, by: tuple[str, str] |
         family.refuse(question)
     known = signature(answer).parameters
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
-    given = {name: v for name, v in options.items() if v is not None and v is not False and v != USUAL.get(name)}
+    given = {name: v for name, v in options.items() if v is not None and v is not False and v != USUAL_VALUES.get(name)}
     for name, value in given.items():
         if not takes_all and name not in known:
             shown = None if value is True else str(value) if isinstance(value, Path) else value
