@@ -24,6 +24,7 @@ from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.graphs import comparison
 from themis_opt.graphs.bounds import best_bound, graph_bounds
 from themis_opt.graphs.certificates import graph_order
+from themis_opt.graphs.clusters import Cluster, cluster, made
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
 from themis_opt.graphs.policies import (
@@ -33,6 +34,7 @@ from themis_opt.graphs.policies import (
     hierarchical_plan,
     pat_plan,
     scatter_plan,
+    two_tree_plan,
 )
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork, graph_text, load_graph
 from themis_opt.graphs.registry import GRAPH_POLICIES
@@ -212,7 +214,7 @@ def test_every_policy_is_legal_where_it_is_offered(policy: str, kind: str) -> No
     try:
         plan = GRAPH_POLICIES[policy](instance)
     except InputError:
-        assert policy in ("double_tree", "exchange", "greedy", "scatter", "shortest")
+        assert policy in ("double_tree", "exchange", "greedy", "scatter", "shortest", "two_tree")
         return
     schedule = simulate_graph(plan, 1 if plan.ranked else 3)
     validate_graph(schedule)
@@ -496,3 +498,14 @@ def test_a_plan_that_cannot_beat_a_rival_is_simulated_in_a_tenth_of_the_chunks_a
     least, quick = (min(schedule.makespan for schedule in made) for made in (alone, beaten))
     assert 0 <= quick / least - 1 < 0.01
     assert sum(schedule.chunks for schedule in beaten) < sum(schedule.chunks for schedule in alone) / 2
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
+@pytest.mark.parametrize("nics_lost", [0, 1])
+def test_two_trees_for_each_rail_nearly_reach_the_bound(kind: str, nics_lost: int) -> None:
+    graph = made(cluster(Cluster("h100", 64), kind))
+    nics = [link.name for link in graph.network.links if ".nic" in link.name]
+    graph = graph.on(graph.network.without(nics[:nics_lost]))
+    schedule = simulate_graph(two_tree_plan(graph), 128)
+    validate_graph(schedule)
+    assert 1 <= schedule.makespan / best_bound(graph).picoseconds < 1.05

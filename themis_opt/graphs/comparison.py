@@ -151,8 +151,8 @@ def _prove(contest: GraphContest) -> dict[str, GraphBound]:
 def _soonest(instance: GraphInstance) -> str:
     """The policy whose plan is made soonest."""
     count, demands_of = instance.network.num_npus, [one.demand for one in instance.singles]
-    if 1 < len(boxes_of(instance.network)) < count and not any(demand.rooted for demand in demands_of):
-        return "hierarchical"
+    if 1 < len(boxes_of(instance.network)) < count:
+        return "two_tree" if any(demand.rooted for demand in demands_of) else "hierarchical"
     return "direct" if count <= MOST_DIRECT or any(demand.personal for demand in demands_of) else "shortest"
 
 

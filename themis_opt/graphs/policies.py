@@ -252,6 +252,22 @@ def double_tree_plan(instance: GraphInstance) -> GraphPlan:
     return _plan_of_trees("double_tree", instance, forests, boxes[0][:1])
 
 
+def two_tree_plan(instance: GraphInstance) -> GraphPlan:
+    """What has a root over two binary trees of boxes for each rail, in which the leaves of one are inside in the other.
+
+    So each NIC sends as much as it receives (P. Sanders, J. Speck, J. Traff, 2009,
+    https://doi.org/10.1016/j.parco.2009.09.001).  Raises InputError for other collectives, and if there are no boxes
+    or no rails with all their NICs.
+    """
+    if not instance.demand.rooted:
+        raise InputError("is for what one NPU sends to all or all to one", field="kind", value=instance.kind.value)
+    rails = Rails(instance.network)
+    if not (places := [place for place, has in enumerate(rails.has_nic.T) if has.all()]):
+        raise InputError("must have a place at which all boxes have a NIC", field="network.links")
+    forests = [_Railed(rails, place, is_odd) for place in places for is_odd in (False, True)]
+    return _plan_of_trees("two_tree", instance, forests)
+
+
 class _Nearest(Forest):
     """Trees of the fastest ways from a root, which end and begin at NPUs; links are slower by each tree over them."""
 
@@ -323,6 +339,34 @@ class _Scattered(Forest):
             first += [(mate, npu) for npu in home if npu not in (root, mate)]
         reached = {root, *(head for _, head in first)}
         return first + [pair for pair in self._rails.pairs(self._via) if pair[1] not in reached]
+
+
+class _Railed(Forest):
+    """A binary tree of boxes along the rail of one place, and from it in each box.
+
+    `is_odd`: whether it is that tree in which the leaves of the other are inside.
+    """
+
+    def __init__(self, rails: Rails, place: int, is_odd: bool) -> None:
+        self._rails, self._place, self._is_odd = rails, place, is_odd
+
+    def route(self, tail: int, head: int) -> Route:
+        """That of the rails."""
+        return self._rails.route(tail, head)
+
+    def pairs(self, root: int) -> list[tuple[int, int]]:
+        """To the mate beside the root, along the rail, and to the others of each box."""
+        boxes, home = self._rails.boxes.tolist(), self._rails.place[root][0]
+        mate, *heads = (box[self._place] for box in (*boxes[home:], *boxes[:home]))
+        heads = [*heads[self._is_odd :], *heads[: self._is_odd]]
+        pairs = [(root, mate)] if mate != root else []
+        pairs.append((mate, heads[(len(heads) - 1) // 2]))
+        pairs += [(heads[parent], heads[child]) for parent, child in _binary(0, len(heads) - 1)]
+        for box in boxes:
+            head, others = box[self._place], [npu for npu in box if npu not in (-1, root, box[self._place])]
+            # The root sends the parts of all others too, so that its own goes from mate to mate
+            pairs += itertools.pairwise([root, *others]) if head == root else [(head, npu) for npu in others]
+        return pairs
 
 
 class _Ring(_Fastest):

@@ -22,6 +22,7 @@ GRAPH_POLICIES: "Mapping[str, Callable[[GraphInstance], GraphPlan]]" = Registry(
         "trees=2": "themis_opt.graphs.trees:two_trees",
         "ring": "themis_opt.graphs.policies:ring_plan",
         "double_tree": "themis_opt.graphs.policies:double_tree_plan",
+        "two_tree": "themis_opt.graphs.policies:two_tree_plan",
         "direct": "themis_opt.graphs.policies:direct_plan",
         "bine": "themis_opt.graphs.policies:bine_plan",
         "pat": "themis_opt.graphs.policies:pat_plan",
