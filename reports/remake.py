@@ -331,9 +331,9 @@ def _imports(file: Path) -> tuple[Path, ...]:
             elif DATA.fullmatch(node.value):
                 beside.add(file.with_name(node.value))
     places = [folder / name.replace(".", "/") for name in sorted(names) for folder in (ROOT, file.parent)]
-    found = [path for place in places for path in (place.with_suffix(".py"), place / "__init__.py")] + sorted(beside)
+    paths = [path for place in places for path in (place.with_suffix(".py"), place / "__init__.py")] + sorted(beside)
     aside = [ROOT / "themis_opt" / part for part in NO_ROWS]
-    return tuple(path for path in found if path.is_file() and not any(part in path.parents for part in aside))
+    return tuple(path for path in paths if path.is_file() and not any(part in path.parents for part in aside))
 
 
 def costs() -> dict[str, float]:

@@ -61,7 +61,7 @@ def test_only_equal_data_parallel_tensors_for_the_next_iteration_are_fused(
     ("launching", "places"),
     [
         pytest.param(Fused(), [(TaskOf(3, 0), TaskOf(0, 1))], id="the last ready, for the first needed"),
-        pytest.param(WaitFree(), [(TaskOf(2, 0), TaskOf(1, 1)), (TaskOf(3, 0), TaskOf(0, 1))], id="each on its own"),
+        pytest.param(WaitFree(), [(TaskOf(2, 0), TaskOf(1, 1)), (TaskOf(3, 0), TaskOf(0, 1))], id="each alone"),
     ],
 )
 def test_launches_leave_when_they_are_ready(launching: Fused | WaitFree, places: list[tuple[TaskOf, TaskOf]]) -> None:

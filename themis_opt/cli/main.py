@@ -28,7 +28,10 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "batch": ("batch", "report"),
     "importing": ("generate", "import"),
     "tune": ("plan", "tune"),
-    **{"design": ("design",), "workload": ("workload",), "best_known": ("best-known",), "listing": ("list",)},
+    "design": ("design",),
+    "workload": ("workload",),
+    "best_known": ("best-known",),
+    "listing": ("list",),
 }
 FUNCTIONS = {"import": "import_command", "list": "list_names", "best-known": "best_known"}
 COMMANDS: Mapping[str, str] = {

@@ -364,7 +364,7 @@ class _Railed(Forest):
         pairs += [(heads[parent], heads[child]) for parent, child in _binary(0, len(heads) - 1)]
         for box in boxes:
             head, others = box[self._place], [npu for npu in box if npu not in (-1, root, box[self._place])]
-            # The root sends the parts of all others too, so that its own goes from mate to mate
+            # The root also sends the parts of all other places, so that the part of its place goes from mate to mate
             pairs += itertools.pairwise([root, *others]) if head == root else [(head, npu) for npu in others]
         return pairs
 

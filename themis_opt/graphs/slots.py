@@ -376,7 +376,7 @@ class SlotTable:
     def _middles(self, first: IntArray, last: IntArray, boxes: IntArray, places: IntArray) -> IntArray:
         """The spine of each message, or its spine, core and spine, shape (3, messages).
 
-        Boxes and places on one rail take turns at spines, and each place has cores of its own as far as these suffice.
+        Boxes and places on one rail take turns at spines, and places have separate cores as far as these suffice.
         """
         pairs, place = np.unique(first * self._size + last, return_inverse=True)
         ways, spines = zip(*map(self._between, pairs.tolist()), strict=True)

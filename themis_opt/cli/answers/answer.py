@@ -45,9 +45,9 @@ HEADINGS: "ShownColumns" = {
 
 
 USUAL_VALUES = {
-    **{"sizes": "equal", "style": "screen", "overhead": 0.0},
-    **{"dtype": "float32", "reduction": "sum", "in_flight": 1, "iterations": 6, "transport": "tcp"},
-}
+    "sizes": "equal", "style": "screen", "overhead": 0.0,
+    "dtype": "float32", "reduction": "sum", "in_flight": 1, "iterations": 6, "transport": "tcp",
+}  # fmt: skip
 """Values of options that count as not given."""
 
 
