@@ -90,9 +90,10 @@ class Compilable:
     def compiled(self) -> Any:
         """The compiled function, from the cache on disk where there is one; the first use loads numba."""
         SEARCH_CLOCK.stop()
-        import numba
-
-        SEARCH_CLOCK.go()
+        try:
+            import numba
+        finally:
+            SEARCH_CLOCK.go()
         _stop_clock_of_compiler()
         for module in self.modules:
             for _, helper in getmembers(module, isfunction):
