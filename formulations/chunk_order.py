@@ -41,7 +41,7 @@ from ortools.sat.python import cp_model
 from formulations.cp_sat import SolverProgress, search
 from formulations.job_plans import JobPlans, JobTimes, PlanOutcome
 from formulations.lattice import Arc, JobClass, arcs
-from formulations.limits import SECONDS_PER_WORK, Limits
+from formulations.limits import Limits
 from formulations.order_count import EndRow, add_flow, add_load_bounds
 
 OrderLiterals = dict[tuple[int, int], cp_model.LiteralT]
@@ -218,7 +218,7 @@ class ChunkOrder:
         phases = [phase for jobs in self.variables for job in jobs for phase in job.phases]
         held = [variable for phase in phases for variable in (*phase.taken.values(), *phase.start.values())]
         # A relaxation of these rules says less than the loads of (8), and takes most of the time.
-        outcome = search(self.model, held, limits, report, relaxation="none", pace=SECONDS_PER_WORK["chunk_order"])
+        outcome = search(self.model, held, limits, report, propagates=True)
         bound = max(self.lower_bound, int(outcome.bound))
         if outcome.value is None:
             return PlanOutcome(None, bound, outcome.status, outcome.work)

@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 from psutil import Process
 
 from formulations.interruption import INTERRUPTION, POLL_SECONDS, TimeUp
-from formulations.limits import Limits, Relaxation
+from formulations.limits import SECONDS_PER_PROPAGATION, Limits
 
 SolverProgress = Callable[[float, float], None]
 """Called with the objective and the bound, whenever one of them improves."""
@@ -59,16 +59,15 @@ def search(
     limits: Limits,
     report: SolverProgress,
     *,
-    relaxation: Relaxation = "usual",
-    pace: float = 1.0,
+    propagates: bool = False,
 ) -> SearchOutcome:
-    """Minimise `model` within `limits`; `relaxation` and `pace` as of :meth:`formulations.limits.Limits.solver`.
+    """Minimise `model` within `limits`; `propagates` as of :meth:`formulations.limits.Limits.solver`.
 
     The solver runs in a separate thread, so that Ctrl-C reaches this one; KeyboardInterrupt stops the solver
     and the best solution so far is returned with status ``interrupted``.  It is also stopped when it overruns its
     time, or when the process holds more memory than it may.
     """
-    solver, interrupted, late = limits.solver(relaxation, pace), Event(), Event()
+    solver, interrupted, late = limits.solver(propagates=propagates), Event(), Event()
     tracker = _Tracker({v.index: v for v in variables}.values(), report)
     solver.best_bound_callback = lambda bound: report(float("inf"), bound)
     with ThreadPoolExecutor(max_workers=1) as executor:
@@ -81,7 +80,7 @@ def search(
     was_interrupted = interrupted.is_set() or INTERRUPTION.came
     status = "interrupted" if was_interrupted else solver.status_name(solving.result()).lower()
     bound = solver.best_objective_bound
-    work = pace * solver.response_proto.deterministic_time
+    work = (SECONDS_PER_PROPAGATION if propagates else 1) * solver.response_proto.deterministic_time
     return SearchOutcome(status, bound if math.isfinite(bound) else 0.0, tracker.values, work)
 
 

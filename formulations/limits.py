@@ -1,10 +1,9 @@
 """What a solver may spend, and its parameters: the one place that sets them."""
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Ge, Gt, Le, Lt
 
@@ -19,21 +18,11 @@ CONFLICTS_PER_SECOND = 30_000
 """Conflicts of CP-SAT that count as a second of work: more than usual, but some bounds creep up and count as none."""
 
 MAX_SECONDS, MAX_GAP, MAX_MEMORY = 1e9, 1e9, 1e6  # no user means more, and NaN and infinity are none of them
-SECONDS_PER_WORK: Mapping[str, float] = {"chunk_order": 5.0}
-"""What a core takes for a unit of CP-SAT's deterministic time, by model: that of propagation is counted too low."""
+SECONDS_PER_PROPAGATION = 5.0
+"""What a core takes for a unit of CP-SAT's deterministic time where it propagates alone, which is counted too low."""
 
-Relaxation = Literal["usual", "mixed", "none"]
-"""Which threads of CP-SAT hold a linear relaxation of a part of the model: those it usually does, every other, or none.
-
-Without one a thread propagates faster, where intervals must not overlap; some models are proven by it alone.
-"""
-
-SOLVER_SEARCHES: Mapping[Relaxation, tuple[str, ...]] = {
-    "usual": (),
-    "mixed": ("no_lp", "default_lp", "quick_restart_no_lp", "max_lp", "fixed", "pseudo_costs"),
-    "none": ("no_lp", "quick_restart_no_lp", "default_lp", "max_lp", "fixed", "pseudo_costs"),
-}
-"""CP-SAT's searches of whole models in several threads, as many of the first as there are threads for."""
+PROPAGATING = ("no_lp", "quick_restart_no_lp", "default_lp", "max_lp", "fixed", "pseudo_costs")
+"""CP-SAT's searches then, as many of the first as there are threads for: the first two have no linear relaxation."""
 
 
 @dataclass(frozen=True)
@@ -62,19 +51,17 @@ class Limits:
         same = {field.name: getattr(self, field.name) for field in fields(Limits)}
         return Limits(**same | {"seconds": max(seconds, least)})
 
-    def solver(self, relaxation: Relaxation = "usual", pace: float = 1.0) -> "cp_model.CpSolver":
-        """A CP-SAT solver with these limits.
+    def solver(self, *, propagates: bool = False) -> "cp_model.CpSolver":
+        """A CP-SAT solver with these limits, of which half of the asked gap is left for what rounding to ticks hides.
 
-        Half of the asked gap is left for what rounding to ticks hides.  A single thread that should be one of a mixture
-        searches as usual.  `pace` is how many seconds a core takes for a unit of what CP-SAT counts as deterministic
-        time, which depends on the model.
+        `propagates`: whether it does without linear relaxations, as suits intervals that must not overlap.
         """
         from ortools.sat.python import cp_model  # slow to import, and many limits are for no solver
 
         solver = cp_model.CpSolver()
         parameters = solver.parameters
         if self.deterministic:
-            parameters.max_deterministic_time = self.seconds / pace
+            parameters.max_deterministic_time = self.seconds / (SECONDS_PER_PROPAGATION if propagates else 1)
             parameters.max_number_of_conflicts = ceil(CONFLICTS_PER_SECOND * self.seconds)
         else:
             parameters.max_time_in_seconds = self.seconds
@@ -83,9 +70,9 @@ class Limits:
         parameters.random_seed = self.seed
         parameters.relative_gap_limit = self.gap / 2
         parameters.catch_sigint_signal = False
-        if relaxation == "none" or (relaxation == "mixed" and parameters.num_workers > 1):
+        if propagates:
             parameters.linearization_level = 0
-            parameters.subsolvers.extend(SOLVER_SEARCHES[relaxation])  # several threads ignore the level
+            parameters.subsolvers.extend(PROPAGATING)  # several threads ignore the level
             parameters.use_strong_propagation_in_disjunctive = True
         if LOG.isEnabledFor(logging.INFO):
             parameters.log_search_progress, parameters.log_to_stdout = True, False

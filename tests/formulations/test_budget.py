@@ -6,23 +6,14 @@ import pytest
 from ortools.sat.python import cp_model
 
 from formulations import cp_sat
-from formulations.limits import SOLVER_SEARCHES, Limits, Relaxation
+from formulations.limits import Limits
 
 
-@pytest.mark.parametrize("relaxation", ["mixed", "none"])
-def test_threads_search_as_asked(relaxation: Relaxation) -> None:
-    parameters = Limits(workers=3).solver(relaxation).parameters
-    assert tuple(parameters.subsolvers)[:3] == SOLVER_SEARCHES[relaxation][:3]
-
-
-@pytest.mark.parametrize("budget", [Limits(workers=1), Limits(workers=4, deterministic=True)])
-def test_a_single_thread_is_no_mixture(budget: Limits) -> None:
-    assert not budget.solver("mixed").parameters.subsolvers
-    assert budget.solver("none").parameters.linearization_level == 0
-
-
-def test_the_usual_search_is_left_to_cp_sat() -> None:
-    assert not Limits(workers=2).solver().parameters.subsolvers
+@pytest.mark.parametrize("budget", [Limits(workers=3), Limits(workers=1)])
+def test_only_a_search_that_propagates_does_without_relaxations(budget: Limits) -> None:
+    usual, propagating = (budget.solver(propagates=propagates).parameters for propagates in (False, True))
+    assert not usual.subsolvers
+    assert (tuple(propagating.subsolvers)[:2], propagating.linearization_level) == (("no_lp", "quick_restart_no_lp"), 0)
 
 
 @pytest.mark.parametrize(("memory", "is_proven"), [(1e-3, False), (1e4, True)])
