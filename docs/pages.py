@@ -33,7 +33,7 @@ OTHERS = (
 MATHEMATICS = "reference/mathematics.md"
 
 FORMULATIONS = (
-    "lattice", "fluid", "order_count", "head_tail", "order_tree", "chunk_count", "interval_loads", "chunk_sizes",
+    "lattice", "fluid", "order_count", "head_tail", "chunk_count", "interval_loads", "chunk_sizes",
     "chunk_order", "sequencing", "allocation", "offloading", "microbatch_order",
     "worst_cut", "edge_splitting", "tree_packing", "shared_roots", "tree_lengths", "concurrent_flow",
 )  # fmt: skip

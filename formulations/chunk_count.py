@@ -184,7 +184,7 @@ class ChunkCount:
         """Duals of (2) at the optimum of the linear programme, scaled to sum 1; equal weights if it gives up."""
         longest = max(d for job in self.jobs for phase in job.phases for d in phase.duration.values())
         programme, rows = LoadProgramme(longest or 1.0), dict[int, pywraplp.Constraint]()
-        flows = [[add_unit_flow(programme.solver, job, "flow")[0] for _ in job.layers(job.load)] for job in self.jobs]
+        flows = [[add_unit_flow(programme.solver, job) for _ in job.layers(job.load)] for job in self.jobs]
         for number, family in enumerate(self.families):
             row = rows[number] = programme.row(self._constant(family, counts))
             for j, q in family.stages:

@@ -76,7 +76,7 @@ def optimal_weights(jobs: Sequence[JobClass]) -> dict[Row, float]:
         (threshold, k): programme.row(threshold + least_lag(jobs, threshold, k)) for threshold, k in rows(jobs)
     }
     for job, load in zip(jobs, loads, strict=True):
-        flows = [add_unit_flow(programme.solver, job, "flow")[0] for _ in range(job.num_layers)]
+        flows = [add_unit_flow(programme.solver, job) for _ in range(job.num_layers)]
         for k, layers in load.items():
             for row in [row for (r, m), row in load_rows.items() if m == k and r <= job.release]:
                 for flow, layer in zip(flows, layers, strict=True):

@@ -163,36 +163,32 @@ def _weighted_bound(
 
 
 class WindowProgramme:
-    """The linear programme, to which windows are added; times are counted in `unit`, by default the longest."""
+    """The linear programme, to which windows are added."""
 
-    def __init__(self, jobs: Sequence[JobClass], on_machine: Mapping[int, MachineStages], unit: float = 0.0) -> None:
+    def __init__(self, jobs: Sequence[JobClass], on_machine: Mapping[int, MachineStages]) -> None:
         longest = max(float(stages.durations.max()) for stages in on_machine.values())
-        self._on_machine, self.programme = on_machine, LoadProgramme(unit or longest or 1.0)
-        self.flow: dict[Variable, pywraplp.Variable] = {}
-        self.rows: dict[LoadWindow, pywraplp.Constraint] = {}
-        for j, job in enumerate(jobs):
-            for layer in range(job.num_layers):
-                self.flow |= {(j, layer, arc): flow for arc, flow in self.add_flow(j, layer, job).items()}
-
-    def add_flow(self, j: int, layer: int, job: JobClass) -> dict[Arc, pywraplp.Variable]:
-        """(1)."""
-        return add_unit_flow(self.programme.solver, job, f"flow{j}_{layer}")[0]
+        self._on_machine, self._programme = on_machine, LoadProgramme(longest or 1.0)
+        self._rows: dict[LoadWindow, pywraplp.Constraint] = {}
+        self._flow = {
+            (j, layer, arc): flow
+            for j, job in enumerate(jobs)
+            for layer in range(job.num_layers)
+            for arc, flow in add_unit_flow(self._programme.solver, job).items()  # (1)
+        }
 
     def solved(self, windows: Iterable[LoadWindow]) -> tuple[dict[LoadWindow, float], dict[Variable, float], float]:
         """With these windows added: weights of all windows, flow and makespan; or equal weights and no flow."""
-        self.add(windows)
-        weights, is_solved = self.programme.weights(self.rows)
-        return (weights, self.values, self.programme.makespan) if is_solved else (weights, {}, 0.0)
-
-    @property
-    def values(self) -> dict[Variable, float]:
-        """The flow of the solution."""
-        return {variable: column.solution_value() for variable, column in self.flow.items()}
-
-    def add(self, windows: Iterable[LoadWindow]) -> None:
-        """(2)."""
         for window in windows:
-            stages = self._on_machine[window.machine]
-            row = self.rows[window] = self.programme.row(window.head + window.tail)
-            for i in np.flatnonzero(window.holds(stages)).tolist():
-                self.programme.load(row, self.flow[stages.variables[i]], float(stages.durations[i]))
+            self._add(window)
+        weights, is_solved = self._programme.weights(self._rows)
+        if not is_solved:
+            return weights, {}, 0.0
+        flow = {variable: column.solution_value() for variable, column in self._flow.items()}
+        return weights, flow, self._programme.makespan
+
+    def _add(self, window: LoadWindow) -> None:
+        """(2)."""
+        stages = self._on_machine[window.machine]
+        row = self._rows[window] = self._programme.row(window.head + window.tail)
+        for i in np.flatnonzero(window.holds(stages)).tolist():
+            self._programme.load(row, self._flow[stages.variables[i]], float(stages.durations[i]))

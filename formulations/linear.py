@@ -34,25 +34,18 @@ def solve_in_time(solver: pywraplp.Solver) -> bool:
     return is_solved
 
 
-def add_unit_flow(
-    solver: pywraplp.Solver,
-    job: JobClass,
-    name: str,
-    limits: Mapping[Arc, tuple[float, float]] | None = None,
-    units: int = 1,
-) -> tuple[dict[Arc, pywraplp.Variable], dict[int, pywraplp.Constraint]]:
-    """A flow from the empty set to the full one, of one unit by default: a variable by arc, a row by set."""
+def add_unit_flow(solver: pywraplp.Solver, job: JobClass) -> dict[Arc, pywraplp.Variable]:
+    """The variables of a flow of one unit from the empty set to the full one, by arc."""
     flows: dict[Arc, pywraplp.Variable] = {}
     balance: dict[int, pywraplp.Constraint] = {}
     for visited, machine in arcs(job.machines):
-        low, high = limits[visited, machine] if limits else (0, 1)
-        flow = flows[visited, machine] = solver.NumVar(low, high, f"{name}_{visited:b}_{machine}")
+        flow = flows[visited, machine] = solver.NumVar(0, 1, f"flow_{visited:b}_{machine}")
         for node, sign in ((visited, -1), (visited | 1 << machine, +1)):
             if node not in balance:
-                supply = units * ((node == job.everything) - (node == 0))
+                supply = (node == job.everything) - (node == 0)
                 balance[node] = solver.Constraint(supply, supply)
             balance[node].SetCoefficient(flow, sign)
-    return flows, balance
+    return flows
 
 
 class LoadProgramme:

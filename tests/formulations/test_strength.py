@@ -16,7 +16,6 @@ from formulations.interval_loads import IntervalLoads
 from formulations.lattice import JobClass
 from formulations.limits import Limits
 from formulations.order_count import order_count_bound
-from formulations.order_tree import Leaf, OrderTree, OrderTreeProof
 from formulations.pieces import piece_bound
 
 SEEDS = range(6)
@@ -33,10 +32,6 @@ def pairs(seed: int) -> tuple[list[JobClass], list[JobClass]]:
 def equal_jobs(seed: int) -> list[JobClass]:
     """Thirds of these classes, three of each."""
     return [replace(part(*each, 2), count=3) for each in zip(*pairs(seed), strict=True)]
-
-
-def num_leaves(tree: OrderTree) -> int:
-    return 1 if isinstance(tree, Leaf) else num_leaves(tree.fewer) + num_leaves(tree.more)
 
 
 def total(values: Iterable[float]) -> Any:
@@ -77,13 +72,6 @@ def test_chunk_counts_of_so_many(numbers: tuple[int, ...], bound: float, loads: 
 
 def test_order_counts() -> None:
     assert [order_count_bound(equal_jobs(seed), LONG) for seed in SEEDS] == [56, 118, 260, 89, 114, 191]
-
-
-@pytest.mark.parametrize(("seed", "leaves"), [*enumerate([15, 6, 3, 13, 4, 5, 8, 1, 1, 21, 9, 3])])
-def test_order_trees_are_as_small_as_ever(seed: int, leaves: int) -> None:
-    jobs = [replace(job, mirrored=False) for job in equal_jobs(seed)][:2]
-    target = order_count_bound(jobs, LONG) - 0.5
-    assert num_leaves(OrderTreeProof(jobs, fluid_bound(jobs), target, 60).tree()) <= leaves
 
 
 def test_pieces() -> None:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from math import floor
 from typing import Any
 
-from formulations.head_tail import LoadWindow, Variable, head_tail_proof
-from formulations.order_tree import Division, OrderTree, OrderTreeProof, TooLarge
+from formulations.head_tail import LoadWindow, head_tail_proof
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
@@ -20,58 +19,14 @@ from themis_opt.solving.period_bounds import critical_spans
 CERTIFICATE_FORMAT = "themis-opt/bounds/1"
 WEIGHT_UNIT = 10**9  # weights are whole numbers of so many parts
 KNOWN = 1 - 1e-6  # share of a bound that counts as known before, since rounding of weights takes a little from it
-MAX_LEAVES = 400  # of an order tree, which checks in some tenths of a second
-TRUSTED_SOLVER = "CP-SAT"  # whose bounds have no certificate but its word
 
 CertifiedBound = dict[str, Any]
 
 
-def certificate(
-    instance: Instance, *, equal: bool = False, trusted: float = 0.0, enough: float = 0.0
-) -> CertifiedBound:
-    """The certificate of what is known of an instance, for equal chunks or for those of any sizes.
-
-    `trusted`: picoseconds of a bound that CP-SAT proved; stated as such where it is more than what is known before.
-    `enough`: picoseconds that an order tree of equal chunks is to prove, if one of few leaves does.
-    """
+def certificate(instance: Instance, *, equal: bool = False) -> CertifiedBound:
+    """The certificate of what is known of an instance, for equal chunks or for those of any sizes."""
     parts = [_cut(instance), *(_of_period(instance) if has_launches(instance) else _of_makespan(instance, equal))]
-    if equal and enough:
-        parts += _tree(instance, enough)
-    if trusted:
-        parts.append({"kind": "trusted", "picoseconds": floor(trusted), "solver": TRUSTED_SOLVER})
     return {"format": CERTIFICATE_FORMAT, "fingerprint": instance.fingerprint, "bounds": parts}
-
-
-def _tree(instance: Instance, enough: float) -> Iterable[CertifiedBound]:
-    """The tree of :mod:`formulations.order_tree`, if it has few leaves."""
-    jobs = [job_class(instance, each, least_equal(each), count=each.chunks) for each in instance.exchanges]
-    known = max(chain(instance), fluid(instance)) * KNOWN
-    if any(job.mirrored for job in jobs) or known > enough:
-        return
-    try:
-        tree = OrderTreeProof(jobs, known, enough, MAX_LEAVES).tree()
-    except TooLarge:
-        return
-    arcs: dict[Variable, int] = {}
-    node = _node(instance, tree, arcs)
-    yield {"kind": "tree", "arcs": [_arc(instance, variable) for variable in arcs], "tree": node}
-
-
-def _node(instance: Instance, tree: OrderTree, arcs: dict[Variable, int]) -> dict[str, Any]:
-    """A node as plain values; its arcs get numbers."""
-    if isinstance(tree, Division):
-        head = {"arc": arcs.setdefault(tree.variable, len(arcs)), "most": tree.most}
-        return head | {"fewer": _node(instance, tree.fewer, arcs), "more": _node(instance, tree.more, arcs)}
-    prices = [[arcs[each], price] for each, value in tree.prices.items() if (price := round(value * WEIGHT_UNIT))]
-    return {"windows": _rows(instance, tree.weights), "prices": prices}
-
-
-def _arc(instance: Instance, variable: Variable) -> dict[str, Any]:
-    number, layer, (visited, k) = variable
-    exchange, names = instance.exchanges[number], instance.fabric.dimension_names
-    before = [name for place, name in enumerate(names) if visited >> place & 1]
-    phase = exchange.kind.rule.phases[layer].name.lower()
-    return {"collective": exchange.name, "phase": phase, "visited": before, "next": names[k]}
 
 
 def _of_makespan(instance: Instance, equal: bool) -> Iterable[CertifiedBound]:
