@@ -76,19 +76,18 @@ def concurrent_flow(graph: CapacityGraph, *, fold: bool) -> ConcurrentFlow:
 
 
 def node_classes(
-    graph: CapacityGraph, root: int | None = None, delays: npt.NDArray[np.int64] | None = None
+    graph: CapacityGraph, roots: Sequence[int] = (), delays: npt.NDArray[np.int64] | None = None
 ) -> list[int]:
     """Numbers of the classes of nodes that colour refinement does not tell apart.
 
     A class and the sums of hashed arcs out of a node and into it stand for all that is around it.
 
-    `root`: a terminal that looks different.
+    `roots`: nodes of which each looks different from all others.
     `delays`, shape (arcs,): what else tells arcs apart than their capacities.
     """
     classes = np.zeros(graph.num_nodes, dtype=np.int64)
     classes[list(graph.terminals)] = 1
-    if root is not None:
-        classes[root] = 0
+    classes[list(roots)] = np.arange(2, len(roots) + 2)
     (tails, heads), (_, arcs) = graph.ends, np.unique(graph.rates, return_inverse=True)
     if delays is not None:
         _, arcs = np.unique(arcs + len(arcs) * np.unique(delays, return_inverse=True)[1], return_inverse=True)

@@ -27,6 +27,11 @@ Bound
     With sources and sink in exchange, and arcs turned around, it holds as well: one node has independent data for
     several others, and the bound is the time at which none of them can have all that is meant for it.
 
+Alike nodes
+    Nodes of a class may be one: an arc from class to class has the capacity of all, and the least latency.  A way of
+    the graph is one of classes that is no longer, and (3) counts the same, so that the bound holds for any classes in
+    which the sink is alone.  Where classes are images of each other it is that of all nodes.
+
 Which sources
     Any set of sources gives a bound.  Cuts of the network over time, of nodes (u, k) for intervals k, choose the set.
     A super source feeds its amount into each source at time 0, arcs lead from (u, k) to
@@ -40,18 +45,22 @@ Method
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
 from ortools.linear_solver import pywraplp
 
+from formulations.concurrent_flow import node_classes
 from formulations.flow_network import CapacityGraph, FlowNetwork, distances
 
 Latencies = Mapping[tuple[int, int], int]
 
 TIMED_ARCS, FINEST_INTERVALS = 16_384, 128
 """Arcs of a network over time, which take ten milliseconds, and intervals: more of them hardly find other sources."""
+
+MOST_ARCS = 600  # arcs between classes up to which arrivals are computed: a hundredth of a second for each sink
 
 AMOUNT_UNITS = 2**40  # whole units of all data in a network over time
 USED_AMOUNT = 1 - 1e-9  # share of the amount that is used, since the solver may exceed (3) by a little
@@ -80,28 +89,56 @@ class Arrival(NamedTuple):
 def latest_arrival(
     graph: CapacityGraph, latencies: Latencies, amounts: Mapping[int, Fraction], sink: int, least: int = 0
 ) -> Arrival:
-    """The largest bound over sets of sources with their amounts; all of them, unless others are later than `least`."""
-    sources, latest = tuple(sorted(amounts)), Arrival(-1, (), sink)
-    while sources:
-        amount = sum((amounts[source] for source in sources), Fraction(0))
-        arrival = Arrival(quickest_arrival(graph, latencies, sources, sink, amount), sources, sink)
+    """The largest bound over sets of sources with their amounts; all of them, unless others are later than `least`.
+
+    Nodes that look alike are one; -1 where there are too many arcs of different looks.
+    """
+    roots = (sink, *amounts) if len(amounts) == 1 else (sink,)
+    classes = node_classes(graph, roots, np.array([latencies[arc] for arc in graph.arcs]))
+    folded, delays = _folded(graph, latencies, classes)
+    of_classes = dict[int, Fraction]()
+    for source, amount in amounts.items():
+        of_classes[classes[source]] = of_classes.get(classes[source], Fraction(0)) + amount
+    starts, end, latest = tuple(sorted(of_classes)), classes[sink], Arrival(-1, (), sink)
+    if len(delays) > MOST_ARCS:
+        return latest
+    roundings: list[Callable[[float], int]] = [math.floor, round]  # with floors only those are late that surely are
+    while starts and roundings:
+        amount = sum((of_classes[start] for start in starts), Fraction(0))
+        sources = tuple(source for source in sorted(amounts) if classes[source] in starts)
+        arrival = Arrival(quickest_arrival(folded, delays, starts, end, amount), sources, sink)
         if latest.sources and arrival.time <= max(latest.time, least):
-            break
-        latest = arrival
-        sources = _late_sources(graph, latencies, amounts, sink, max(latest.time, least)) if len(amounts) > 1 else ()
+            roundings.pop()
+        else:
+            latest = arrival
+        late = max(latest.time, least)
+        more = len(of_classes) > 1 and roundings
+        starts = _late_sources(folded, delays, of_classes, end, late, roundings[-1]) if more else ()
     return latest
 
 
+def _folded(graph: CapacityGraph, latencies: Latencies, classes: Sequence[int]) -> tuple[CapacityGraph, Latencies]:
+    """The graph of classes, and the latencies of its arcs."""
+    arcs, delays = dict[tuple[int, int], int](), dict[tuple[int, int], int]()
+    for (tail, head), capacity in graph.arcs.items():
+        arc = classes[tail], classes[head]
+        if arc[0] != arc[1]:
+            arcs[arc] = arcs.get(arc, 0) + capacity
+            delays[arc] = min(delays.get(arc, latencies[tail, head]), latencies[tail, head])
+    return CapacityGraph(max(classes) + 1, (), arcs), delays
+
+
 def _late_sources(
-    graph: CapacityGraph, latencies: Latencies, amounts: Mapping[int, Fraction], sink: int, time: int
-) -> tuple[int, ...]:
+    graph: CapacityGraph, latencies: Latencies, amounts: Mapping[int, Fraction], sink: int, time: int,
+    rounded: Callable[[float], int],
+) -> tuple[int, ...]:  # fmt: skip
     """The sources whose data do not come to the sink within a time, by a least cut of the network over time."""
     count = max(min(TIMED_ARCS // len(graph.arcs), FINEST_INTERVALS), 1)
     interval, unit = time / count, AMOUNT_UNITS / float(sum(amounts.values()))
     capacities = {
         (tail * count + k, head * count + k + lag): min(math.ceil(capacity * interval * unit), AMOUNT_UNITS)
         for (tail, head), capacity in graph.arcs.items()
-        for lag in (round(latencies[tail, head] / interval),)
+        for lag in (rounded(latencies[tail, head] / interval),)
         for k in range(count - lag)
     }
     waiting = ((node * count + k, node * count + k + 1) for node in range(graph.num_nodes) for k in range(count - 1))

@@ -113,7 +113,8 @@ def alike_nodes(network: GraphNetwork, root: int | None) -> list[int]:
 
     Bounds hold whichever nodes have a number in common: they are the best where these are images of each other.
     """
-    return node_classes(network.capacities, root, np.array([*network.latencies.values()]))
+    roots = () if root is None else (root,)
+    return node_classes(network.capacities, roots, np.array([*network.latencies.values()]))
 
 
 def _one_of_each_class(network: GraphNetwork, root: int | None = None) -> tuple[int, ...]:
@@ -204,7 +205,7 @@ def _farthest(network: GraphNetwork, latencies: Mapping[LinkArc, int], source: i
 def _arrival_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
     """When some NPU can have what it needs of others, by latencies and bandwidths at once."""
     network = instance.network
-    if not any(network.latencies.values()) or len(network.arcs) > MOST_ARRIVAL_LINKS:
+    if not any(network.latencies.values()):
         return
     latest, words = 0, ""
     # Data are followed to one NPU, or from one NPU on the graph turned around
@@ -217,11 +218,12 @@ def _arrival_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
             if arrival.time > latest:
                 ends = [words_of(network, arrival.sources), network.nodes[sink].name]
                 latest, words = arrival.time, f"data on the way from {ends[is_turned]} to {ends[not is_turned]}"
-    yield GraphBound("arrival", Fraction(latest), "any algorithm", words)
+    if words:
+        yield GraphBound("arrival", Fraction(latest), "any algorithm", words)
 
 
-MOST_ARRIVAL_LINKS, MOST_SINKS = 600, 6
-"""Link directions up to which arrivals are computed, and NPUs for which they are: a tenth of a second."""
+MOST_SINKS = 6
+"""NPUs for which arrivals are computed: a tenth of a second."""
 
 
 def _meetings(
