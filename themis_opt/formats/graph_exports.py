@@ -8,8 +8,6 @@ and one that other GPUs pass on becomes one for each of them, with scratch in be
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +39,6 @@ from themis_opt.formats.msccl.transfers import (
     OUTPUT,
     SCRATCH,
     SHARE_TOLERANCE,
-    Buffers,
     Copy,
     Layout,
     MscclProgram,
@@ -55,8 +52,7 @@ from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.rails import box_name
 from themis_opt.graphs.schedule import GraphSchedule, Hops, LinkLoad, link_loads, simulate_graph
 from themis_opt.graphs.validation import validate_graph
-from themis_opt.problem.exchanges import Exchange
-from themis_opt.problem.phases import CollectiveKind, Demand, Ends
+from themis_opt.problem.phases import CollectiveKind, Ends
 
 TOPOLOGY_FILE, LOGICAL_FILE = "topology.txt", "logical_topology.json"
 GRAPH_FORMATS = ("msccl", "mscclpp", "astra-sim")
@@ -215,46 +211,6 @@ class Leg(NamedTuple):
     is_last: bool
 
 
-@dataclass(frozen=True, eq=False)
-class GraphLayout(Layout):
-    """The buffers of a collective on a graph.
-
-    `ranks`: GPUs.
-    `block_units`: units of the block of each of them.
-    `relayed`: units of scratch for messages that a GPU passes on.
-    """
-
-    ranks: int = 0
-    block_units: int = 0
-    relayed: int = 0
-
-    @cached_property
-    def num_gpus(self) -> int:
-        """GPUs of the collective."""
-        return self.ranks
-
-    @cached_property
-    def total(self) -> int:
-        """Units of one block."""
-        return self.block_units
-
-    @cached_property
-    def coordinates(self) -> list[tuple[int, ...]]:
-        """Every GPU by its rank, within boxes and between them."""
-        return [(rank, rank) for rank in range(self.ranks)]
-
-    @cached_property
-    def buffers(self) -> Buffers:
-        """How long the buffers are, with scratch for what is passed on behind them."""
-        whole, demand = self.ranks * self.block_units, self.kind.rule.demand
-        is_gather, is_scatter = demand == Demand(Ends.EACH, Ends.ALL), demand == Demand(Ends.ALL, Ends.EACH)
-        return Buffers(
-            self.block_units if is_gather else whole,
-            self.block_units if is_scatter else whole,
-            self.relayed + (whole if demand and demand.is_backwards else 0),
-        )
-
-
 def to_export(schedule: GraphSchedule) -> GraphSchedule:
     """The schedule in as few chunks as are exported, validated; that of slots with its transfers one by one."""
     plan = with_transfers(schedule.plan)
@@ -380,20 +336,11 @@ class _UnitFlow:
                 self._arrive(leg)
         self.latest.clear()
         transfers = [self._transfer(leg) for leg in legs]
-        copies, instance = list(self._copies()), self.schedule.plan.instance
-        collective = instance.collective
-        exchange = Exchange(instance.kind.value, instance.kind, collective.size, 1, (0, 1), collective.element_bytes)
-        count = len(self.names)
-        layout = GraphLayout(
-            exchange,
-            (count, count),
-            np.array([part.units for part in self.parts.values()]),
-            np.zeros((1, 1), dtype=np.int64),
-            ranks=count,
-            block_units=self.block_units,
-            relayed=max(self.relayed),
-        )
-        return MscclProgram(layout, transfers, copies)
+        copies, count = list(self._copies()), len(self.names)
+        units = np.array([part.units for part in self.parts.values()])
+        ranks = [(rank, rank) for rank in range(count)]  # within boxes, and between them
+        kind, relayed = self.schedule.plan.instance.kind, max(self.relayed)
+        return MscclProgram(Layout(kind, (count, count), ranks, units, self.block_units, relayed), transfers, copies)
 
     def _legs(self) -> list[Leg]:
         """All messages of parts that have elements, as they begin; a part whose sums need it goes round by round."""

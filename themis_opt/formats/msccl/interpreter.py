@@ -26,7 +26,7 @@ from themis_opt.formats.msccl.algorithm import (
     ThreadBlock,
     collective_named,
 )
-from themis_opt.problem.phases import CollectiveKind
+from themis_opt.problem.phases import CollectiveKind, Data
 
 Units = NDArray[np.uint32]  # one number per unit; sums wrap around, so that they do not depend on their order
 SLOTS = 1  # messages that a connection holds
@@ -72,28 +72,19 @@ def check_results(kind: CollectiveKind, inputs: Units, memories: Sequence[Memory
 
     Raises InvalidSchedule, with the rule ``data``.
     """
-    for gpu, expected in expected_results(kind, inputs).items():
+    for gpu, expected in enumerate(expected_results(kind, inputs)):
         wrong = np.flatnonzero(memories[gpu]["o"][: len(expected)] != expected)
         if len(wrong):
             raise InvalidSchedule("data", f"GPU {gpu} ends with a wrong unit {wrong[0]} of its output")
 
 
-def expected_results(kind: CollectiveKind, inputs: Units) -> dict[int, Units]:
-    """Results of the GPUs that have one."""
-    gpus, total = range(len(inputs)), inputs.sum(axis=0, dtype=np.uint32)
-    if kind is CollectiveKind.REDUCE:
-        return {0: total}
-    if kind is CollectiveKind.REDUCE_SCATTER:
-        return dict(enumerate(np.split(total, len(inputs))))
-    if kind is CollectiveKind.ALL_TO_ALL:
-        blocks = inputs.reshape(len(inputs), len(inputs), -1)
-        return {gpu: blocks[:, gpu].ravel() for gpu in gpus}
-    same = {
-        CollectiveKind.ALL_REDUCE: total,
-        CollectiveKind.ALL_GATHER: inputs.ravel(),
-        CollectiveKind.BROADCAST: inputs[0],
-    }
-    return dict.fromkeys(gpus, same[kind])
+def expected_results(kind: CollectiveKind, inputs: Units) -> Units:
+    """Results of all GPUs, or of the root alone, by the definition of the collective, for each unit of its blocks."""
+    phases, gpus = kind.rule.phases, len(inputs)
+    num_blocks = inputs.shape[1] if len(phases) > 1 else 1 if phases[0].rule.data is Data.GROW else gpus
+    blocks = inputs.reshape(gpus, num_blocks, -1)
+    outcomes = [kind.rule.outcome(blocks[..., unit], (gpus,)) for unit in range(blocks.shape[2])]
+    return np.stack(outcomes, axis=2).reshape(len(outcomes[0]), -1)
 
 
 @dataclass
@@ -108,6 +99,13 @@ class _Running:
     @property
     def step(self) -> MscclStep | None:
         return self.block.steps[self.next] if self.next < len(self.block.steps) else None
+
+    def check_after(self, unit: tuple[str, int], other: tuple[int, int] | None) -> None:
+        """Refuse to run before, after or beside another step that touches the same unit."""
+        if other is None or other[0] == self.block.id or self.clocks[-1].get(other[0], -1) >= other[1]:
+            return
+        steps = f"step {self.next} of threadblock {self.block.id} and step {other[1]} of {other[0]}"
+        raise InvalidSchedule("data", f"GPU {self.gpu}: {steps} touch unit {unit[1]} of {unit[0]} in no known order")
 
 
 class _GpuMachine:
@@ -162,14 +160,12 @@ class _GpuMachine:
         if step.type == "nop":
             return
         data = self._received(running, step)
-        at = _Access(self.watch[running.gpu], running, clock)
-        memory = self.memories[running.gpu]
         if step.type in ("s", "cpy", "re") or step.type.startswith("rr"):
-            data = data + at.read(step.srcbuf, step.srcoff, step.cnt, memory)
+            data = data + self._read(running, step.srcbuf, step.srcoff, step.cnt)
         if step.type == "re":
-            data = data + at.read(step.dstbuf, step.dstoff, step.cnt, memory)
+            data = data + self._read(running, step.dstbuf, step.dstoff, step.cnt)
         if step.type in ("r", "rcs", "rrc", "rrcs", "cpy", "re"):
-            at.write(step.dstbuf, step.dstoff, data, memory)
+            self._write(running, step.dstbuf, step.dstoff, data)
         if step.type in SENDS:
             self.links[running.gpu, running.block.send, running.block.chan].append(data)
 
@@ -181,6 +177,30 @@ class _GpuMachine:
         if len(data) != step.cnt:
             raise InvalidSchedule("data", f"GPU {running.gpu} receives {len(data)} units where it expects {step.cnt}")
         return data
+
+    def _read(self, running: _Running, buffer: str, offset: int, count: int) -> Units:
+        watch, memory = self.watch[running.gpu], self.memories[running.gpu]
+        for unit in self._units(running, buffer, offset, count):
+            running.check_after(unit, watch.writers.get(unit))
+            watch.readers.setdefault(unit, {})[running.block.id] = running.next
+        return memory[buffer][offset : offset + count].copy()
+
+    def _write(self, running: _Running, buffer: str, offset: int, data: Units) -> None:
+        watch = self.watch[running.gpu]
+        for unit in self._units(running, buffer, offset, len(data)):
+            running.check_after(unit, watch.writers.get(unit))
+            for reader in watch.readers.pop(unit, {}).items():
+                running.check_after(unit, reader)
+            watch.writers[unit] = running.block.id, running.next
+        self.memories[running.gpu][buffer][offset : offset + len(data)] = data
+
+    def _units(self, running: _Running, buffer: str, offset: int, count: int) -> Iterator[tuple[str, int]]:
+        most = len(self.memories[running.gpu][buffer])
+        if offset < 0 or offset + count > most:
+            where = f"GPU {running.gpu} threadblock {running.block.id} step {running.next}"
+            raise InvalidSchedule("data", f"{where} leaves buffer {buffer} of {most} units")
+        name, start = self.watch[running.gpu].names[buffer]
+        return ((name, start + offset + unit) for unit in range(count))
 
 
 def _connections(algorithm: MscclAlgorithm) -> set[tuple[int, int, int]]:
@@ -206,41 +226,3 @@ class _Watch:
     names: dict[str, tuple[str, int]]  # for each buffer the memory it lies in, and where it begins there
     writers: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     readers: dict[tuple[str, int], VectorClock] = field(default_factory=dict)
-
-
-@dataclass
-class _Access:
-    """A step, and the steps that it knows to have ended."""
-
-    watch: _Watch
-    running: _Running
-    clock: VectorClock
-
-    def read(self, buffer: str, offset: int, count: int, memory: Memory) -> Units:
-        for unit in self._units(buffer, offset, count, memory):
-            self._after(unit, self.watch.writers.get(unit))
-            self.watch.readers.setdefault(unit, {})[self.running.block.id] = self.running.next
-        return memory[buffer][offset : offset + count].copy()
-
-    def write(self, buffer: str, offset: int, data: Units, memory: Memory) -> None:
-        for unit in self._units(buffer, offset, len(data), memory):
-            self._after(unit, self.watch.writers.get(unit))
-            for reader in self.watch.readers.pop(unit, {}).items():
-                self._after(unit, reader)
-            self.watch.writers[unit] = self.running.block.id, self.running.next
-        memory[buffer][offset : offset + len(data)] = data
-
-    def _units(self, buffer: str, offset: int, count: int, memory: Memory) -> Iterator[tuple[str, int]]:
-        if offset < 0 or offset + count > len(memory[buffer]):
-            where = f"GPU {self.running.gpu} threadblock {self.running.block.id} step {self.running.next}"
-            raise InvalidSchedule("data", f"{where} leaves buffer {buffer} of {len(memory[buffer])} units")
-        name, start = self.watch.names[buffer]
-        return ((name, start + offset + unit) for unit in range(count))
-
-    def _after(self, unit: tuple[str, int], other: tuple[int, int] | None) -> None:
-        """Refuse what may run before, after or beside another step that touches the same unit."""
-        if other is None or other[0] == self.running.block.id or self.clock.get(other[0], -1) >= other[1]:
-            return
-        steps = f"step {self.running.next} of threadblock {self.running.block.id} and step {other[1]} of {other[0]}"
-        rule = f"GPU {self.running.gpu}: {steps} touch unit {unit[1]} of {unit[0]} in no known order"
-        raise InvalidSchedule("data", rule)

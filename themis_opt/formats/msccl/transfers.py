@@ -20,9 +20,9 @@ from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.formats.msccl.algorithm import EXPORT_LOG, MAX_XML_NAME
 from themis_opt.problem.cost import stage_phases
-from themis_opt.problem.exchanges import Exchange, refuse_sends
+from themis_opt.problem.exchanges import refuse_sends
 from themis_opt.problem.network import Dimension
-from themis_opt.problem.phases import CollectiveKind, Data, Phase
+from themis_opt.problem.phases import CollectiveKind, Data, Demand, Ends, Phase
 from themis_opt.problem.rails import refuse_rails
 from themis_opt.schedules.messages import Messages, stage_messages
 from themis_opt.schedules.schedule import Schedule
@@ -89,32 +89,25 @@ class Buffers:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the parts of a collective lie in the buffers."""
+    """The buffers of a collective.
 
-    exchange: Exchange
-    sizes: tuple[int, ...]  # GPUs along each dimension it spans, the innermost first
-    units: IntArray  # shape (chunks,): units of each chunk in every block
-    paths: IntArray  # shape (chunks, stages): as in Chunks, but positions in the span
+    `sizes`, `coordinates`: GPUs along each dimension that transfers name, and the places of all GPUs along these.
+    `units`, shape (chunks,): units of each chunk, or of other parts.
+    `total`: units of one block.
+    `relayed`: units of scratch for what GPUs pass on.
+    """
+
+    kind: CollectiveKind
+    sizes: tuple[int, ...]
+    coordinates: Sequence[tuple[int, ...]]
+    units: IntArray
+    total: int
+    relayed: int
 
     @property
-    def kind(self) -> CollectiveKind:
-        """The kind of the collective."""
-        return self.exchange.kind
-
-    @cached_property
     def num_gpus(self) -> int:
         """GPUs of the collective."""
-        return math.prod(self.sizes)
-
-    @cached_property
-    def total(self) -> int:
-        """Units of one block, of all chunks together."""
-        return int(self.units.sum())
-
-    @cached_property
-    def starts(self) -> list[int]:
-        """First unit of each chunk."""
-        return [0, *np.cumsum(self.units)[:-1].tolist()]
+        return len(self.coordinates)
 
     @property
     def is_flat(self) -> bool:
@@ -123,15 +116,33 @@ class Layout:
 
     @cached_property
     def buffers(self) -> Buffers:
-        """How long the buffers are."""
-        whole, block = self.num_gpus * self.total, self.total
-        if self.kind is CollectiveKind.ALL_GATHER:
-            return Buffers(block, whole, 0)
-        if self.kind is CollectiveKind.REDUCE_SCATTER:
-            return Buffers(whole, block, whole)
-        if self.kind is CollectiveKind.ALL_TO_ALL:
-            return Buffers(whole, whole, (len(self.sizes) - 1) * whole)
-        return Buffers(whole, whole, whole if self.kind is CollectiveKind.REDUCE else 0)
+        """How long the buffers are: sums that one GPU wants are made in scratch."""
+        whole, demand = self.num_gpus * self.total, self.kind.rule.demand
+        return Buffers(
+            self.total if demand == Demand(Ends.EACH, Ends.ALL) else whole,
+            self.total if demand == Demand(Ends.ALL, Ends.EACH) else whole,
+            self.relayed + (whole if demand and demand.is_backwards else 0),
+        )
+
+    def same_memory(self, gpu: int, place: UnitPlace) -> UnitPlace:
+        """A place under the name that it shares with others where output and input are the same memory."""
+        if self.kind is CollectiveKind.ALL_GATHER and place.buffer == INPUT:
+            return UnitPlace(OUTPUT, gpu * self.total + place.offset)
+        if self.kind is CollectiveKind.REDUCE_SCATTER and place.buffer == OUTPUT:
+            return UnitPlace(INPUT, gpu * self.total + place.offset)
+        return UnitPlace(OUTPUT, place.offset) if self.is_flat and place.buffer == INPUT else place
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkLayout(Layout):
+    """Where the chunks of a collective lie in the buffers; every block has units of each of them."""
+
+    paths: IntArray  # shape (chunks, stages): as in Chunks, but positions in the span
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """First unit of each chunk."""
+        return [0, *np.cumsum(self.units)[:-1].tolist()]
 
     def address(self, chunk: int, block: int) -> int:
         """First unit of a block of a chunk in a buffer that holds all blocks.
@@ -159,22 +170,9 @@ class Layout:
         return (self.num_gpus if self.is_flat else 1) * (self.starts[other] - self.starts[chunk])
 
     @cached_property
-    def coordinates(self) -> list[tuple[int, ...]]:
-        """Coordinates of every GPU, and of every block, by its number."""
-        return [tuple(reversed(place)) for place in product(*(range(size) for size in reversed(self.sizes)))]
-
-    @cached_property
     def strides(self) -> list[int]:
         """How far two GPUs are apart that are neighbours along each dimension."""
         return [math.prod(self.sizes[:axis]) for axis in range(len(self.sizes))]
-
-    def same_memory(self, gpu: int, place: UnitPlace) -> UnitPlace:
-        """A place under the name that it shares with others where output and input are the same memory."""
-        if self.kind is CollectiveKind.ALL_GATHER and place.buffer == INPUT:
-            return UnitPlace(OUTPUT, gpu * self.total + place.offset)
-        if self.kind is CollectiveKind.REDUCE_SCATTER and place.buffer == OUTPUT:
-            return UnitPlace(INPUT, gpu * self.total + place.offset)
-        return UnitPlace(OUTPUT, place.offset) if self.is_flat and place.buffer == INPUT else place
 
 
 def works_in_place(kind: CollectiveKind) -> bool:
@@ -300,7 +298,10 @@ def transfers_of(schedule: Schedule, launch: int, units: IntArray, only: Collect
     position = np.full(len(schedule.instance.fabric.sizes), -1)
     position[list(exchange.span)] = range(len(exchange.span))
     dimensions = [schedule.instance.fabric.dimensions[k] for k in exchange.span]
-    layout = Layout(exchange, tuple(d.size for d in dimensions), units, position[chunks.paths])
+    sizes, total, kind = tuple(d.size for d in dimensions), int(units.sum()), exchange.kind
+    places = [tuple(reversed(place)) for place in product(*map(range, reversed(sizes)))]
+    relayed = (len(sizes) - 1) * gpus * total if kind is CollectiveKind.ALL_TO_ALL else 0
+    layout = ChunkLayout(kind, sizes, places, units, total, relayed, position[chunks.paths])
     chunk_numbers = range(len(units)) if only is None else only
     first: dict[tuple[int, ...], int] = {}  # of as many units on the same path: data of others move alike, elsewhere
     alike = {c: first.setdefault((int(units[c]), *layout.paths[c].tolist()), c) for c in chunk_numbers}
@@ -347,7 +348,7 @@ def _by_ends(messages: Messages) -> list[tuple[tuple[int, int], list[int]]]:
 class _UnitTracker:
     """Where every GPU holds every block of every chunk."""
 
-    def __init__(self, layout: Layout, dimensions: Sequence[Dimension], chunks: Collection[int]) -> None:
+    def __init__(self, layout: ChunkLayout, dimensions: Sequence[Dimension], chunks: Collection[int]) -> None:
         self.layout, self.chunks = layout, chunks
         self.phases = [Phase(p) for p in stage_phases(layout.kind, layout.paths.shape[1])]
         self.steps = {
