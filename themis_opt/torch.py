@@ -28,7 +28,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.extras import needed
 from themis_opt.problem.phases import CollectiveKind, Data
 from themis_opt.runtime.engine import Engine
-from themis_opt.runtime.layout import cut_columns, phase_at, stage_view
+from themis_opt.runtime.layout import cut_columns, stage_view
 from themis_opt.runtime.program import Program, RunOptions, compile_program
 from themis_opt.schedules.schedule import Schedule
 
@@ -123,13 +123,13 @@ class ScheduledAllReduce:
         (launch,) = program.launches
         path = launch.paths[chunk]
         first, last = launch.columns[chunk : chunk + 2]
-        kind, k = launch.kind, path[position]
-        view = stage_view(kind, launch.span, self._places, path, position, first, last)
+        k = path[position]
+        view = stage_view(launch.kind, launch.span, self._places, path, position, first, last)
         blocks = torch.movedim(tensor[view.index], len(path) // 2 - 1 - view.axis, 0)
         if first == last:
             return
         with torch.no_grad():
-            if phase_at(kind, len(path), position).rule.data is Data.SHRINK:
+            if view.phase.rule.data is Data.SHRINK:
                 self._reduce_scatter(blocks, k)
             else:
                 self._all_gather(blocks, k)

@@ -56,6 +56,7 @@ def cut_columns(sizes: Sequence[int], num_columns: int) -> tuple[int, ...]:
 class StageView:
     """The part of a buffer that a stage works on, for one rank."""
 
+    phase: Phase
     fixed: tuple[int | None, ...]  # per dimension of the span, where the chunk is held there; None where it is whole
     axis: int  # position of the dimension of the stage in the span
     first: int
@@ -84,21 +85,16 @@ def stage_view(
     """
     phases = kind.rule.phases
     width = len(path) // len(phases)
-    phase, dimension = phases[position // width].rule, path[position]
+    phase, dimension = phases[position // width], path[position]
     phase_path = path[position // width * width :][:width]
     before, after = phase_path[: position % width], phase_path[position % width + 1 :]
-    scattered = {Data.SHRINK: before, Data.GROW: after, Data.STAY: []}[phase.data]
-    unheld = {Data.SHRINK: after, Data.GROW: before, Data.STAY: []}[phase.data] if phase.rooted else []
+    scattered = {Data.SHRINK: before, Data.GROW: after, Data.STAY: []}[phase.rule.data]
+    unheld = {Data.SHRINK: after, Data.GROW: before, Data.STAY: []}[phase.rule.data] if phase.rule.rooted else []
     return StageView(
+        phase=phase,
         fixed=tuple(places[k] if k in scattered else None for k in span),
         axis=list(span).index(dimension),
         first=first,
         last=last,
         takes_part=all(places[k] == 0 for k in unheld),
     )
-
-
-def phase_at(kind: CollectiveKind, num_stages: int, position: int) -> Phase:
-    """The phase of the stage at a position of a path."""
-    phases = kind.rule.phases
-    return phases[position * len(phases) // num_stages]

@@ -4,8 +4,7 @@ import math
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Lock
 from time import monotonic
 from typing import Any, NamedTuple
@@ -15,14 +14,7 @@ import numpy as np
 from themis_opt.problem.network import Algorithm
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
 from themis_opt.runtime.elements import REDUCTIONS, divide, element_type, exact_limit
-from themis_opt.runtime.layout import (
-    Array,
-    StageView,
-    coordinates,
-    group_of,
-    phase_at,
-    stage_view,
-)
+from themis_opt.runtime.layout import Array, StageView, coordinates, group_of, stage_view
 from themis_opt.runtime.links import Frame, Incoming, Link, Outgoing, RankFailure
 from themis_opt.runtime.program import LARGEST_SEGMENT, Program
 from themis_opt.schedules.messages import Messages, algorithm_messages
@@ -200,23 +192,17 @@ class _RankStage(NamedTuple):
     iteration: int
     launch: int
     chunk: int
-    phase: Phase
     dimension: int
     view: StageView
 
 
-class _Send(NamedTuple):
-    """A message to send, and how long it keeps a paced link."""
-
-    peer: int
-    seconds: float
-    pack: "_Packer"
-
-
 class _StepExchange(NamedTuple):
-    """The messages of a step, and the bytes of data in them that are sent and received."""
+    """The messages of a step, and the bytes of data in them that are sent and received.
 
-    sends: tuple[_Send, ...]
+    `sends`: the rank that each is for, how many seconds it keeps a paced link, and what makes its frame.
+    """
+
+    sends: tuple[tuple[int, float, Callable[[], Frame]], ...]
     receives: tuple[Incoming, ...]
     traffic: tuple[int, int]
 
@@ -281,7 +267,7 @@ class Mover:
         for operation in sorted(operation for queue in program.queues for operation in queue):
             if operation % program.num_operations >= program.num_tasks:
                 stage = self._stage(operation)
-                if stage.phase.rule.data is not Data.STAY:
+                if stage.view.phase.rule.data is not Data.STAY:
                     self._moves[operation] = self._move(stage)
 
     def wrong_element(self, seed: int) -> str | None:
@@ -329,9 +315,9 @@ class Mover:
         iteration, number = divmod(operation, program.num_operations)
         launch, chunk, position = program.stage_places[number - program.num_tasks]
         launched = program.launches[launch]
-        path, kind = launched.paths[chunk], launched.kind
-        view = stage_view(kind, launched.span, self._places, path, position, *launched.columns[chunk : chunk + 2])
-        return _RankStage(iteration, launch, chunk, phase_at(kind, len(path), position), path[position], view)
+        path, columns = launched.paths[chunk], launched.columns[chunk : chunk + 2]
+        view = stage_view(launched.kind, launched.span, self._places, path, position, *columns)
+        return _RankStage(iteration, launch, chunk, path[position], view)
 
     def _move(self, stage: _RankStage) -> _StageMoves:
         if not stage.view.takes_part:
@@ -339,26 +325,27 @@ class Mover:
         span = self._program.launches[stage.launch].span
         sizes = [self._program.sizes[k] for k in reversed(span)]  # the outermost first, then the columns
         view = stage.view.of(self._buffers[stage.iteration, stage.launch].reshape(*sizes, -1))
-        source = view.copy() if stage.phase.rule.data is Data.STAY else view
+        source = view.copy() if stage.view.phase.rule.data is Data.STAY else view
         size, place = self._program.sizes[stage.dimension], self._places[stage.dimension]
         algorithm = Algorithm(self._program.algorithms[stage.dimension])
-        steps = steps_of(stage.phase, algorithm, size, place)
+        steps = steps_of(stage.view.phase, algorithm, size, place)
         exchanges = (self._exchange(stage, number, step, source, view) for number, step in enumerate(steps))
         others = sum(place is not None for place in stage.view.fixed)
-        divides = REDUCTIONS[self._program.reduction].divides and stage.phase.rule.reduces
+        divides = REDUCTIONS[self._program.reduction].divides and stage.view.phase.rule.reduces
         average = view[place : place + 1] if divides and others == len(span) - 1 else None  # the sum of all ranks
         return _StageMoves(stage.dimension, tuple(exchanges), average)
 
     def _exchange(self, stage: _RankStage, number: int, step: RankStep, source: Array, view: Array) -> _StepExchange:
         pace, reduction = self._program.pace, REDUCTIONS[self._program.reduction]
-        per_byte = 0.0 if pace is None else pace.seconds_per_byte[stage.phase][stage.dimension]
-        combine = reduction.combine if stage.phase.rule.reduces else None
+        per_byte = 0.0 if pace is None else pace.seconds_per_byte[stage.view.phase][stage.dimension]
+        combine = reduction.combine if stage.view.phase.rule.reduces else None
         sends, receives = [], []
         for peer, index, columns, size, header in self._messages(stage, number, step.sends, source):
-            sends.append(_Send(peer, size * per_byte, _Packer(source[..., columns], index, header, self._corrupt)))
+            sends.append((peer, size * per_byte, partial(self._packed, source[..., columns], index, header)))
         for peer, index, columns, size, header in self._messages(stage, number, step.receives, view):
-            unpacker = _Unpacker(self, peer, header, view[..., columns], index, combine)
-            receives.append(Incoming(peer, HEADER.size + size, HEADER.size, unpacker.check, unpacker.unpack))
+            check = partial(self._check, peer, header)
+            unpack = partial(self._unpack, peer, header, view[..., columns], index, combine)
+            receives.append(Incoming(peer, HEADER.size + size, HEADER.size, check, unpack))
         sent, received = (sum(view[_index(part.blocks)].nbytes for part in parts) for parts in step)
         return _StepExchange(tuple(sends), tuple(receives), (sent, received))
 
@@ -370,7 +357,7 @@ class Mover:
             row = len(part.blocks) * math.prod(view.shape[1:-1]) * view.itemsize
             for segment, columns in enumerate(self._segments(stage.dimension, view.shape[-1], row)):
                 size = row * (columns.stop - columns.start)
-                place = (stage.launch, stage.phase, stage.dimension, stage.iteration, stage.chunk)
+                place = (stage.launch, stage.view.phase, stage.dimension, stage.iteration, stage.chunk)
                 header = HEADER.pack(MAGIC, *place, step, segment, size, 0)[:SUM_AT]  # all but the checksum
                 yield self._neighbours[stage.dimension][part.peer], _index(part.blocks), columns, size, header
 
@@ -383,7 +370,41 @@ class Mover:
             first += count
         yield slice(first, num_columns)
 
-    def words(self, header: bytes) -> str:
+    def _packed(self, view: Array, index: Any, header: bytes) -> Frame:
+        """The frame of a message, made when it leaves."""
+        part = view[index]
+        frame = np.empty(HEADER.size + part.nbytes, np.uint8)
+        payload = frame[HEADER.size :]
+        payload.view(part.dtype).reshape(part.shape)[...] = part
+        frame[:SUM_AT] = np.frombuffer(header, np.uint8)
+        frame[SUM_AT : HEADER.size] = np.frombuffer(struct.pack("<I", zlib.crc32(payload.data)), np.uint8)
+        if self._corrupt is not None:
+            self._corrupt(frame.data)
+        return frame.data
+
+    def _check(self, peer: int, header: bytes, head: Frame) -> None:
+        if bytes(head[:SUM_AT]) != header:
+            sent, due = (self._words(bytes(words)) for words in (head[: HEADER.size], header + bytes(4)))
+            raise RankFailure(peer, f"sent {sent} where {due} was due")
+
+    def _unpack(
+        self, peer: int, header: bytes, view: Array, index: Any, combine: Callable[..., Any] | None, frame: Frame
+    ) -> None:
+        """Check the data of a message, and put them where they belong."""
+        payload = np.frombuffer(frame, np.uint8)[HEADER.size :]
+        if zlib.crc32(payload.data) != struct.unpack("<I", frame[SUM_AT : HEADER.size])[0]:
+            raise RankFailure(peer, f"sent garbage: the checksum of {self._words(header + bytes(4))} is wrong")
+        self.num_messages += 1
+        target = view[index]
+        received = payload.view(view.dtype).reshape(target.shape)
+        if combine is None:
+            view[index] = received
+        elif isinstance(index, slice):
+            combine(target, received, out=target)
+        else:
+            view[index] = combine(target, received)
+
+    def _words(self, header: bytes) -> str:
         """A header in words."""
         magic, launch, phase, dimension, iteration, chunk, step, segment, _, _ = HEADER.unpack(header)
         known = magic == MAGIC and phase in list(Phase) and launch < len(self._program.launches)
@@ -403,56 +424,3 @@ def _index(blocks: tuple[int, ...]) -> Any:
     """Blocks as a slice where they follow each other, so that no copy is made."""
     first, last = blocks[0], blocks[-1]
     return slice(first, last + 1) if blocks == tuple(range(first, last + 1)) else list(blocks)
-
-
-@dataclass(frozen=True)
-class _Packer:
-    """Makes the frame of a message when it leaves."""
-
-    view: Array
-    index: Any
-    header: bytes
-    corrupt: Corrupt | None
-
-    def __call__(self) -> Frame:
-        part = self.view[self.index]
-        frame = np.empty(HEADER.size + part.nbytes, np.uint8)
-        payload = frame[HEADER.size :]
-        payload.view(part.dtype).reshape(part.shape)[...] = part
-        frame[:SUM_AT] = np.frombuffer(self.header, np.uint8)
-        frame[SUM_AT : HEADER.size] = np.frombuffer(struct.pack("<I", zlib.crc32(payload.data)), np.uint8)
-        if self.corrupt is not None:
-            self.corrupt(frame.data)
-        return frame.data
-
-
-@dataclass(frozen=True)
-class _Unpacker:
-    """Checks a message and puts it where it belongs."""
-
-    mover: Mover
-    peer: int
-    header: bytes
-    view: Array
-    index: Any
-    combine: Callable[..., Any] | None
-
-    def check(self, head: Frame) -> None:
-        if bytes(head[:SUM_AT]) != self.header:
-            sent, due = (self.mover.words(bytes(header)) for header in (head[: HEADER.size], self.header + bytes(4)))
-            raise RankFailure(self.peer, f"sent {sent} where {due} was due")
-
-    def unpack(self, frame: Frame) -> None:
-        payload = np.frombuffer(frame, np.uint8)[HEADER.size :]
-        if zlib.crc32(payload.data) != struct.unpack("<I", frame[SUM_AT : HEADER.size])[0]:
-            words = self.mover.words(self.header + bytes(4))
-            raise RankFailure(self.peer, f"sent garbage: the checksum of {words} is wrong")
-        self.mover.num_messages += 1
-        target = self.view[self.index]
-        received = payload.view(self.view.dtype).reshape(target.shape)
-        if self.combine is None:
-            self.view[self.index] = received
-        elif isinstance(self.index, slice):
-            self.combine(target, received, out=target)
-        else:
-            self.view[self.index] = self.combine(target, received)
