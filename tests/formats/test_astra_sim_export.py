@@ -195,7 +195,7 @@ def message(number, kind, peer, size=1000, deps=()):
     return Node(number, "m", kind, deps, attributes={name: peer, "comm_size": size, "comm_tag": 0})
 
 
-RING = LinkNetwork((Kind.RING,), (4,), (1.0,), (10.0,))
+RING = LinkNetwork([(Kind.RING, 4, 1.0, 10.0)])
 
 
 def test_the_rules_of_the_interpreter_by_hand():
@@ -214,7 +214,7 @@ def test_the_rules_of_the_interpreter_by_hand():
 
 
 def test_a_switch_is_two_hops_and_dimensions_are_told_by_coordinates():
-    network = LinkNetwork((Kind.RING, Kind.SWITCH), (4, 2), (1.0, 0.5), (10.0, 100.0))
+    network = LinkNetwork([(Kind.RING, 4, 1.0, 10.0), (Kind.SWITCH, 2, 0.5, 100.0)])
     assert network.send(1, 5, 30)[1] == 260
     assert network.send(5, 4, 30)[1] == 40
 

@@ -17,7 +17,7 @@ from themis_opt.base.errors import InvalidSchedule
 from themis_opt.base.sources import Source
 from themis_opt.base.units import NANOSECONDS_PER_MICROSECOND
 from themis_opt.formats.chakra import Node, NodeType
-from themis_opt.formats.readers.astra_sim_network import GIGABYTE, HOPS, NETWORK_FIELDS, TOPOLOGY_KINDS
+from themis_opt.formats.readers.astra_sim_network import GIGABYTE, HOPS, link_rows
 from themis_opt.problem.network import Kind
 
 Message = tuple[int, int, int, int]  # tag, source, target and bytes
@@ -27,34 +27,23 @@ Message = tuple[int, int, int, int]  # tag, source, target and bytes
 class LinkNetwork:
     """The network of the simulator: per dimension its kind, NPUs, bytes per ns and ns of one link."""
 
-    kinds: tuple[Kind, ...]
-    sizes: tuple[int, ...]
-    bandwidths: tuple[float, ...]
-    latencies: tuple[float, ...]
+    dimensions: Sequence[tuple[Kind, int, float, float]]
 
     @classmethod
     def read(cls, path: Path) -> "LinkNetwork":
         """From a network file. Raises InputError if it is none."""
-        source = Source(path)
-        document = source.yaml_object()
-        source.check_keys(document, NETWORK_FIELDS, NETWORK_FIELDS)
-        kinds, sizes, bandwidths, latencies = (tuple(document[name]) for name in NETWORK_FIELDS)
-        return cls(
-            tuple(source.choice(kind, TOPOLOGY_KINDS, "topology") for kind in kinds),
-            tuple(source.whole(size, "npus_count", least=2) for size in sizes),
-            tuple(source.number(bandwidth, "bandwidth", least=1e-6) * GIGABYTE / 1e9 for bandwidth in bandwidths),
-            tuple(source.number(latency, "latency") for latency in latencies),
-        )
+        rows = link_rows(Source(path))
+        return cls([(kind, size, bandwidth * GIGABYTE / 1e9, latency) for kind, size, bandwidth, latency in rows])
 
     def send(self, source: int, target: int, size: int) -> tuple[tuple[int, int, int], int]:
         """Which link a message takes, and how many ns."""
         near, far = source, target
-        for k, (kind, count) in enumerate(zip(self.kinds, self.sizes, strict=True)):
+        for k, (kind, count, bandwidth, latency) in enumerate(self.dimensions):
             here, other = near % count, far % count
             if here != other:
                 distance = (other - here) % count
                 hops = HOPS[kind] * (min(distance, count - distance) if kind is Kind.RING else 1)
-                time = math.floor(hops * self.latencies[k] + size / self.bandwidths[k])
+                time = math.floor(hops * latency + size / bandwidth)
                 return (k, source, -1 if kind is Kind.SWITCH else target), time
             near, far = near // count, far // count
         raise InvalidSchedule("trace", f"NPU {source} sends to itself")

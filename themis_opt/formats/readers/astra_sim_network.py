@@ -43,13 +43,13 @@ def nanoseconds(time: float) -> str:
     return f"{time:.12g} ns"
 
 
-def _read(sources: Sequence[Source]) -> Part:
-    source = only(sources, "network")
+def link_rows(source: Source) -> list[tuple[Kind, int, float, float]]:
+    """Of each dimension its kind, NPUs, and GB/s and nanoseconds of one link. Raises InputError if it is no network."""
     document = source.yaml_object()
     source.check_keys(document, NETWORK_FIELDS, NETWORK_FIELDS)
     columns = [_list(source, document, name) for name in NETWORK_FIELDS]
-    rows = [
-        dimension(
+    return [
+        (
             source.choice(topology, TOPOLOGY_KINDS, f"topology[{number}]"),
             source.whole(count, f"npus_count[{number}]", least=2, most=MAX_NPUS),
             source.number(bandwidth, f"bandwidth[{number}]", least=1e-6, most=1e9),
@@ -57,6 +57,11 @@ def _read(sources: Sequence[Source]) -> Part:
         )
         for number, (topology, count, bandwidth, latency) in enumerate(zip(*columns, strict=True))
     ]
+
+
+def _read(sources: Sequence[Source]) -> Part:
+    source = only(sources, "network")
+    rows = [dimension(*row) for row in link_rows(source)]
     name = source.path.name.partition(".")[0]
     notes = [
         "ASTRA-sim: GB/s are 2^30 bytes per second of one link; the bandwidth of a dimension is that of all links of "

@@ -16,7 +16,7 @@ from typing import Any
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND, format_bandwidth, format_time
 from themis_opt.formats.readers.astra_sim_network import links, nanoseconds
-from themis_opt.formats.readers.parts import NEWEST_FIRST, Machine, Part, Reader, only, with_network
+from themis_opt.formats.readers.parts import NEWEST_FIRST, Machine, Part, Reader, only
 from themis_opt.problem.fields import MAX_CHUNKS
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Algorithm, Dimension, Kind
@@ -151,8 +151,10 @@ def executed(
             changed["reduction"] = _sums_at(memory, dimension, chosen[k] if chosen else None)
         return changed
 
+    dimensions = tuple(each.replace(**changes(k, each)) for k, each in enumerate(machine.network.dimensions))
     return replace(
-        with_network(machine, changes),
+        machine,
+        network=machine.network.replace(dimensions=dimensions),
         chunks=int(numbers.get("preferred-dataset-splits", machine.chunks)),
         latency="occupy" if numbers.get("active-chunks-per-dimension", 1) == 1 else "lag",
         flops=numbers["peak-perf"] * 1e12 if numbers.get("peak-perf") else None,

@@ -186,9 +186,10 @@ def _built(
 ) -> Instance:
     name = f"{machine.network.name or 'network'} {source.path.name.partition('.')[0]}"
     order = _order(source, nodes)
+    build = _TraceBuild(source, nodes, spans, machine)
     if not any(node.type in COMPUTE_NODES for node in order):
-        return _alone(source, order, nodes, spans, machine, name)
-    return _TraceBuild(source, nodes, spans, machine).run(order).instance(name, machine, launching=machine.launching)
+        return build.alone(order, name)
+    return build.run(order).instance(name, machine, launching=machine.launching)
 
 
 def _size(node: Node, machine: Machine, span: tuple[str, ...] | None) -> int:
@@ -200,38 +201,8 @@ def _size(node: Node, machine: Machine, span: tuple[str, ...] | None) -> int:
     return size
 
 
-def _alone(
-    source: Source,
-    order: Sequence[Node],
-    nodes: Mapping[int, Node],
-    spans: Mapping[int, tuple[str, ...] | None],
-    machine: Machine,
-    name: str,
-) -> Instance:
-    draft, collectives = Draft(source), []
-    for node in order:
-        span = spans[node.id]
-        if node.type is not NodeType.COMM_COLL or span == () or not node.attributes["comm_size"]:
-            continue
-        if any(nodes[dep].type is NodeType.COMM_COLL for dep in node.data_deps):
-            rule = "collectives that need the data of others, without compute between, are no problem here"
-            raise source.error(rule, f"nodes[{node.id}]", node.name)
-        what: dict[str, Any] = {"kind": _kind(source, node), "size": _size(node, machine, span)}
-        what |= {"dimensions": span} if span else {}
-        collectives.append(Collective(name=draft.unique(node.name), chunks=machine.chunks, element_bytes=1, **what))
-    if not collectives:
-        raise source.error(NOTHING)
-    return Instance(
-        format=INSTANCE_FORMAT,
-        name=name,
-        network=machine.network,
-        collectives=tuple(collectives),
-        latency=machine.latency,
-    )
-
-
 class _TraceBuild:
-    """The iteration of a trace.
+    """The problem of a trace.
 
     For each node, `_ready` is the number of the last task before its result, and `_open` the collectives that whoever
     waits for the node waits for.  For each collective, `_after` are those that it comes after, and `_needed` is the
@@ -247,6 +218,24 @@ class _TraceBuild:
         self._open: dict[int, frozenset[int]] = {}
         self._after: dict[int, tuple[int, ...]] = {}
         self._needed: dict[int, int] = {}
+
+    def alone(self, order: Sequence[Node], name: str) -> Instance:
+        """The collectives of a trace without compute."""
+        machine, collectives = self._machine, []
+        for node in order:
+            span = self._spans[node.id]
+            if node.type is not NodeType.COMM_COLL or span == () or not node.attributes["comm_size"]:
+                continue
+            if any(self._nodes[dep].type is NodeType.COMM_COLL for dep in node.data_deps):
+                rule = "collectives that need the data of others, without compute between, are no problem here"
+                raise self._source.error(rule, f"nodes[{node.id}]", node.name)
+            what: dict[str, Any] = {"kind": _kind(self._source, node), "size": _size(node, machine, span)}
+            what |= {"name": self.draft.unique(node.name), "chunks": machine.chunks, "element_bytes": 1}
+            collectives.append(Collective(**what, **({"dimensions": span} if span else {})))
+        if not collectives:
+            raise self._source.error(NOTHING)
+        what = {"network": machine.network, "collectives": tuple(collectives), "latency": machine.latency}
+        return Instance(format=INSTANCE_FORMAT, name=name, **what)
 
     def run(self, order: Sequence[Node]) -> Draft:
         if order[0].type not in COMPUTE_NODES:

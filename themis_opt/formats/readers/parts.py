@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
@@ -127,27 +127,21 @@ def assemble(parts: Sequence[Part], request: Request | None = None) -> tuple[Ins
     return instance, tuple(notes)
 
 
-def assemble_graph(parts: Sequence[Part], request: Request) -> GraphInstance | None:
-    """The problem on a graph; None where no part is one.
+def assemble_graph(parts: Sequence[Part], request: Request) -> tuple[GraphInstance, tuple[str, ...]]:
+    """The problem on a graph that a part describes, and its notes.
 
     Raises InputError if it stands beside other files, or the graph breaks a rule.
     """
-    graphs = [part for part in parts if part.graph]
-    if not graphs:
-        return None
+    make, part = next((part.graph, part) for part in parts if part.graph)
     if len(parts) > 1:
-        raise InputError("is a graph, which stands alone", source=graphs[0].source)
-    (part,) = graphs
+        raise InputError("is a graph, which stands alone", source=part.source)
     if request.chunks is not None:
         raise InputError("is not for graphs, whose chunks are chosen", field="--chunks", value=request.chunks)
     try:
-        network = part.graph(request.bandwidths) if part.graph else None
-        name = f"{network.name or 'graph'} {request.kind}" if network else ""
-        what = [{"kind": request.kind, "size": request.size}]
-        notes = " ".join(part.notes)
-        return GraphInstance.model_validate(
-            {"name": name, "description": notes, "network": network, "collectives": what}
-        )
+        network = make(request.bandwidths)
+        about = {"name": f"{network.name or 'graph'} {request.kind}", "description": " ".join(part.notes)}
+        what = {"network": network, "collectives": [{"kind": request.kind, "size": request.size}]}
+        return GraphInstance.model_validate(about | what), part.notes
     except ModelError as error:
         raise error.within(part.source) from None
 
@@ -216,11 +210,3 @@ def dimensions_by_size(npus: int, network: Network) -> tuple[str, ...] | None:
         if math.prod(sizes[start:end]) == npus
     ]
     return candidates[0] if len(candidates) == 1 else None
-
-
-def with_network(machine: Machine, change: Callable[[int, Any], Mapping[str, Any]]) -> Machine:
-    """The machine with fields of its dimensions changed, by their number and themselves."""
-    dimensions = tuple(
-        dimension.replace(**change(k, dimension)) for k, dimension in enumerate(machine.network.dimensions)
-    )
-    return replace(machine, network=machine.network.replace(dimensions=dimensions))

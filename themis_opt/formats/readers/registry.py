@@ -1,7 +1,7 @@
 """Every format that is read as an instance, by name; what files of several tools say becomes one instance."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -130,23 +130,20 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
     parts = [replace(part, network=part.open_network(rates)) if part.open_network else part for part in parts]
     needs_request = not any(part.workload for part in parts)
     stated = None if rates and request == Request(bandwidths=rates) else request
-    graph = assemble_graph(parts, request or Request())
-    if graph is not None:
-        notes = tuple(note for part in parts for note in part.notes)
-        return Import(graph, tuple(file_formats), (), notes, _by_title(part.tables for part in parts))
-    instance, notes = assemble(parts, stated or (Request() if needs_request else None))
-    judged = [part.judge(instance) for part in parts if part.judge]
+    instance: Instance | GraphInstance
+    if any(part.graph for part in parts):
+        instance, notes, judged = (*assemble_graph(parts, request or Request()), [])
+    else:
+        instance, notes = assemble(parts, stated or (Request() if needs_request else None))
+        judged = [part.judge(instance) for part in parts if part.judge]
+    tables = [*(part.tables for part in parts), *(more for _, more in judged)]
     return Import(
         instance=instance,
         formats=tuple(file_formats),
         sentences=tuple(sentence for sentences, _ in judged for sentence in sentences),
         notes=notes,
-        tables=_by_title((*(part.tables for part in parts), *(more for _, more in judged))),
+        tables={title: rows for by_title in tables for title, rows in by_title.items()},
     )
-
-
-def _by_title(every: Iterable[_Tables]) -> _Tables:
-    return {title: rows for tables in every for title, rows in tables.items()}
 
 
 _Entry = Reader | Callable[[Path], Instance]

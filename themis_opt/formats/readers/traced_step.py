@@ -264,19 +264,14 @@ def _within(spans: Sequence[Span], start: int, end: int) -> list[Span]:
 
 def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
     """The parts of spans that no other covers; both are joined and in order."""
-    left: list[Span] = []
-    ends = [end for _, end in others]
-    for start, end in spans:
-        place = start
-        for number in range(bisect_right(ends, start), len(others)):
-            if others[number][0] >= end:
-                break
-            if others[number][0] > place:
-                left.append((place, others[number][0]))
-            place = max(place, others[number][1])
-        if place < end:
-            left.append((place, end))
-    return left
+    starts, ends = [start for start, _ in others], [end for _, end in others]
+    gaps = list(zip([0, *ends], [*starts, max(ends + [end for _, end in spans], default=0)], strict=True))
+    return [
+        (max(start, begin), min(end, stop))
+        for start, end in spans
+        for begin, stop in gaps[bisect_right(starts, start) : bisect_left(ends, end) + 1]
+        if start < end
+    ]
 
 
 def _total(spans: Sequence[Span]) -> int:
