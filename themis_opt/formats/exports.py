@@ -79,11 +79,15 @@ class Exporter(Protocol):
     endings: ClassVar[tuple[str, ...]]
     """Of the names of its files."""
 
+    note: ClassVar[str]
+    """The one note of an exporter that always has the same."""
+
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
         """Names and contents, one at a time, so that large exports need not fit in memory."""
 
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files, a sentence each."""
+        yield self.note
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[Fact]:
         """Checked facts of the files in a folder; raises an error where one does not hold.

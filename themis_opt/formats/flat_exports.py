@@ -28,6 +28,7 @@ class Csv(Exporter):
     """Tables of stages, issue orders and compute tasks as CSV."""
 
     endings: ClassVar[tuple[str, ...]] = ("csv",)
+    note: ClassVar[str] = "times are nanoseconds, sizes bytes of one NPU"
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """One file per table that has rows."""
@@ -36,40 +37,32 @@ class Csv(Exporter):
         if (tasks := tasks_csv(schedule)) is not None:
             yield "tasks.csv", tasks
 
-    def notes(self, schedule: Schedule) -> Iterator[str]:
-        """Notes for users of the files."""
-        yield "times are nanoseconds, sizes bytes of one NPU"
-
 
 @dataclass(frozen=True)
 class RowOrder(Exporter):
     """The order table: what a runtime needs to follow a schedule, as JSON with a documented schema."""
 
     endings: ClassVar[tuple[str, ...]] = ("json",)
+    note: ClassVar[str] = (
+        "issue the stages of each dimension in turn, one in flight, none before the one before it on its path"
+    )
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """The table and its JSON Schema."""
         yield "order.json", order_json(schedule)
         yield ORDER_SCHEMA.name, ORDER_SCHEMA.read_text(encoding="utf-8")
 
-    def notes(self, schedule: Schedule) -> Iterator[str]:
-        """Notes for users of the files."""
-        yield "issue the stages of each dimension in turn, one in flight, none before the one before it on its path"
-
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Exporter):
     """Trace for Perfetto and chrome://tracing with as few tracks as results are on their way at once."""
 
     endings: ClassVar[tuple[str, ...]] = ("json",)
+    note: ClassVar[str] = "open it on ui.perfetto.dev; nothing leaves the browser"
 
     def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
         """The file."""
         yield "trace.json", json.dumps(chrome_trace(schedule)) + "\n"
-
-    def notes(self, schedule: Schedule) -> Iterator[str]:
-        """Notes for users of the files."""
-        yield "open it on ui.perfetto.dev; nothing leaves the browser"
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
         """Check that slices of a track never overlap, which viewers would draw wrong or drop."""

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InputError
-from themis_opt.formats.tables import columns_csv, is_tabulated, phase_name
+from themis_opt.formats.tables import columns_csv, is_tabulated
 from themis_opt.problem.catalog import is_graph, library_instances, read_instance, shipped
 from themis_opt.problem.documents import errors_of
 from themis_opt.problem.instance import Instance
@@ -133,7 +133,7 @@ def _chunk_texts(schedule: Schedule, number: int) -> list[str]:
 def _issue_orders(schedule: Schedule) -> list[str]:
     plan = schedule.enforced_plan()
     begins = [f'{{"collective": {json.dumps(exchange.name)}, "chunk": ' for exchange in schedule.launched]
-    ends = {phase.value: f', "phase": {json.dumps(phase_name(phase))}' for phase in Phase}
+    ends = {phase.value: f', "phase": {json.dumps(phase.name.lower())}' for phase in Phase}
     arrays = (plan.launch_of_stage, plan.chunk_of_stage, plan.phases(schedule.instance))
     columns = zip(*(array.tolist() for array in arrays), _extras(schedule, plan), strict=True)
     issues = [f"{begins[launch]}{chunk}{ends[phase]}{extra}}}" for launch, chunk, phase, extra in columns]
@@ -255,7 +255,7 @@ def _in_order(table: OrderTable, instance: Instance, plan: Plan) -> Plan:
     stages: dict[tuple[str, int, str, str], list[int]] = {}
     columns = (plan.launch_of_stage, plan.chunk_of_stage, plan.phases(instance), plan.stage_resources(instance))
     for stage, (launch, chunk, phase, resource) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
-        key = launched[launch].name, chunk, phase_name(Phase(phase)), names[resource]
+        key = launched[launch].name, chunk, Phase(phase).name.lower(), names[resource]
         stages.setdefault(key, []).append(stage)
     orders, shifts = {one.name: list[int]() for one in table.dimensions}, np.zeros(plan.num_stages, dtype=np.int64)
     for one in table.dimensions:

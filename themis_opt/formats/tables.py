@@ -8,7 +8,6 @@ from typing import Any
 from themis_opt.base.documents import harmless
 from themis_opt.base.units import PICOSECONDS_PER_NANOSECOND
 from themis_opt.formats.timeline import last_iterations
-from themis_opt.problem.phases import Phase
 from themis_opt.schedules.schedule import Schedule
 
 MAX_TABULATED_STAGES = 200_000
@@ -19,11 +18,6 @@ def task_columns(schedule: Schedule) -> dict[str, list[Any]]:
     """The tasks of the last complete iteration, times in ns from its start on."""
     start, end = ((times[0] / PICOSECONDS_PER_NANOSECOND).tolist() for times in last_iterations(schedule).tasks)
     return {"task": [task.name for task in schedule.instance.tasks], "start_ns": start, "end_ns": end}
-
-
-def phase_name(phase: Phase) -> str:
-    """How files spell a phase, such as ``reduce_scatter``."""
-    return phase.name.lower()
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -199,8 +199,7 @@ class Timeline:
 
 def last_iterations(schedule: Schedule, count: int = 1) -> Timeline:
     """The last `count` complete iterations, or as many as there are, with all of their stages."""
-    iterations = _last(schedule, count)
-    return _timeline(schedule, iterations, iterations)
+    return _timeline(schedule, count, cut=False)
 
 
 def last_periods(schedule: Schedule, count: int) -> Timeline:
@@ -209,32 +208,25 @@ def last_periods(schedule: Schedule, count: int) -> Timeline:
     Every stage of which a part lies inside is shown, of whichever iteration, with the rest cut off; others have no
     length.
     """
-    iterations = _last(schedule, count)
-    ready = schedule.ready.reshape(schedule.num_iterations, -1)[: iterations.stop].max(axis=1)
-    first = int(np.argmax(ready > _begin(schedule, iterations)))  # the iterations themselves reach into their time
-    return _timeline(schedule, iterations, range(first, iterations.stop), cut=True)
+    return _timeline(schedule, count, cut=True)
 
 
 def pictured(schedule: Schedule) -> Timeline:
     """The timeline that pictures show."""
-    return last_periods(schedule, PICTURED_PERIODS if schedule.has_period else 1)
+    return last_periods(schedule, PICTURED_PERIODS)
 
 
-def _last(schedule: Schedule, count: int) -> range:
+def _timeline(schedule: Schedule, count: int, *, cut: bool) -> Timeline:
     """The last complete iterations: where there is compute, the very last of all may be incomplete."""
     complete = schedule.num_iterations - 1 if schedule.has_period else 1
-    return range(max(complete - count, 0), complete)
-
-
-def _begin(schedule: Schedule, iterations: range) -> int:
-    return int(schedule.task_start[iterations.start, 0]) if schedule.has_period else 0
-
-
-def _timeline(schedule: Schedule, iterations: range, shown: range, *, cut: bool = False) -> Timeline:
-    begin, num_stages = _begin(schedule, iterations), schedule.plan.num_stages
-    ends = schedule.task_start[iterations.start :, 0] if schedule.has_period else np.array([0, schedule.makespan])
-    periods = ends - begin
-    stages = slice(shown.start * num_stages, shown.stop * num_stages)
+    first, num_stages = max(complete - count, 0), schedule.plan.num_stages
+    iterations = range(first, complete)
+    ends = schedule.task_start[first:, 0] if schedule.has_period else np.array([0, schedule.makespan])
+    begin, periods = int(ends[0]), ends - ends[0]
+    if cut:
+        ready = schedule.ready.reshape(schedule.num_iterations, -1)[:complete].max(axis=1)
+        first = int(np.argmax(ready > begin))  # the iterations themselves reach into their time
+    stages = slice(first * num_stages, complete * num_stages)
     times = (array[stages] - begin for array in (schedule.start, schedule.end, schedule.ready))
     if cut:
         times = (array.clip(0, int(periods[-1])) for array in times)

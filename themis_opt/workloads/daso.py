@@ -26,7 +26,10 @@ from themis_opt.workloads.setup import Setup
 def daso(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """The iteration of `setup.skip` batches."""
     groups = groups_with_copies(setup, "daso")
-    _check(layers, setup)
+    if not 0 <= setup.wait <= setup.skip:
+        raise InputError(f"must be at least 0 and at most --skip, {setup.skip}", field="--wait", value=setup.wait)
+    if any(layer.kind == "table" for layer in layers):
+        raise InputError("is not for models with tables", field="--parallelism", value="daso")
     passes = Passes(setup.element_bytes)
     for batch in range(1, setup.skip + 1):
         _batch(passes, layers, setup, batch)
@@ -35,13 +38,6 @@ def daso(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
         passes.gradients(layers, setup, dimensions=groups.inside, prefix=prefix, needed=needed)
     _average(passes, layers, setup, groups)
     return passes.iteration(groups.splits, setup.skip)
-
-
-def _check(layers: tuple[Layer, ...], setup: Setup) -> None:
-    if not 0 <= setup.wait <= setup.skip:
-        raise InputError(f"must be at least 0 and at most --skip, {setup.skip}", field="--wait", value=setup.wait)
-    if any(layer.kind == "table" for layer in layers):
-        raise InputError("is not for models with tables", field="--parallelism", value="daso")
 
 
 def _batch(passes: Passes, layers: tuple[Layer, ...], setup: Setup, batch: int) -> None:

@@ -34,6 +34,9 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import ceil
 
+import numpy as np
+
+from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.problem.iteration import MAX_PIPELINE_STAGES, MAX_TENSORS, Iteration
 from themis_opt.problem.phases import CollectiveKind
@@ -102,24 +105,16 @@ def pipeline(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
 
 def balanced(weights: Sequence[int], parts: int) -> tuple[int, ...]:
     """Ends of contiguous parts, at least one item each, of which the heaviest weighs least."""
-    total = [0]
-    for weight in weights:
-        total.append(total[-1] + weight)
-    count = len(weights)
-    best = [[max(total) + 1] * (count + 1) for _ in range(parts + 1)]
-    cut = [[0] * (count + 1) for _ in range(parts + 1)]
-    best[0][0] = 0
-    for part in range(1, parts + 1):
-        for end in range(part, count + 1):
-            for begin in range(end - 1, part - 2, -1):
-                if total[end] - total[begin] > best[part][end]:
-                    break  # the last part alone weighs more
-                heaviest = max(best[part - 1][begin], total[end] - total[begin])
-                if heaviest <= best[part][end]:
-                    best[part][end], cut[part][end] = heaviest, begin
-    ends = [count]
-    for part in range(parts, 1, -1):
-        ends.append(cut[part][ends[-1]])
+    total = np.cumsum([0, *weights])
+    last = np.where(np.tri(len(total), k=-1), total[:, None] - total, total[-1] + 1)  # weights by end and begin
+    heaviest, cuts = last[:, 0], list[IntArray]()
+    for _ in range(parts - 1):
+        candidates = np.maximum(heaviest, last)
+        cuts.append(candidates.argmin(axis=1))
+        heaviest = candidates.min(axis=1)
+    ends = [len(weights)]
+    for cut in reversed(cuts):
+        ends.append(int(cut[ends[-1]]))
     return tuple(reversed(ends))
 
 
