@@ -39,16 +39,17 @@ ON_RAILS = "must be boxes with a switch or links between all NPUs, on rails of o
 
 
 class SlotMessages(NamedTuple):
-    """Messages along alike routes: roots, nodes of routes (-1 after the last), and of each hop its slot and its turn.
+    """Messages along alike routes: roots, nodes of routes, and of each hop its slot, its link and its turn.
 
-    Roots are pieces, or of an all-to-all the number of the source times that of NPUs, and that of the target.  A turn
-    is how many messages of each size the link serves before.  Shapes (messages,), (messages, nodes),
-    (messages, nodes - 1), (messages, nodes - 1, sizes).
+    Roots are pieces, or of an all-to-all the number of the source times that of NPUs, and that of the target.  Links
+    are directions, numbered in the order of tail and head.  A turn is how many messages of each size the link serves
+    before.  Shapes (messages,), (messages, nodes), (messages, nodes - 1) twice, (messages, nodes - 1, sizes).
     """
 
     roots: IntArray
     nodes: IntArray
     slots: IntArray
+    arcs: IntArray
     turns: IntArray
 
 
@@ -90,6 +91,7 @@ class SlotTable:
         keys = np.array([tail * size + head for tail, head in network.arcs], dtype=np.int64)
         self._order = np.argsort(keys)
         self._keys, self._size = keys[self._order], size
+        self._back = np.argsort(np.argsort(self._keys % size * size + self._keys // size))  # if links have both
         self.rates = sorted(set(network.arcs.values()))
         places = {rate: place for place, rate in enumerate(self.rates)}
         self.rate_of = np.array([places[rate] for rate in network.arcs.values()])[self._order]
@@ -102,6 +104,11 @@ class SlotTable:
         self._first_piece[list(npus)] = np.cumsum(parts) - parts
         self._places = np.arange(rails.boxes.shape[1])
         self._gather()
+
+    def turned(self, messages: SlotMessages) -> SlotMessages:
+        """Messages backwards."""
+        back = messages._replace(arcs=self._back[messages.arcs])
+        return SlotMessages(messages.roots, *(array[:, ::-1] for array in back[1:]))
 
     @property
     def can_be_lifted(self) -> bool:
@@ -152,7 +159,7 @@ class SlotTable:
     def add(
         self, name: tuple[str, str], roots: IntArray, tails: IntArray, heads: IntArray, waits: Sequence[int]
     ) -> tuple[int, IntArray]:
-        """A slot of messages over links, and the turn of each on its link."""
+        """A slot of messages over links, and if all are made a row for each: the slot, the link, and the turn."""
         arcs, kinds = self.arcs(tails, heads), self._kind[roots % len(self._kind)]
         order = np.argsort(arcs, kind="stable")
         first = np.flatnonzero(np.diff(arcs[order], prepend=-1))
@@ -163,7 +170,7 @@ class SlotTable:
         rates = self.rate_of[used]
         loads = np.column_stack((rates, cells))[self._unlike(rates, cells)].tolist()
         slot = self._slot(self._class(*name), loads, int(self._latency[used].max()), waits)
-        return slot, self._turns(order, first, kinds) if self.is_lifted else arcs[:, None]
+        return slot, self._rows(slot, arcs, order, first, kinds) if self.is_lifted else np.array(slot)
 
     @staticmethod
     def _unlike(rates: IntArray, counts: IntArray) -> IntArray:
@@ -176,15 +183,18 @@ class SlotTable:
         unlike[kind] = np.arange(len(kind))
         return unlike
 
-    def _turns(self, order: IntArray, first: IntArray, kinds: IntArray) -> IntArray:
-        """How many of each size go before each message; `order` is by link, and `first` where those of each begin."""
-        turns = np.empty((len(order), len(self.sizes)), dtype=np.int64)
-        counts = np.diff(first, append=len(order))
+    def _rows(self, slot: int, arcs: IntArray, order: IntArray, first: IntArray, kinds: IntArray) -> IntArray:
+        """Rows of messages; `order` is by link, and `first` where those of each begin."""
+        rows, counts = self._no_rows(len(order)), np.diff(first, append=len(order))
+        rows[:, 0], rows[:, 1] = slot, arcs
         for kind in range(len(self.sizes)):
             is_one = kinds[order] == kind
             before = np.cumsum(is_one) - is_one
-            turns[order, kind] = before - np.repeat(before[first], counts)
-        return turns
+            rows[order, 2 + kind] = before - np.repeat(before[first], counts)
+        return rows
+
+    def _no_rows(self, *shape: int) -> IntArray:
+        return np.empty((*shape, 2 + len(self.sizes)), dtype=np.int64)
 
     def _gather(self) -> None:
         """All slots: those of damaged boxes first, which take longest, then boxes to those at each distance."""
@@ -315,13 +325,11 @@ class SlotTable:
         first, last = rails.leaf[b, j], rails.leaf[other, j]
         out, into = self._groups(source, other, stands_in), self._groups(target, b, stands_in)
         nics = (self._of(source, "NICs out"), self._of(source, "NICs in"))
-        slots, turns = np.full((len(b), 6), -1), np.zeros((len(b), 6, len(self.sizes)), dtype=np.int64)
-        sent = []
+        hops, sent = self._no_rows(len(b), 6), []
         for group in np.unique(out):
             chosen = np.flatnonzero(out == group)
-            slot, turn = self.add(nics, roots[chosen], tails[chosen], first[chosen], waits)
+            slot, hops[chosen, 0] = self.add(nics, roots[chosen], tails[chosen], first[chosen], waits)
             sent.append(slot)
-            slots[chosen, 0], turns[chosen, 0] = slot, turn
         up, core, down = middles = np.full((3, len(b)), -1)
         crossing = np.flatnonzero(first != last)
         if len(crossing):
@@ -335,33 +343,34 @@ class SlotTable:
                 (4, crossing, down, last, ("spines to leaves", "leaves to spines")),
             ):
                 if len(rows):
-                    slot, turn = self.add(name, roots[rows], hop_tails[rows], hop_heads[rows], before)
+                    slot, hops[rows, column] = self.add(name, roots[rows], hop_tails[rows], hop_heads[rows], before)
                     before = [slot]
-                    slots[rows, column], turns[rows, column] = slot, turn
             sent = [*before, *(sent if len(crossing) < len(b) else ())]
         nics = (self._of(target, "NICs in"), self._of(target, "NICs out"))
         for group in np.unique(into):
             chosen = np.flatnonzero(into == group)
-            slot, turn = self.add(nics, roots[chosen], last[chosen], heads[chosen], sent)
-            slots[chosen, 5], turns[chosen, 5] = slot, turn
+            slot, hops[chosen, 5] = self.add(nics, roots[chosen], last[chosen], heads[chosen], sent)
             if goals is None:
                 self._within(target, roots[chosen], other[chosen], j[chosen], slot)
             elif len(late := chosen[goals[chosen] != j[chosen]]):
                 self._inside(target, roots[late], other[late], j[late], goals[late], slot)
         if self.is_lifted:
-            self._keep_routes(roots, np.stack((tails, first, *middles, last, heads), axis=1), slots, turns)
+            self._keep_routes(roots, np.stack((tails, first, *middles, last, heads), axis=1), hops)
 
-    def _keep_routes(self, roots: IntArray, nodes: IntArray, slots: IntArray, turns: IntArray) -> None:
+    def _keep_routes(self, roots: IntArray, nodes: IntArray, hops: IntArray) -> None:
         """The messages, those within a leaf and those over one spine apart."""
         near, far = nodes[:, 1] == nodes[:, 5], nodes[:, 3] >= 0
-        for rows, columns, hops in (
+        for rows, columns, some in (
             (near, [0, 1, 6], [0, 5]),
             (~near & ~far, [0, 1, 2, 5, 6], [0, 1, 4, 5]),
             (far, [0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5]),
         ):
             if rows.any():
-                kept = nodes[rows][:, columns], slots[rows][:, hops], turns[rows][:, hops]
-                self.made.append(SlotMessages(roots[rows], *kept))
+                self._keep(roots[rows], nodes[rows][:, columns], hops[rows][:, some])
+
+    def _keep(self, roots: IntArray, nodes: IntArray, hops: IntArray) -> None:
+        slots, arcs = np.moveaxis(hops[..., :2], 2, 0).copy()
+        self.made.append(SlotMessages(roots, nodes, slots, arcs, hops[..., 2:]))
 
     def _of(self, side: int, links: str) -> str:
         return links if side < 0 else f"{links} of box {side}"
@@ -436,14 +445,13 @@ class SlotTable:
             nodes.insert(1, hubs)
             out, into = self._of(side, "NPUs to their switch"), self._of(side, "switches to their NPUs")
             names = [(out, into), (into, out)]
-        slots, turns = list[int](), list[IntArray]()
+        slots, hops = list[int](), list[IntArray]()
         for name, tails, heads in zip(names, nodes, nodes[1:], strict=False):
-            wait, turn = self.add(name, roots, tails, heads, [wait])
+            wait, rows = self.add(name, roots, tails, heads, [wait])
             slots.append(wait)
-            turns.append(turn)
+            hops.append(rows)
         if self.is_lifted:
-            every = np.tile(slots, (len(roots), 1))
-            self.made.append(SlotMessages(roots, np.stack(nodes, axis=1), every, np.stack(turns, axis=1)))
+            self._keep(roots, np.stack(nodes, axis=1), np.stack(hops, axis=1))
         if not self.whole_spread and side < 0:
             self.whole_spread = tuple(slots)
         return wait
@@ -530,17 +538,11 @@ class Slots:
         `start`: that of each slot, for some of the chunks.
         """
         times, table = np.array(self._message_times(chunks)), self.table
-        for first, turned in ((0, True), (self.shift, False)) if self.shift else ((0, self.backwards),):
-            for messages in table.messages:
-                tails, heads = messages.nodes[:, :-1].ravel(), messages.nodes[:, 1:].ravel()
-                rates = table.rate_of[table.arcs(tails, heads)].reshape(messages.slots.shape)
-                offsets = (messages.turns * times[rates]).sum(axis=2)
+        for messages in table.messages:
+            offsets = np.einsum("mhs,mhs->mh", messages.turns, times[table.rate_of[messages.arcs]])
+            for first, turned in ((0, True), (self.shift, False)) if self.shift else ((0, self.backwards),):
                 starts = np.moveaxis(start[:, first + messages.slots] + offsets, 0, 2)
-                yield (_turned(messages), starts[:, ::-1], True) if turned else (messages, starts, False)
-
-
-def _turned(messages: SlotMessages) -> SlotMessages:
-    return SlotMessages(messages.roots, *(array[:, ::-1] for array in messages[1:]))
+                yield (table.turned(messages), starts[:, ::-1], True) if turned else (messages, starts, False)
 
 
 @dataclass(frozen=True)
