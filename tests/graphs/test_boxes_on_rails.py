@@ -115,7 +115,7 @@ def test_links_take_no_two_messages_of_a_slot_at_once(later: int) -> None:
     validate_graph(schedule)
     assert isinstance(schedule.plan, SlotPlan)
     table = schedule.plan.hops.table
-    table.messages[:] = [messages._replace(turns=0 * messages.turns) for messages in table.messages]
+    table.messages[0] = table.messages[0]._replace(turns=table.messages[0].turns * [[1], [0]])
     with pytest.raises(InvalidSchedule, match="capacity"):
         validate_graph(schedule)
 

@@ -221,9 +221,7 @@ MOST_CHECKED_HOPS = 6_000_000  # hops that are checked in every chunk: a second 
 
 
 def _check_apart(links: IntArray, start: IntArray, end: IntArray) -> None:
-    """On no link does a message begin before the one before has ended; quickest where most stand in the order of time."""
-    used = end > start
-    links, start, end = (column[used] for column in (links, start, end))
+    """On no link does a message begin before the one before has ended; soonest seen where most stand in order."""
     links = links.astype(np.min_scalar_type(int(links.max(initial=0))))  # those of 16 bits are sorted by counting
     order = np.argsort(links, kind="stable")
     for _ in range(2):
@@ -232,7 +230,7 @@ def _check_apart(links: IntArray, start: IntArray, end: IntArray) -> None:
         if not early.any():
             return
         chosen = np.flatnonzero(np.isin(links, links[1:][early]))
-        order = chosen[np.lexsort((start[chosen], links[chosen]))]
+        order = chosen[np.lexsort((end[chosen], start[chosen], links[chosen]))]
     raise InvalidSchedule("capacity", "two messages at once on a link")
 
 
