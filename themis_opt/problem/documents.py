@@ -26,8 +26,8 @@ def read_model(path: Path, model: type[SomeModel], form: str) -> SomeModel:
 
 
 @contextmanager
-def errors_of(path: Path) -> Iterator[None]:
-    """Say in which file a field or a schedule breaks a rule; all fields that fail the checks of a model at once."""
+def errors_of(path: Path | str) -> Iterator[None]:
+    """Say where a field or a schedule breaks a rule; all fields that fail the checks of a model at once."""
     try:
         yield
     except ValidationError as error:

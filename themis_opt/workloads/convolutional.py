@@ -145,7 +145,10 @@ def splitbrain(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
         _round(passes, connected, setup, groups, number, boundary)
     passes.backward(convolutions, setup)
     _boundary_gradients(passes, convolutions, connected, setup, groups)
-    _gradients(passes, connected, groups)
+    for layer in reversed(connected):
+        shard, needed = -(-layer.elements() // groups.size), f"{layer.name}.round1.forward"
+        name, ready = f"{layer.name}.gradients", f"{layer.name}.round{groups.size}.weight_gradient"
+        passes.exchange(name, CollectiveKind.ALL_REDUCE, shard, ready, needed, groups.replicas)
     passes.gradients(convolutions, setup)
     return passes.iteration(groups.splits)
 
@@ -195,10 +198,3 @@ def _boundary_gradients(
     for number in range(1, groups.size + 1):
         name, ready = f"round{number}.error", f"{connected[0].name}.round{number}.input_gradient"
         passes.exchange(name, CollectiveKind.REDUCE_SCATTER, elements, ready, needed, groups.inside, model=True)
-
-
-def _gradients(passes: Passes, connected: tuple[Layer, ...], groups: NpuGroups) -> None:
-    for layer in reversed(connected):
-        shard, needed = -(-layer.elements() // groups.size), f"{layer.name}.round1.forward"
-        name, ready = f"{layer.name}.gradients", f"{layer.name}.round{groups.size}.weight_gradient"
-        passes.exchange(name, CollectiveKind.ALL_REDUCE, shard, ready, needed, groups.replicas)

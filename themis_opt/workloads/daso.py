@@ -32,21 +32,16 @@ def daso(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
         raise InputError("is not for models with tables", field="--parallelism", value="daso")
     passes = Passes(setup.element_bytes)
     for batch in range(1, setup.skip + 1):
-        _batch(passes, layers, setup, batch)
+        passes.compute(f"batch{batch}/update", setup.optimizer)  # with the gradients of the batch before
+        for layer in layers:
+            kept = layer.elements() if batch == 1 else 0
+            passes.compute(f"batch{batch}/{layer.name}.forward", setup.times(layer).forward, kept)
+        passes.backward(layers, setup, f"batch{batch}/")
     for batch in range(1, setup.skip + 1):
         prefix, needed = f"batch{batch}/", f"batch{batch % setup.skip + 1}/update"
         passes.gradients(layers, setup, dimensions=groups.inside, prefix=prefix, needed=needed)
     _average(passes, layers, setup, groups)
     return passes.iteration(groups.splits, setup.skip)
-
-
-def _batch(passes: Passes, layers: tuple[Layer, ...], setup: Setup, batch: int) -> None:
-    """Update with the gradients of the batch before, forward and backward pass."""
-    passes.compute(f"batch{batch}/update", setup.optimizer)
-    for layer in layers:
-        kept = layer.elements() if batch == 1 else 0
-        passes.compute(f"batch{batch}/{layer.name}.forward", setup.times(layer).forward, kept)
-    passes.backward(layers, setup, f"batch{batch}/")
 
 
 def _average(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups) -> None:

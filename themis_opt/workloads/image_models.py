@@ -74,13 +74,8 @@ def _normalised(name: str, channels: tuple[int, int], kernel: int, side: int) ->
     return replace(layer, parameters=(*norms(channels[0]), layer.parameters[0]))
 
 
-VGG_STAGES = (
-    (64, 2),
-    (128, 2),
-    (256, 3),
-    (512, 3),
-    (512, 3),
-)  # channels and convolutions; pooling halves the side after
+# Channels and convolutions; pooling halves the side after
+VGG_STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 FULLY_CONNECTED_WIDTH = 4096
 
 

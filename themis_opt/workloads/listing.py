@@ -13,6 +13,7 @@ from typing import Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
+from themis_opt.problem.documents import errors_of
 from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.workloads.layers import Layer, LayerKind, Parameter, Role, TrainingModel
 
@@ -39,10 +40,8 @@ def model_of_listing(path: Path) -> TrainingModel:
     Raises InputError if a line is no name with a shape.
     """
     source = Source(path)
-    try:
+    with errors_of(path):
         return model_of_shapes(listed(source), path.name.partition(".")[0])
-    except InputError as error:
-        raise error.within(str(path)) from None
 
 
 def listed(source: Source) -> dict[str, tuple[int, ...]]:

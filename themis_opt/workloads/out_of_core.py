@@ -11,7 +11,6 @@ Updates on the host, which KARMA has too, are outside of the model.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from themis_opt.base.errors import InputError
@@ -27,26 +26,10 @@ HOST = "host"  # name of the link
 TICK = 1000  # picoseconds; times of passes are cut to whole ticks for the choice
 
 
-@dataclass(frozen=True)
-class Swap:
-    """An activation that goes to the host: the task that waits until it is out, the one that lets it in, its user."""
-
-    out_before: str
-    back_after: str
-    needed: str
-
-
 def out_of_core(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """The iteration in which activations fit `setup.memory`."""
-    return offloaded(layers, setup, _fates(layers, setup, activations(layers, setup), _left(layers, setup)))
-
-
-def offloaded(layers: tuple[Layer, ...], setup: Setup, fates: Sequence[str]) -> Iteration:
-    """The iteration with given fates of the inputs of all layers: ``keep``, ``swap`` or ``recompute``.
-
-    They fit the memory if they obey the rules of :mod:`formulations.offloading`.
-    """
     sizes, memory = activations(layers, setup), _left(layers, setup)
+    fates = _fates(layers, setup, sizes, memory)
     passes = Passes(setup.element_bytes)
     if setup.update:
         passes.compute("update", setup.optimizer)
@@ -54,7 +37,7 @@ def offloaded(layers: tuple[Layer, ...], setup: Setup, fates: Sequence[str]) -> 
         passes.compute(f"{layer.name}.forward", setup.times(layer).forward, layer.elements())
     for place in range(len(layers) - 1, -1, -1):
         _backward(passes, layers, setup, place, fates[place])
-    _swaps(passes, layers, setup, fates, swaps(layers, sizes, memory, fates))
+    _swaps(passes, layers, setup, sizes, memory, fates)
     passes.gradients(layers, setup)
     link = Dimension(kind=Kind.SWITCH, size=2, bandwidth=setup.host_link, name=HOST)
     return passes.iteration(links=(link,))
@@ -113,22 +96,26 @@ def _backward(passes: Passes, layers: tuple[Layer, ...], setup: Setup, place: in
         passes.compute(f"{layer.name}.input_gradient", times.input_gradient)
 
 
-def swaps(layers: tuple[Layer, ...], sizes: list[int], memory: int, fates: Sequence[str]) -> dict[int, Swap]:
-    """When what is swapped has to be out, may come back, and is needed, so that the memory is never exceeded.
+def _swaps(
+    passes: Passes, layers: tuple[Layer, ...], setup: Setup, sizes: list[int], memory: int, fates: Sequence[str]
+) -> None:
+    """Send out what is swapped, and bring it back before it is needed, so that the memory is never exceeded.
 
     `sizes`: bytes of all activations.
     `memory`: bytes for them.
     `fates`: what becomes of the input of each layer.
-    Returns moments by the place of the layer whose input is swapped.
     """
     out, back = _leaving(layers, sizes, memory, fates), _returning(sizes, memory, fates)
-    result = {}
-    for place, step in back.items():
-        user = place + 1 if _is_source(fates, place) else place
-        task = f"{layers[place].name}.recompute" if user > place else f"{layers[place].name}.weight_gradient"
-        after = f"{layers[-1].name}.forward" if step == len(layers) - 1 else f"{layers[step + 1].name}.input_gradient"
-        result[place] = Swap(out[place], after, task)
-    return result
+    for place, step in sorted(back.items()):
+        name, elements = layers[place].name, setup.batch * layers[place].inputs
+        needed = f"{name}.recompute" if _is_source(fates, place) else f"{name}.weight_gradient"
+        let_in = f"{layers[-1].name}.forward" if step == len(layers) - 1 else f"{layers[step + 1].name}.input_gradient"
+        for way, ready, before, after in (
+            ("out", f"{name}.forward", out[place], ()),
+            ("in", let_in, needed, (f"{name}.swap_out",)),
+        ):
+            send = CollectiveKind.SEND
+            passes.exchange(f"{name}.swap_{way}", send, elements, ready, before, (HOST,), model=True, after=after)
 
 
 def _is_source(fates: Sequence[str], place: int) -> bool:
@@ -176,15 +163,3 @@ def _occupied(sizes: list[int], fates: Sequence[str]) -> list[int]:
         source = sizes[place - 1] if fates[place] == "recompute" else kept[place - 1] if place else 0
         result.append(sum(kept[: max(place - 1, 0)]) + source + 2 * size + size_after)
     return result
-
-
-def _swaps(
-    passes: Passes, layers: tuple[Layer, ...], setup: Setup, fates: Sequence[str], swapped: dict[int, Swap]
-) -> None:
-    for place in (number for number, fate in enumerate(fates) if fate == "swap"):
-        swap, layer = swapped[place], layers[place]
-        out, elements = f"{layer.name}.swap_out", setup.batch * layer.inputs
-        ready = f"{layer.name}.forward"
-        passes.exchange(out, CollectiveKind.SEND, elements, ready, swap.out_before, (HOST,), model=True)
-        name, after = f"{layer.name}.swap_in", {"after": (out,)}
-        passes.exchange(name, CollectiveKind.SEND, elements, swap.back_after, swap.needed, (HOST,), model=True, **after)

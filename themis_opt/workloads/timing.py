@@ -14,7 +14,8 @@ from pydantic import Field
 from themis_opt.base.documents import read_json, schema_text
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, Picoseconds, parse_quantity
-from themis_opt.problem.fields import MOST_ERRORS, Model, ModelError
+from themis_opt.problem.documents import errors_of
+from themis_opt.problem.fields import MOST_ERRORS, Model
 from themis_opt.workloads.layers import Layer
 
 RATE_UNITS: Mapping[str, Decimal] = {
@@ -91,10 +92,8 @@ def read_times(path: Path, layers: Iterable[Layer]) -> MeasuredTimes:
 
     Raises InputError if the file cannot be read, or does not have exactly the layers of the model.
     """
-    try:
+    with errors_of(path):
         times = _TimesFile.model_validate(read_json(path)).layers
-    except ModelError as error:
-        raise error.within(str(path)) from None
     names = [layer.name for layer in layers]
     missing, unknown = [n for n in names if n not in times], [n for n in times if n not in set(names)]
     if missing or unknown:
