@@ -102,11 +102,7 @@ CATCH_ALL = ("ring", "simple")  # the algorithm and protocol that every collecti
 EXAMPLE = "all_reduce.ring.ll128.txt"
 
 
-class NcclChoice(NamedTuple):
-    """An algorithm with a protocol."""
-
-    algorithm: str
-    protocol: str
+NcclChoice = tuple[str, str]  # an algorithm with a protocol
 
 
 class TimeTable(NamedTuple):
@@ -256,7 +252,7 @@ def _choice(source: Source) -> NcclChoice:
         algorithms, protocols = ", ".join(TUNER_ALGORITHMS), ", ".join(PROTOCOLS)
         rule = f"its name must say the one algorithm ({algorithms}) and protocol ({protocols}) that were measured"
         raise source.error(f"{rule}, such as {EXAMPLE}")
-    return NcclChoice(matches[0][0], matches[1][0])
+    return matches[0][0], matches[1][0]
 
 
 def _table(folder: Path, kind: CollectiveKind, measured: Mapping[NcclChoice, Sequence[Measurement]]) -> TimeTable:
@@ -319,7 +315,7 @@ def read_rules(path: Path, dialect: TunerDialect) -> list[TunerRule]:
             source.choice(value, dict.fromkeys(known, True), field)
         channels, nodes, ranks = _whole(source, [row["channels"], *words[dialect.fewest - 2 : dialect.fewest]], field)
         ranks = ranks * nodes if dialect.by_rank else ranks
-        rules.append(TunerRule(name, low, high, NcclChoice(row["algorithm"], row["protocol"]), channels, nodes, ranks))
+        rules.append(TunerRule(name, low, high, (row["algorithm"], row["protocol"]), channels, nodes, ranks))
     return rules
 
 

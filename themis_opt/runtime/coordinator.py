@@ -268,19 +268,10 @@ class Coordinator:
 
 
 def _measured(answers: Sequence[control.Done]) -> MeasuredRun:
-    origins = np.array([[answer.origin] for answer in answers])
-    start, end = (
-        np.array(times, dtype=np.float64) - origins
-        for times in ([answer.start for answer in answers], [answer.end for answer in answers])
-    )
-    return MeasuredRun(
-        seconds=float(np.nanmax(end)),
-        start=start,
-        end=end,
-        cpu=sum(answer.cpu for answer in answers),
-        memory=max(answer.memory for answer in answers),
-        moved=np.array([answer.moved for answer in answers], dtype=np.float64),
-    )
+    times = [np.array([getattr(one, of) for one in answers], dtype=np.float64) for of in ("start", "end", "moved")]
+    start, end = (each - np.array([[one.origin] for one in answers]) for each in times[:2])
+    used = sum(one.cpu for one in answers), max(one.memory for one in answers)
+    return MeasuredRun(float(np.nanmax(end)), start, end, *used, times[2])
 
 
 def local(num_ranks: int, transport: str = "tcp") -> StartRanks:

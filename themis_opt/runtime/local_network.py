@@ -5,7 +5,7 @@ from typing import Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import parse_bandwidth
-from themis_opt.problem.fields import ModelError
+from themis_opt.problem.documents import errors_of
 from themis_opt.problem.instance import Instance
 
 MAX_LOCAL_RANKS = 64  # processes that are started at most
@@ -40,11 +40,9 @@ def on_network(instance: Instance, sizes: str | None, rates: str | None) -> Inst
         speeds = read_each(rates, len(changes), "bandwidths", parse_bandwidth, "--pace")
         for change, rate in zip(changes, speeds, strict=True):
             change |= _FREE | {"bandwidth": rate}
-    try:
+    with errors_of("command line"):
         dimensions = tuple(d.replace(**change) for d, change in zip(instance.network.dimensions, changes, strict=True))
         changed = instance.replace(network=instance.network.replace(dimensions=dimensions))
-    except ModelError as error:
-        raise error.within("command line") from None
     if changed.fabric.num_npus > MAX_LOCAL_RANKS:
         rule = f"would start {changed.fabric.num_npus} processes, at most {MAX_LOCAL_RANKS} are allowed; use --local"
         raise InputError(rule, field="--local", value=sizes)

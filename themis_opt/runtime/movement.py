@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from themis_opt.base.arrays import read_only
 from themis_opt.problem.network import Algorithm
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
 from themis_opt.runtime.elements import REDUCTIONS, divide, element_type, exact_limit
@@ -60,9 +61,7 @@ def _tape(seed: int, dtype: str, num_ranks: int) -> Array:
 
 
 def _read_only(tape: Array) -> Array:
-    longer = np.concatenate([tape, tape[: FILL_SLICE - 1]])
-    longer.flags.writeable = False
-    return longer
+    return read_only(np.concatenate([tape, tape[: FILL_SLICE - 1]]))
 
 
 def _begin(rank: int) -> int:

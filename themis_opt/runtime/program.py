@@ -5,7 +5,6 @@ tasks and stages, who waits for whom, and the order on every dimension.  A rank 
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -118,13 +117,8 @@ class Program:
         """Elements of the buffer of a launch on a rank, padding included."""
         return launch.columns[-1] * math.prod(self.sizes[k] for k in launch.span)
 
-    @classmethod
-    def read(cls, document: Mapping[str, Any]) -> Self:
-        """The program of its fields as plain values, also after JSON has made lists of tuples.
 
-        Raises ValidationError if the document is no program.
-        """
-        return TypeAdapter(cls).validate_python(document)
+PROGRAM = TypeAdapter(Program)  # reads its fields as plain values, also after JSON has made lists of tuples
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from themis_opt.runtime.engine import Engine, RunProgress, describe
 from themis_opt.runtime.layout import group_of
 from themis_opt.runtime.links import TRANSPORTS, ChannelKey, Endpoint, Frame, Link, RankFailure
 from themis_opt.runtime.movement import Corrupt, Mover, PacedLink, Pacer
-from themis_opt.runtime.program import Program
+from themis_opt.runtime.program import PROGRAM, Program
 
 FAULT_VARIABLE = "THEMIS_OPT_FAULT"
 """For tests of faults: ``corrupt:RANK:COUNT`` flips one bit in the message with that number of a rank."""
@@ -69,7 +69,7 @@ class Rank:
                 case "connect":
                     self._connect(order)
                 case "load":
-                    self._programs[order.number] = Program.read(order.program)
+                    self._programs[order.number] = PROGRAM.validate_python(order.program)
                     self._line.say(type="loaded")
                 case "run":
                     self._run(order.number, order.seed)
@@ -79,7 +79,7 @@ class Rank:
             self._line.say(type="failed", rank=self._number, what=f"failed: {type(error).__name__}: {error}")
 
     def _connect(self, order: RunOrder) -> None:
-        compiled = Program.read(order.program)
+        compiled = PROGRAM.validate_python(order.program)
         channels = {
             (k, lane): group_of(self._number, compiled.sizes, (k,))
             for k in range(len(compiled.sizes))

@@ -334,10 +334,11 @@ class _UnitMove(NamedTuple):
     kept: UnitPlace
 
 
+_BlockMoves = list[tuple[tuple[int, int], list[int]]]  # blocks between NPUs, by source and target
 _Arrived = dict[tuple[int, int], UnitPlace]  # where GPUs have written blocks in a step, by GPU and block
 
 
-def _by_ends(messages: Messages) -> list[tuple[tuple[int, int], list[int]]]:
+def _by_ends(messages: Messages) -> _BlockMoves:
     """Which blocks each NPU of a dimension sends to which."""
     joined: dict[tuple[int, int], list[int]] = {}
     for source, target, block, _ in zip(*(array.tolist() for array in messages), strict=True):
@@ -372,7 +373,7 @@ class _UnitTracker:
         for messages in self.steps[phase, axis]:
             for base in groups:
                 moves = [(ends, self._blocks(base, axis, blocks, is_open)) for ends, blocks in _by_ends(messages)]
-                yield from self._step(chunk, position, axis, base, moves, arrived)
+                yield from self._step(chunk, position, base, moves, arrived)
             if phase.rule.data is not Data.STAY:  # an all-to-all sends what was there before the stage
                 self._keep(chunk, arrived)
         self._keep(chunk, arrived)
@@ -384,17 +385,10 @@ class _UnitTracker:
         free = product(*([n * layout.strides[k] for n in range(layout.sizes[k])] for k in is_open))
         return [first + coordinate * layout.strides[axis] + sum(rest) for rest in free for coordinate in along]
 
-    def _step(
-        self,
-        chunk: int,
-        position: int,
-        axis: int,
-        base: int,
-        moves: Sequence[tuple[tuple[int, int], list[int]]],
-        arrived: _Arrived,
-    ) -> Iterator[Transfer]:
+    def _step(self, chunk: int, position: int, base: int, moves: _BlockMoves, arrived: _Arrived) -> Iterator[Transfer]:
         """The transfers of one step in a group; those to one block are added up one after the other."""
-        stride, rule = self.layout.strides[axis], self.phases[position].rule
+        axis, rule = int(self.layout.paths[chunk, position]), self.phases[position].rule
+        stride = self.layout.strides[axis]
         for (near, far), blocks in moves:
             source, target = base + near * stride, base + far * stride
             shift = (near - far) * stride if rule.data is Data.STAY else 0  # kept as the block of the source

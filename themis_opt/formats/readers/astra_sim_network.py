@@ -28,16 +28,6 @@ def links(kind: Kind, size: int) -> int:
     return {Kind.RING: min(2, size - 1), Kind.FULLY_CONNECTED: size - 1, Kind.SWITCH: 1}[kind]
 
 
-def dimension(kind: Kind, size: int, link_bandwidth: float, link_latency: float, **more: Any) -> Dimension:
-    """A dimension from its links.
-
-    `link_bandwidth`: of one link in one direction, in GB/s of 2^30 bytes.
-    `link_latency`: of one link, in nanoseconds.
-    """
-    bandwidth = format_bandwidth(links(kind, size) * link_bandwidth * GIGABYTE)
-    return Dimension(kind=kind, size=size, bandwidth=bandwidth, latency=nanoseconds(HOPS[kind] * link_latency), **more)
-
-
 def nanoseconds(time: float) -> str:
     """A time in nanoseconds as a quantity."""
     return f"{time:.12g} ns"
@@ -61,7 +51,10 @@ def link_rows(source: Source) -> list[tuple[Kind, int, float, float]]:
 
 def _read(sources: Sequence[Source]) -> Part:
     source = only(sources, "network")
-    rows = [dimension(*row) for row in link_rows(source)]
+    rows = []
+    for kind, size, of_link, latency in link_rows(source):
+        bandwidth = format_bandwidth(links(kind, size) * of_link * GIGABYTE)
+        rows.append(Dimension(kind=kind, size=size, bandwidth=bandwidth, latency=nanoseconds(HOPS[kind] * latency)))
     name = source.path.name.partition(".")[0]
     notes = [
         "ASTRA-sim: GB/s are 2^30 bytes per second of one link; the bandwidth of a dimension is that of all links of "

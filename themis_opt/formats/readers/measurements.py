@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.base.units import format_short_size, format_short_time
 from themis_opt.formats.calibration import Calibration, Measurement, calibrate
 from themis_opt.formats.readers.parts import Part
+from themis_opt.problem.documents import errors_of
 from themis_opt.problem.network import Network
 from themis_opt.problem.phases import CollectiveKind
 
@@ -48,10 +48,8 @@ def calibrated(logs: Sequence[Log], tool: str) -> Part:
     dimensions = []
     for number, log in enumerate(logs, start=1):
         name = f"dim{number}"
-        try:
+        with errors_of(log.source.path):
             fits[name] = calibrate(log.measurements)
-        except InputError as error:
-            raise error.within(str(log.source)) from None
         npus = max(measurement.num_npus for measurement in log.measurements)
         dimensions.append(fits[name].dimension(npus, name=name, source=f"calibrated: {log.source.path.name}"))
     notes = [

@@ -9,7 +9,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.problem.cost import check_clock
-from themis_opt.problem.documents import INSTANCE_FORMAT
+from themis_opt.problem.documents import INSTANCE_FORMAT, errors_of
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import ModelError
 from themis_opt.problem.instance import Instance
@@ -137,13 +137,11 @@ def assemble_graph(parts: Sequence[Part], request: Request) -> tuple[GraphInstan
         raise InputError("is a graph, which stands alone", source=part.source)
     if request.chunks is not None:
         raise InputError("is not for graphs, whose chunks are chosen", field="--chunks", value=request.chunks)
-    try:
+    with errors_of(part.source):
         network = make(request.bandwidths)
         about = {"name": f"{network.name or 'graph'} {request.kind}", "description": " ".join(part.notes)}
         what = {"network": network, "collectives": [{"kind": request.kind, "size": request.size}]}
         return GraphInstance.model_validate(about | what), part.notes
-    except ModelError as error:
-        raise error.within(part.source) from None
 
 
 def _names(parts: Sequence[Part]) -> str:

@@ -83,22 +83,17 @@ _Tables = Mapping[str, Sequence[Mapping[str, str]]]
 class Import:
     """An instance put together from files.
 
-    `formats`: what was read, as name of the file and of its format.
+    `files`: what was read: each file with its format.
     `sentences`: what the files say of the problem that they make.
     `notes`: how units were read, and what was assumed or left out.
     `tables`: what the files hold beside the problem, as rows by the title of their table.
     """
 
     instance: Instance | GraphInstance
-    formats: tuple[tuple[str, str], ...]
+    files: list[dict[str, str]]
     sentences: tuple[str, ...]
     notes: tuple[str, ...]
     tables: _Tables
-
-    @property
-    def files(self) -> list[dict[str, str]]:
-        """Each file with its format."""
-        return [{"file": file, "format": form} for file, form in self.formats]
 
     def summary(self) -> dict[str, Any]:
         """Everything, as values for JSON."""
@@ -117,11 +112,11 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
     `request`: what is exchanged, where no file says it; an all-reduce of 100 MB if not given.
     """
     readers: dict[str, tuple[_Entry, list[Path]]] = {}
-    file_formats: list[tuple[str, str]] = []
+    file_formats: list[dict[str, str]] = []
     for file in files:
         name, reader, path = _recognized(file)
         readers.setdefault(name, (reader, []))[1].append(path)
-        file_formats.append((str(file), name))
+        file_formats.append({"file": str(file), "format": name})
     parts = [part for reader, paths in readers.values() for part in _parts(reader, paths, alone=len(readers) == 1)]
     rates = request.bandwidths if request else {}
     if rates and not any(part.graph or part.open_network for part in parts):
@@ -139,7 +134,7 @@ def import_files(files: Sequence[str | Path], *, request: Request | None = None)
     tables = [*(part.tables for part in parts), *(more for _, more in judged)]
     return Import(
         instance=instance,
-        formats=tuple(file_formats),
+        files=file_formats,
         sentences=tuple(sentence for sentences, _ in judged for sentence in sentences),
         notes=notes,
         tables={title: rows for by_title in tables for title, rows in by_title.items()},
