@@ -26,7 +26,7 @@ def links(imported):
 
 def test_components_between_npus_are_one_link(write):
     imported = import_files(write(hosts__yaml=INFRAGRAPH), request=INSIDE)
-    assert imported.formats[0][1] == "infragraph"
+    assert imported.files[0]["format"] == "infragraph"
     ways = {ends: way for ends, way in links(imported).items() if ends.startswith("host.1")}
     assert ways == {
         "host.1.xpu.0-host.1.xpu.1": (200, 200, 0),

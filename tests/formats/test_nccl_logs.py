@@ -39,14 +39,6 @@ def test_the_time_of_the_fit_stands_beside_the_measured_one(write):
     assert imported.sentences[0].endswith(words)
 
 
-@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", "   ", "\t"])
-def test_what_launchers_write_before_lines_is_passed_over(write, tag):
-    table = nccl_table(LINEAR)
-    tagged = "".join(f"{tag}{line}\n" for line in table.splitlines())
-    plain, other = (dimensions(import_files(write(all_reduce__txt=text))) for text in (table, tagged))
-    assert plain == other
-
-
 def test_programs_that_are_built_for_mpi_are_known(write):
     assert dimensions(import_files(write(x__txt=nccl_table(LINEAR, program="all_reduce_perf_mpi"))))
 
@@ -132,6 +124,7 @@ LAST = WHOLE.splitlines()[-4]
     [
         (WHOLE.replace(LAST, LAST[: len(LAST) // 2]), "1 row is not whole"),
         (WHOLE.replace(LAST, f"{LAST[:30]}host0:1:2 [0] NCCL INFO Connected\n{LAST[30:]}"), "1 row is not whole"),
+        (WHOLE.replace(LAST, f"{LAST[:14]} 12 more processes have sent help\n{LAST[14:]}"), "1 row is not whole"),
         (WHOLE.replace(LAST, LAST.replace(" 0", " 16")), "2 results are wrong (#wrong), and do not count"),
         (WHOLE.replace("values : 0 OK", "values : 2 FAILED"), "results are wrong (FAILED), but not which"),
     ],
@@ -147,6 +140,7 @@ def test_rows_that_do_not_count_are_named(write, text, note):
 @pytest.mark.parametrize(
     "change",
     [
+        *(f"{tag}{{}}".format for tag in ("[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", "   ", "\t")),
         lambda line: f"(head, rank=0, pid=1) {line}",
         lambda line: f"\x1b[32m{line}\x1b[0m",
         lambda line: line.replace("1048576 ", "1,048,576 "),
@@ -247,11 +241,6 @@ def test_names_of_files_say_what_logs_of_neuron_do_not(write):
 
 def test_sendrecv_is_read(write):
     assert {kind for kind, *_ in by_kind(log_of(write, nccl_table(LINEAR, program="sendrecv_perf")))} == {"send"}
-
-
-def test_messages_between_halves_of_a_row_are_one_torn_row(write):
-    text = WHOLE.replace(LAST, f"{LAST[:14]} 12 more processes have sent help\n{LAST[14:]}")
-    assert [note.split(": ")[1] for note in log_of(write, text).notes] == ["1 row is not whole, and left out"]
 
 
 def test_wrong_results_of_json_do_not_count(write):

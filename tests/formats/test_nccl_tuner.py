@@ -176,38 +176,32 @@ def test_logs_that_tell_no_choice_are_refused(tmp_path, logs, schedule, name, te
         export(schedule, f"nccl-tuner:logs={logs}:channels=8", tmp_path / "out")
 
 
-def test_channels_must_be_stated(tmp_path, logs, schedule):
-    with pytest.raises(InputError, match="channels = 0: must be stated"):
-        export(schedule, f"nccl-tuner:logs={logs}", tmp_path / "out")
+@pytest.mark.parametrize(
+    ("to", "rule"),
+    [
+        ("logs={}/logs", "channels = 0: must be stated"),
+        ("channels=8", "needs measured times: logs=FOLDER with outputs of nccl-tests"),
+        ("logs={}:channels=8", "holds no output of nccl-tests"),
+        ("logs={}/none:channels=8", "cannot be read: No such file"),
+    ],
+)
+def test_a_model_alone_is_no_advice(tmp_path, logs, schedule, to, rule):
+    with pytest.raises(InputError, match=rule):
+        export(schedule, f"nccl-tuner:{to.format(tmp_path)}", tmp_path / "out")
 
 
-def test_a_model_alone_is_no_advice(tmp_path, schedule):
-    with pytest.raises(InputError, match="needs measured times: logs=FOLDER with outputs of nccl-tests"):
-        export(schedule, "nccl-tuner", tmp_path)
-    with pytest.raises(InputError, match="holds no output of nccl-tests"):
-        export(schedule, f"nccl-tuner:logs={tmp_path}:channels=8", tmp_path)
-    with pytest.raises(InputError, match="cannot be read: No such file"):
-        export(schedule, f"nccl-tuner:logs={tmp_path / 'none'}:channels=8", tmp_path)
-
-
-def test_each_size_has_its_fastest_choice():
-    times = np.array([[1.0, 2.0], [2.0, 3.0], [5.0, 4.0], [9.0, 6.0]])
-    assert fewest_ranges(times) == [(0, 0), (2, 1)]
-
-
-def test_choices_within_the_tolerance_spare_a_range():
-    times = np.array([[1.0, 1.015], [1.015, 1.0], [2.0, 1.0]])
-    assert fewest_ranges(times) == [(0, 1)]
-    assert fewest_ranges(times, 0.01) == [(0, 0), (1, 1)]
-
-
-def test_of_several_good_choices_the_fastest_on_the_whole_is_taken():
-    times = np.array([[1.0, 1.01, 5.0], [1.01, 1.0, 5.0], [1.02, 1.0, 5.0]])
-    assert fewest_ranges(times, 0.05) == [(0, 1)]
-
-
-def test_a_choice_that_does_not_serve_a_size_is_not_taken_there():
-    assert fewest_ranges(np.array([[np.inf, 7.0], [1.0, 9.0]])) == [(0, 1), (1, 0)]
+@pytest.mark.parametrize(
+    ("times", "tolerance", "ranges"),
+    [
+        ([[1.0, 2.0], [2.0, 3.0], [5.0, 4.0], [9.0, 6.0]], 0.02, [(0, 0), (2, 1)]),
+        ([[1.0, 1.015], [1.015, 1.0], [2.0, 1.0]], 0.02, [(0, 1)]),
+        ([[1.0, 1.015], [1.015, 1.0], [2.0, 1.0]], 0.01, [(0, 0), (1, 1)]),
+        ([[1.0, 1.01, 5.0], [1.01, 1.0, 5.0], [1.02, 1.0, 5.0]], 0.05, [(0, 1)]),
+        ([[np.inf, 7.0], [1.0, 9.0]], 0.02, [(0, 1), (1, 0)]),
+    ],
+)
+def test_choices_within_the_tolerance_spare_ranges_and_the_fastest_on_the_whole_is_taken(times, tolerance, ranges):
+    assert fewest_ranges(np.array(times), tolerance) == ranges
 
 
 @pytest.mark.parametrize("seed", range(20))

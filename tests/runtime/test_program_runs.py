@@ -18,7 +18,7 @@ from themis_opt.problem.phases import CollectiveKind
 from themis_opt.runtime.elements import DTYPES, REDUCTIONS
 from themis_opt.runtime.links import RankFailure
 from themis_opt.runtime.movement import sources
-from themis_opt.runtime.program import Program, RunOptions, compile_program, prediction
+from themis_opt.runtime.program import PROGRAM, RunOptions, compile_program, prediction
 
 KINDS = [kind for kind in CollectiveKind if kind is not CollectiveKind.SEND]
 
@@ -89,7 +89,7 @@ def test_more_chunks_than_elements_leave_some_without_any():
 
 def test_programs_survive_json():
     compiled = program("s4 r2", options=RunOptions(paced=True))
-    assert Program.read(json.loads(json.dumps(asdict(compiled)))) == compiled
+    assert PROGRAM.validate_python(json.loads(json.dumps(asdict(compiled)))) == compiled
 
 
 def test_sources_are_those_of_the_definition():

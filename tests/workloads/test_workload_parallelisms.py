@@ -41,13 +41,6 @@ def test_granularity_keeps_the_bytes(granularity: str) -> None:
     assert sum(t.size for t in instance.exchanges) == 2 * count(MODELS["resnet-50"].layers())
 
 
-def test_first_layer_needs_no_gradients_of_its_inputs() -> None:
-    tasks = make("resnet-50").task_index
-    assert "conv1.weight_gradient" in tasks
-    assert "conv1.input_gradient" not in tasks
-    assert "fc.input_gradient" in tasks
-
-
 def test_compute_of_a_network_is_three_forward_passes_but_for_its_first_layer() -> None:
     layers = MODELS["resnet-50"].layers()
     flops = 3 * sum(layer.flops for layer in layers) - layers[0].flops
