@@ -254,7 +254,11 @@ def test_sweep_varies_the_bandwidth_of_a_link() -> None:
     assert "must name a link of the network" in refused
 
 
-def test_robustness_says_what_to_do_on_graphs(tmp_path: Path) -> None:
-    run("solve", NETWORK, "--size", "1 MB", "--policies", "ring", "-o", str(tmp_path))
-    refused = run("robustness", str(tmp_path / "schedule.json"), code=2)
-    assert "robustness: is not for graphs: call 'compare' on a network with slower links" in refused
+def test_a_plan_on_a_graph_is_disturbed_beside_trees(tmp_path: Path) -> None:
+    run("solve", "boxes_5_3.all_reduce.1GB", "--size", "1 MB", "--policies", "ring", "-o", str(tmp_path))
+    disturb = ("robustness", str(tmp_path / "schedule.json"), "--samples", "5")
+    rows = json.loads(said(*disturb, "--bandwidth", "0", "--json"))["policies"]
+    assert [row["policy"] for row in rows] == ["plan", "trees"]
+    assert all(row["mean_slowdown"] > 0 for row in rows)  # by latencies alone
+    assert "--latency = 'occupy': is not for graphs" in run(*disturb, "--latency", "occupy", code=2)
+    assert "--chunk-delay: is for chunks on dimensions" in run(*disturb, "--chunk-delay", "exponential:1us", code=2)

@@ -9,6 +9,7 @@ import themis_opt
 from themis_opt.base import registries
 from themis_opt.base.errors import InputError
 from themis_opt.families.door import FAMILIES
+from themis_opt.formats.job_shop import read_job_shop
 from themis_opt.graphs.trees import tree_plan
 from themis_opt.problem.catalog import INSTANCES
 
@@ -87,11 +88,30 @@ def test_larger_problems_take_longer_in_every_family(problem: themis_opt.Instanc
 
 
 @pytest.mark.parametrize("family", ["graph", "pipeline"])
-@pytest.mark.parametrize("question", ["tune", "robustness"])
-def test_what_a_family_lacks_says_what_to_do_instead(question: str, problem: themis_opt.Instance, family: str) -> None:
-    ask = {"tune": themis_opt.tune, "robustness": lambda one: themis_opt.robustness(one, [USUAL[family]])}
-    with pytest.raises(InputError, match=rf"{question}.*is not for {family}s: .*'"):
-        ask[question](problem)
+def test_what_a_family_lacks_says_what_to_do_instead(problem: themis_opt.Instance, family: str) -> None:
+    with pytest.raises(InputError, match=rf"tune.*is not for {family}s: .*'"):
+        themis_opt.tune(problem)
+
+
+def test_plans_lose_the_same_in_equal_samples_and_never_beat_a_bound(problem: themis_opt.Instance, family: str) -> None:
+    off = {"bandwidth_spread": 0.2, "compute_jitter": 0.5, "samples": 5}
+    first, again, other = (themis_opt.robustness(problem, [USUAL[family]], seed=seed, **off)[0] for seed in (1, 1, 2))
+    assert first.nominal_makespan == themis_opt.compare(problem, [USUAL[family]]).best.makespan
+    assert first.losses[0] >= -1e-9
+    assert first.bounds.max() > first.nominal_bound
+    assert first.makespans.tolist() == again.makespans.tolist() != other.makespans.tolist()
+    with pytest.raises(InputError, match="samples = 0: must be at least 1"):
+        themis_opt.robustness(problem, [USUAL[family]], samples=0)
+
+
+def test_a_job_shop_of_every_family_takes_no_longer_than_its_schedule(
+    problem: themis_opt.Instance, family: str, tmp_path: Path
+) -> None:
+    schedule = themis_opt.compare(problem, [USUAL[family]]).best.schedule
+    (path,) = themis_opt.export(schedule, "fjsp", tmp_path, check=True)
+    jobs = read_job_shop(path).jobs
+    assert sum(choice.time for job in jobs for (choice,) in job) == schedule.timed.operations.duration.sum()
+    assert len(jobs) < len(schedule.timed.start)
 
 
 def test_unknown_policies_are_refused_by_name(problem: themis_opt.Instance, family: str) -> None:

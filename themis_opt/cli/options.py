@@ -154,12 +154,18 @@ class Replanning(OptionGroup):
         str | None, Option(help="equal, or free for those that suit its order best, instead of the schedule's.")
     ] = None
 
-    def apply(self, schedule: "Schedule") -> "Schedule":
+    def apply(self, schedule: Any) -> Any:
         """What the plan of a schedule takes with these costs and sizes; the schedule itself where there are none."""
+        from themis_opt.families.door import family_of
+        from themis_opt.families.family import refuse_changes
         from themis_opt.problem.cost_overrides import with_costs
+        from themis_opt.schedules.schedule import Schedule
         from themis_opt.solving.sizing import replanned
         from themis_opt.study.comparison import checked_sizes
 
+        if not isinstance(schedule, Schedule):
+            refuse_changes(family_of(schedule.problem).name, self.given())
+            return schedule
         costs = self.costs.given()
         instance = with_costs(schedule.instance, **costs) if costs else schedule.instance
         sizes = None if self.chunk_sizes is None else checked_sizes(self.chunk_sizes)

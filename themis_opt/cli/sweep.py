@@ -84,7 +84,6 @@ def _trained(model: str, instance: "Instance", training: options.Training, chunk
     return make_workload(trained, trained.layers(training.sequence), setup, chunks=chunks)
 
 
-RIVAL = "themis+scf"  # the policy that the schedule is compared with
 LOSS_COLUMNS: "ShownColumns" = {
     "policy": ("policy", "text"),
     "nominal_makespan_ns": ("nominal", "time"),
@@ -104,7 +103,7 @@ def robustness(
     path: options.ScheduleFile,
     *,
     replanning: options.Replanning,
-    samples: Annotated[int, Option(help="Disturbed copies of the network.")] = 1000,
+    samples: Annotated[int | None, Option(help="Disturbed copies of the network: 1000, on graphs 100.")] = None,
     seed: Annotated[int, Option(help="Seed of the samples.")] = 0,
     bandwidth: Annotated[float, Option(help="Largest deviation of a bandwidth (a fraction).")] = 0.10,
     jitter: Annotated[float, Option(help="Largest extra latency of a stage (a fraction).")] = 1.0,
@@ -117,27 +116,21 @@ def robustness(
     output: Annotated[Path | None, options.output("Picture of the losses, PNG or SVG by its suffix.")] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Run a schedule's plan, and Themis, in many disturbed copies of its instance, with its costs or others."""
+    """Run a schedule's plan, and a usual one, in many disturbed copies of its problem, with its costs or others."""
     from themis_opt.families.door import family_of
-
-    read: Any = options.load_solution(path)[0]
-    family = family_of(read.problem)
-    if family.robustness is None:
-        family.refuse("robustness")
-    schedule = replanning.apply(read)
-
-    from themis_opt.cli.printing import sizes_in_words
-    from themis_opt.policies.registry import specify
     from themis_opt.study import robustness as study
 
-    instance, delay = schedule.instance, study.parse_chunk_delay(chunk_delay)
-    rival = specify(RIVAL, instance)
-    disturbance: dict[str, Any] = {"samples": samples, "seed": seed, "bandwidth_spread": bandwidth}
+    schedule = replanning.apply(options.load_solution(path)[0])
+    instance, delay = schedule.problem, study.parse_chunk_delay(chunk_delay)
+    family = family_of(instance)
+    rival = family.rival(instance)
+    disturbance: dict[str, Any] = {"seed": seed, "bandwidth_spread": bandwidth}
+    disturbance |= {"samples": samples} if samples is not None else {}
     disturbance |= {"latency_jitter": jitter, "compute_jitter": compute_jitter}
-    policies = study.executions("plan", schedule) | study.executions(rival, options.scheduled(instance, RIVAL))
-    distributions = study.loss_distributions(instance, policies, **disturbance, chunk_delay=delay)
-    name = instance.name or "instance"
-    disturbed = f"{samples} samples, bandwidth +-{100 * bandwidth:.4g} %, latency up to +{100 * jitter:.4g} %"
+    schedules = {"plan": schedule, rival: family.simulate(instance, family.make_policy(rival)(instance))}
+    distributions = family.robustness(instance, schedules, **disturbance, chunk_delay=delay)
+    name, count = instance.name or "instance", len(distributions[0].losses)
+    disturbed = f"{count} samples, bandwidth +-{100 * bandwidth:.4g} %, latency up to +{100 * jitter:.4g} %"
     if compute_jitter:
         disturbed += f", compute up to +{100 * compute_jitter:.4g} %"
     if chunk_delay:
@@ -150,9 +143,11 @@ def robustness(
         save(loss_curves(distributions), output, f"{name}\n{disturbed}")
         files.append(output)
     rows = [d.row() for d in distributions]
-    document = disturbance | ({"chunk_delay": chunk_delay} if chunk_delay else {}) | {"policies": rows}
-    title = f"{name}, chunk sizes of the plan {sizes_in_words(schedule)}: loss against the bound of each sample"
-    tables, sentences = [Listing(f"{title}; {disturbed}", rows, LOSS_COLUMNS)], [study.on_robustness(distributions)]
+    document = (
+        {"samples": count} | disturbance | ({"chunk_delay": chunk_delay} if chunk_delay else {}) | {"policies": rows}
+    )
+    title = f"{name}: loss against the bound of each sample; {disturbed}"
+    tables, sentences = [Listing(title, rows, LOSS_COLUMNS)], [study.on_robustness(distributions)]
     if study.has_tolerance(instance):
         effect = study.tolerance_effect(schedule, **disturbance, chunk_delay=delay)
         document["tolerance"] = effect.rows()

@@ -343,6 +343,5 @@ def robustness(problem: AnyProblem, policies: Sequence[str], **options: Any) -> 
     """
     given = problem_for(problem)
     family = family_of(given)
-    if family.robustness is None:
-        family.refuse("robustness")
-    return family.robustness(given, policies, **options)
+    schedules = {name: family.simulate(given, family.make_policy(name)(given)) for name in policies}
+    return family.robustness(given, schedules, **options)

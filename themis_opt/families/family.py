@@ -96,6 +96,8 @@ class Family:
     validate: Callable[[Any], None]  # checks a schedule from the rules alone
     export: Callable[..., "Exported"]  # the files of a format, with checked facts of them
     sweep: Callable[..., list[dict[str, Any]]]  # policies over varied values
+    robustness: Callable[..., Any]  # plans of schedules in disturbed copies of a problem
+    rival: Callable[[Any], str]  # the policy whose plan stands beside another one in disturbed copies
     read_solution: Callable[..., tuple[Any, Any]]  # a schedule file, perhaps of a problem, and the summary in it
     text: Callable[[Any], str]  # the JSON document of a problem
     in_short: Callable[[Any], str]  # the size of a problem and its load in a few words
@@ -106,7 +108,6 @@ class Family:
     # of batches, which ask instances on dimensions and their policies themselves:
     knobs: Callable[[str], tuple[str, ...]] = lambda specification: ()  # the limits that a policy minds
     facts: Callable[[Any], Mapping[str, str | int]] = lambda problem: {}  # columns of rows that describe a problem
-    robustness: Callable[..., Any] | None = None  # plans in disturbed copies of a problem
     explain: Callable[[Any], "Explanation"] = explain  # the critical path of a schedule, and what each resource does
     plot: Callable[..., "Axes"] = plot  # draws a schedule on axes
     usual: tuple[str, ...] = ()

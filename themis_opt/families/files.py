@@ -7,11 +7,22 @@ from typing import Any
 
 from themis_opt.base.documents import make_folder, write_atomically
 from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND
-from themis_opt.formats.exports import Exported
+from themis_opt.formats import exports
+from themis_opt.formats.exports import Exported, make_exporter
 from themis_opt.formats.tables import to_csv
 from themis_opt.formats.trace import MAX_TRACED_STAGES
 from themis_opt.schedules.results import PolicyComparison
 from themis_opt.schedules.timed import TimedOperations
+
+JOB_SHOP = "fjsp"
+
+
+def export(schedule: Any, to: str, folder: Path, *, check: bool = False) -> Exported:
+    """Write a schedule by the exporter of a specification."""
+    exporter = make_exporter(to)
+    files = exports.export(schedule, exporter, folder)
+    facts = exports.in_sentences(exporter.check(schedule, folder)) if check else []
+    return Exported(files, facts, tuple(dict.fromkeys(exporter.notes(schedule))))
 
 
 def export_trace(timed: TimedOperations, name: str, folder: Path) -> Exported:

@@ -1,6 +1,7 @@
 """Collectives on graphs of NPUs, switches and links: trees, rings, matchings and searches."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
 from themis_opt.families import family
-from themis_opt.families.family import SEARCH_KNOBS, Family, refuse_changes
+from themis_opt.families.family import SEARCH_KNOBS, Family, lazily, refuse_changes
 from themis_opt.graphs.bounds import graph_bounds
 from themis_opt.graphs.comparison import GraphComparison, compare_graph
 from themis_opt.graphs.description import graph_in_short
@@ -19,7 +20,10 @@ from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_g
 from themis_opt.graphs.validation import validate_graph
 
 if TYPE_CHECKING:
+    from numpy.random import Generator
+
     from themis_opt.formats.exports import Exported
+    from themis_opt.study.robustness import Disturbance
 
 
 def compare(
@@ -65,13 +69,29 @@ def changed(problem: GraphInstance, changes: Mapping[str, Any]) -> GraphInstance
 
 
 def export(schedule: GraphSchedule, to: str, folder: Path, *, check: bool = False) -> "Exported":
-    """As :func:`themis_opt.formats.graph_exports.export_graph`, or a trace for Perfetto."""
-    from themis_opt.families.files import export_trace
+    """As :func:`themis_opt.formats.graph_exports.export_graph`, a job shop, or a trace for Perfetto."""
+    from themis_opt.families import files
     from themis_opt.formats.graph_exports import export_graph
 
     if to == "trace":
-        return export_trace(schedule.timed, schedule.problem.name, folder)
+        return files.export_trace(schedule.timed, schedule.problem.name, folder)
+    if to.startswith(files.JOB_SHOP):
+        return files.export(schedule, to, folder, check=check)
     return export_graph(schedule, to, folder, check=check)
+
+
+def again(schedule: GraphSchedule, problem: GraphInstance) -> int:
+    """What the plan of a schedule takes on another network."""
+    return simulate_graph(replace(schedule.plan, instance=problem), schedule.chunks).makespan
+
+
+def disturbed(problem: GraphInstance, disturbance: "Disturbance", random: "Generator") -> GraphInstance:
+    """Every link with another bandwidth, in whole thousandths so that flows stay exact, and another latency."""
+    spread, network = disturbance.bandwidth_spread, problem.network
+    rates = random.uniform(1 - spread, 1 + spread, len(network.links)).round(3).clip(1e-3).tolist()
+    lags = (1 + disturbance.latency_jitter * random.random(len(rates))).tolist()
+    links = tuple(link.slower(rate, lag) for link, rate, lag in zip(network.links, rates, lags, strict=True))
+    return problem.on(type(network)(name=network.name, nodes=network.nodes, links=links, source=network.source))
 
 
 def _varied(problem: GraphInstance, figure: str, value: Any) -> GraphInstance:
@@ -95,6 +115,8 @@ GRAPH_FAMILY = Family(
     simulate=simulate,
     validate=validate_graph,
     export=export,
+    robustness=partial(lazily("themis_opt.study.robustness:replayed_losses"), disturbed, again, bounds),
+    rival=lambda problem: "trees",
     sweep=partial(family.sweep, compare, _varied, ("trees", "ring")),
     read_solution=partial(family.read_solution, "themis_opt.graphs.schedule_file:read_graph_schedule"),
     text=graph_text,
@@ -107,6 +129,5 @@ GRAPH_FAMILY = Family(
     instead={
         "run": "call 'validate --data', which moves data over the links, or 'export --check'",
         "tune": "every policy takes the best number of chunks by itself, so call 'compare'",
-        "robustness": "call 'compare' on a network with slower links, 'instance.network.slowed({link: 0.5})'",
     },
 )

@@ -1,9 +1,12 @@
 """Pipelines of microbatches: orders of actions on stages."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
@@ -19,7 +22,10 @@ from themis_opt.pipelines.validation import validate
 from themis_opt.policies.registry import REFERENCE
 
 if TYPE_CHECKING:
+    from numpy.random import Generator
+
     from themis_opt.formats.exports import Exported
+    from themis_opt.study.robustness import Disturbance
 
 
 def compare(
@@ -63,20 +69,39 @@ def in_short(problem: Pipeline) -> str:
 
 
 def export(schedule: PipelineSchedule, to: str, folder: Path, *, check: bool = False) -> "Exported":
-    """The CSV that PyTorch runs, or a trace for Perfetto."""
+    """The CSV that PyTorch runs, a job shop, or a trace for Perfetto."""
     from themis_opt.base.documents import make_folder
-    from themis_opt.families.files import export_trace
+    from themis_opt.families import files
     from themis_opt.formats.exports import Exported, Replay
     from themis_opt.pipelines.torch_csv import TORCH, replay, torch_rows, write_torch_csv
 
     if to == "trace":
-        return export_trace(schedule.timed, schedule.pipeline.name, folder)
+        return files.export_trace(schedule.timed, schedule.pipeline.name, folder)
+    if to.startswith(files.JOB_SHOP):
+        return files.export(schedule, to, folder, check=check)
     if to != TORCH:
-        raise InputError(f"must be {TORCH} or trace for the schedule of a pipeline", field="--to", value=to)
+        rule = f"must be {TORCH}, {files.JOB_SHOP} or trace for the schedule of a pipeline"
+        raise InputError(rule, field="--to", value=to)
     make_folder(folder)
     write_torch_csv(folder / f"{TORCH}.csv", schedule)
     time = Replay("PyTorch", replay(schedule.pipeline, torch_rows(schedule)), schedule.makespan)
     return Exported([folder / f"{TORCH}.csv"], [str(time)] if check else [])
+
+
+def again(schedule: PipelineSchedule, problem: Pipeline) -> int:
+    """What the orders of a schedule take in another pipeline."""
+    return simulate(problem, schedule.orders).value
+
+
+def disturbed(problem: Pipeline, disturbance: "Disturbance", random: "Generator") -> Pipeline:
+    """Every part with slower passes, and all links with another bandwidth."""
+    spread, parts, slower = disturbance.bandwidth_spread, problem.num_parts, dict[str, Any]()
+    for name in ("forward", "inputs", "weights"):
+        times = np.broadcast_to(getattr(problem, name), parts) * (1 + disturbance.compute_jitter * random.random(parts))
+        slower[name] = [f"{math.ceil(time)} ps" for time in times.tolist()]
+    rate = random.uniform(1 - spread, 1 + spread)
+    links = {"message": problem.message, "offload": problem.offload}
+    return problem.replace(**slower, **{name: f"{math.ceil(time / rate)} ps" for name, time in links.items() if time})
 
 
 def _varied(problem: Pipeline, figure: str, value: Any) -> Pipeline:
@@ -101,6 +126,8 @@ PIPELINE_FAMILY = Family(
     simulate=simulate,
     validate=validate,
     export=export,
+    robustness=partial(lazily("themis_opt.study.robustness:replayed_losses"), disturbed, again, bounds),
+    rival=lambda problem: "1f1b",
     sweep=partial(family.sweep, compare, _varied, tuple(PIPELINE_POLICIES)),
     read_solution=partial(family.read_solution, "themis_opt.pipelines.files:read_schedule"),
     text=lazily("themis_opt.pipelines.files:pipeline_text"),
@@ -112,6 +139,5 @@ PIPELINE_FAMILY = Family(
     instead={
         "run": "call 'export', whose file PyTorch runs",
         "tune": "a pipeline has no chunks, so call 'solve', or 'sweep' over memory",
-        "robustness": "call 'compare' on 'pipeline.replace(message=...)' with slower messages",
     },
 )

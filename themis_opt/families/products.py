@@ -5,13 +5,14 @@ Solvers are imported where they are first needed, so that a simulation starts wi
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.errors import InputError
 from themis_opt.families.family import Family, lazily
 from themis_opt.graphs.registry import has_policy as is_of_graphs
-from themis_opt.policies.registry import LAUNCHING, POLICIES, REFERENCE
+from themis_opt.policies.registry import LAUNCHING, POLICIES, REFERENCE, specify
 from themis_opt.problem.catalog import instance_text
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.explanation import explain
@@ -20,7 +21,6 @@ from themis_opt.schedules.simulator import simulate
 from themis_opt.schedules.validation import validate
 
 if TYPE_CHECKING:
-    from themis_opt.formats.exports import Exported
     from themis_opt.schedules.envelope import Summary
     from themis_opt.study.robustness import LossDistribution
 
@@ -29,16 +29,6 @@ def has_policy(specification: str) -> bool:
     """Whether a registry has the name at the head of the specification, or it is an import path."""
     head, *others = re.split("[+:/]", specification)
     return head in POLICIES or head in LAUNCHING or (bool(others) and ":" in specification)
-
-
-def export(schedule: Schedule, to: str, folder: Path, *, check: bool = False) -> "Exported":
-    """As :func:`themis_opt.formats.exports.export`."""
-    from themis_opt.formats.exports import Exported, export, in_sentences, make_exporter
-
-    exporter = make_exporter(to)
-    files = export(schedule, exporter, folder)
-    facts = in_sentences(exporter.check(schedule, folder)) if check else []
-    return Exported(files, facts, tuple(dict.fromkeys(exporter.notes(schedule))))
 
 
 def read_solution(path: Path, problem: Instance | None = None) -> "tuple[Schedule, Summary]":
@@ -83,12 +73,10 @@ def on_graph(problem: Instance, policies: Sequence[str], *, needed: bool) -> Any
     return as_graph(problem)
 
 
-def robustness(problem: Instance, policies: Sequence[str], **options: Any) -> "tuple[LossDistribution, ...]":
-    """As :func:`themis_opt.study.robustness.loss_distributions`, of the plans that policies make."""
-    from themis_opt.policies.registry import make_policy
+def robustness(problem: Instance, schedules: Mapping[str, Schedule], **options: Any) -> "tuple[LossDistribution, ...]":
+    """As :func:`themis_opt.study.robustness.loss_distributions`, of the plans of schedules."""
     from themis_opt.study.robustness import executions, loss_distributions
 
-    schedules = {name: simulate(problem, make_policy(name)(problem)) for name in policies}
     ways = {name: way for policy, one in schedules.items() for name, way in executions(policy, one).items()}
     return loss_distributions(problem, ways, **options)
 
@@ -104,7 +92,7 @@ PRODUCT_FAMILY = Family(
     validate=validate,
     explain=explain,
     plot=lazily("themis_opt.formats.plot:plot"),
-    export=export,
+    export=lazily("themis_opt.families.files:export"),
     sweep=lazily("themis_opt.study.sweep:sweep"),
     read_solution=read_solution,
     text=instance_text,
@@ -113,4 +101,5 @@ PRODUCT_FAMILY = Family(
     on_graph=on_graph,
     doubts=lambda problem: lazily("themis_opt.problem.network:doubts")(problem.network),
     robustness=robustness,
+    rival=partial(specify, "themis+scf"),
 )

@@ -82,7 +82,7 @@ def export_graph(schedule: GraphSchedule, specification: str, folder: Path, *, c
         case AstraSim():
             texts, facts = dict(_astra_sim_files(coarser)), _check_traces(coarser, folder)
         case _:
-            rule = f"must be one of {', '.join(GRAPH_FORMATS)} for a schedule on a graph"
+            rule = f"must be one of {', '.join((*GRAPH_FORMATS, 'fjsp', 'trace'))} for a schedule on a graph"
             rule += "; 'solve --lost LINK --compare healthy' says what NCCL can be told"
             raise InputError(rule, field="--to", value=specification)
     make_folder(folder)

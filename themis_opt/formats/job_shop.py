@@ -6,8 +6,9 @@ Source: P. Brandimarte, *Routing and scheduling in a flexible job shop by tabu s
 this form.
 
 Given the path of every chunk, chunks are jobs, dimensions are machines and stages are operations that last as long as
-they hold their dimension, in picoseconds.  The form has no time between operations: what the latency adds where it
-does not hold the dimension is left out, so that the optimum of the file bounds these paths from below.
+they hold their dimension, in picoseconds.  On graphs links are machines, in pipelines stages and links.  The form has
+no time between operations: what the latency adds where it does not hold the dimension is left out, so that the optimum
+of the file bounds these paths from below.
 """
 
 import json
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from themis_opt.base.sources import Source
 from themis_opt.base.units import MAX_CLOCK, format_percent, format_short_time
 from themis_opt.formats.exports import Fact, Replay
 from themis_opt.formats.readers.parts import Part, Reader, only
+from themis_opt.schedules.event_loop import Operations
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import read_schedule, schedule_document
 from themis_opt.schedules.simulator import simulate
@@ -105,25 +107,34 @@ def _job(source: Source, number: int, machines: int, values: Sequence[float]) ->
     return job
 
 
-def job_shop(schedule: Schedule) -> JobShop:
-    """The problem of the paths of a schedule.
+def chains(operations: Operations) -> list[list[int]]:
+    """Operations as jobs: each waits for the one before it, and is in one job alone."""
+    bounds, successors = operations.successor_start.tolist(), operations.successor.tolist()
+    jobs, placed = list[list[int]](), [False] * len(operations.duration)
+    for first in range(len(placed)):
+        job, after = list[int](), [first]
+        while (last := next((one for one in after if not placed[one]), None)) is not None:
+            placed[last] = True
+            job.append(last)
+            after = successors[bounds[last] : bounds[last + 1]]
+        if job:
+            jobs.append(job)
+    return jobs
+
+
+def job_shop(schedule: Any) -> JobShop:
+    """The problem of the paths of a schedule of any family.
 
     Raises InputError if there is compute, or something is released later than the start.
     """
-    instance = schedule.instance
-    if instance.tasks:
+    if getattr(schedule.problem, "tasks", ()):
         raise InputError("a job shop has no compute beside it: export its collectives one by one", field="iteration")
-    if any(exchange.release for exchange in instance.exchanges):
+    operations = schedule.timed.operations
+    if operations.release.any():
         raise InputError("a job shop has no releases: all collectives must start at 0", field="release")
-    machines = schedule.plan.stage_resources(instance)
-    jobs: list[list[tuple[MachineChoice, ...]]] = []
-    for position, machine, time in zip(
-        schedule.plan.positions.tolist(), machines.tolist(), schedule.costs.occupancy.tolist(), strict=True
-    ):
-        if position == 0:
-            jobs.append([])
-        jobs[-1].append((MachineChoice(machine, time),))
-    return JobShop(instance.num_resources, tuple(map(tuple, jobs)))
+    machine, time = operations.resource.tolist(), operations.duration.tolist()
+    jobs = (tuple((MachineChoice(machine[one], time[one]),) for one in job) for job in chains(operations))
+    return JobShop(max(machine) + 1, tuple(jobs))
 
 
 def replayed(shop: JobShop, start: IntArray) -> int:
@@ -179,28 +190,35 @@ class FlexibleJobShop:
 
     starts: str = ""  # file with the answer of a solver, from which a schedule is written too
 
-    def files(self, schedule: Schedule) -> Iterator[tuple[str, str | bytes]]:
+    def files(self, schedule: Any) -> Iterator[tuple[str, str | bytes]]:
         """The problem, and with an answer to it the schedule that follows it."""
         yield JOB_SHOP_FILE, job_shop(schedule).text()
         if self.starts:
             yield SOLVED, json.dumps(schedule_document(self._solved(schedule))) + "\n"
 
-    def _solved(self, schedule: Schedule) -> Schedule:
+    def _solved(self, schedule: Any) -> Schedule:
         """The schedule with every dimension served in the order of a solver's start times."""
+        if not isinstance(schedule, Schedule):
+            raise InputError(
+                "is for schedules of instances on dimensions", field="--to", value=f"fjsp:starts={self.starts}"
+            )
         starts = read_starts(Path(self.starts), job_shop(schedule))
         return simulate(schedule.instance, schedule.plan.in_order_of(schedule.instance, starts))
 
-    def notes(self, schedule: Schedule) -> Iterator[str]:
+    def notes(self, schedule: Any) -> Iterator[str]:
         """Costs that the form leaves out, and the worth of an answer."""
-        if schedule.costs.lag.any():
+        operations = schedule.timed.operations
+        if operations.lag.any():
             yield "Latencies that do not hold a dimension are left out: the optimum bounds these paths from below."
+        if len(operations.successor) > len(operations.duration) - len(chains(operations)):
+            yield "Jobs are chains, and other waits are left out: the optimum bounds this plan from below."
         if self.starts:
             makespan = self._solved(schedule).makespan
             gain = format_percent(makespan / schedule.makespan - 1)
             words = f"{format_short_time(makespan)}, {gain} beside {format_short_time(schedule.makespan)} before"
             yield f"in the order of {self.starts} the collectives take {words}"
 
-    def check(self, schedule: Schedule, folder: Path) -> Iterator[Fact]:
+    def check(self, schedule: Any, folder: Path) -> Iterator[Fact]:
         """Read the file again, and serve its operations in the order of the schedule.
 
         Raises InputError if the file is another problem, or takes longer than the schedule.
@@ -208,12 +226,13 @@ class FlexibleJobShop:
         shop = read_job_shop(folder / JOB_SHOP_FILE)
         if shop != job_shop(schedule):
             raise InputError("is not the problem of this schedule", source=str(folder / JOB_SHOP_FILE))
-        makespan = replayed(shop, schedule.start)
-        exact = not schedule.costs.lag.any()
+        operations, start = schedule.timed.operations, schedule.timed.start
+        makespan = replayed(shop, start[list(chain.from_iterable(chains(operations)))])
         if makespan > schedule.makespan:
             rule = f"takes {makespan} ps, longer than the schedule"
             raise InputError(rule, source=str(folder / JOB_SHOP_FILE), value=schedule.makespan)
-        said = "no longer than the schedule" if exact else "at most as long as the schedule, which has latencies beside"
+        said = "at most as long as the schedule, which has latencies beside"
+        said = said if operations.lag.any() else "no longer than the schedule"
         size = f"{len(shop.jobs)} jobs on {shop.num_machines} machines"
         yield f"{size}; in the order of the schedule they take {makespan} ps, {said}"
         yield Replay("job shops", makespan, schedule.makespan)

@@ -58,10 +58,10 @@ class GraphLink(Model):
         back = self.bandwidth if self.back is None else self.back
         return {(first, second): self.bandwidth} | ({(second, first): back} if back else {})
 
-    def slower(self, factor: float) -> Self:
-        """The link with a part of its bandwidth."""
-        back = None if self.back is None else self.back * factor
-        return self.model_copy(update={"bandwidth": self.bandwidth * factor, "back": back})
+    def slower(self, factor: float, later: float = 1.0) -> Self:
+        """The link with a part of its bandwidth, and a multiple of its latency."""
+        back, latency = None if self.back is None else self.back * factor, round(self.latency * later)
+        return self.model_copy(update={"bandwidth": self.bandwidth * factor, "back": back, "latency": latency})
 
     @property
     def names(self) -> set[str]:

@@ -26,6 +26,8 @@ from themis_opt.schedules.plan import Plan, equal_sizes
 if TYPE_CHECKING:
     import pandas
 
+    from themis_opt.schedules.timed import TimedOperations
+
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
@@ -89,6 +91,13 @@ class Schedule:
     def problem(self) -> Instance:
         """The instance."""
         return self.instance
+
+    @property
+    def timed(self) -> "TimedOperations":
+        """The tasks and stages of all iterations as operations."""
+        from themis_opt.schedules.explanation import timed_operations
+
+        return timed_operations(self)
 
     def stage_columns(self) -> dict[str, list[Any]]:
         """The stages as columns, by collective, chunk and position along the path of the chunk.

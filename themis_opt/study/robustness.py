@@ -261,10 +261,10 @@ def loss_distributions(
     >>> [len(one.losses) for one in losses]
     [5, 5]
     """
-    disturbance = _Disturbance(bandwidth_spread, latency_jitter, compute_jitter, chunk_delay)
+    disturbance = Disturbance(bandwidth_spread, latency_jitter, compute_jitter, chunk_delay)
     _check_arguments(samples, seed, disturbance)
     runs = [_prepared(instance, execution, disturbance) for execution in policies.values()]
-    (undisturbed,) = _samples(instance, 1, 0, _Disturbance(0.0, 0.0, 0.0))
+    (undisturbed,) = _samples(instance, 1, 0, Disturbance(0.0, 0.0, 0.0))
     nominal, proven = _judged(instance, runs, undisturbed)
     judged = [_judged(instance, runs, sample) for sample in _samples(instance, samples, seed, disturbance)]
     makespans, bounds = np.array([times for times, _ in judged]), np.array([bound for _, bound in judged])
@@ -274,12 +274,44 @@ def loss_distributions(
     )
 
 
-class _Disturbance(NamedTuple):
+def replayed_losses(
+    disturbed: Callable[[Any, "Disturbance", np.random.Generator], Any],
+    again: Callable[[Any, Any], int],
+    bounds: Callable[[Any], Mapping[str, float]],
+    problem: Any,
+    schedules: Mapping[str, Any],
+    *,
+    samples: int = 100,
+    seed: int = 0,
+    **options: Any,
+) -> tuple[LossDistribution, ...]:
+    """Run the plans of schedules on disturbed graphs or pipelines, as :func:`loss_distributions` does on dimensions.
+
+    `disturbed`: makes a copy of the problem with figures that are off.
+    `again`: what the plan of a schedule takes on another problem, in picoseconds.
+    """
+    disturbance = Disturbance(**options)
+    _check_arguments(samples, seed, disturbance)
+    if disturbance.chunk_delay is not None:
+        raise InputError("is for chunks on dimensions", field=DELAY_OPTION)
+    random = np.random.default_rng(seed)
+    problems = [problem, *(disturbed(problem, disturbance, random) for _ in range(samples))]
+    (nominal, *times), (proven, *floors) = (
+        [[again(schedule, one) for schedule in schedules.values()] for one in problems],
+        [max(bounds(one).values()) for one in problems],
+    )
+    return tuple(
+        LossDistribution(name, time, proven, column, np.array(floors))
+        for name, time, column in zip(schedules, nominal, np.array(times).T, strict=True)
+    )
+
+
+class Disturbance(NamedTuple):
     """How far factors go, as fractions, and how late chunks are."""
 
-    bandwidth_spread: float
-    latency_jitter: float
-    compute_jitter: float
+    bandwidth_spread: float = 0.10
+    latency_jitter: float = 1.0
+    compute_jitter: float = 0.0
     chunk_delay: ChunkDelay | None = None
 
     @property
@@ -288,7 +320,7 @@ class _Disturbance(NamedTuple):
         return max(1 / (1 - self.bandwidth_spread), 1 + self.latency_jitter, 1 + self.compute_jitter)
 
 
-def _check_arguments(samples: int, seed: int, disturbance: _Disturbance) -> None:
+def _check_arguments(samples: int, seed: int, disturbance: Disturbance) -> None:
     if not 1 <= samples <= MAX_SAMPLES:
         raise InputError(f"must be at least 1 and at most {MAX_SAMPLES}", field="samples", value=samples)
     if seed < 0:
@@ -301,7 +333,7 @@ def _check_arguments(samples: int, seed: int, disturbance: _Disturbance) -> None
             raise InputError("must be at least 0 and finite", field=name, value=jitter)
 
 
-def _samples(instance: Instance, count: int, seed: int, disturbance: _Disturbance) -> Iterator[_Sample]:
+def _samples(instance: Instance, count: int, seed: int, disturbance: Disturbance) -> Iterator[_Sample]:
     random, spread = np.random.default_rng(seed), disturbance.bandwidth_spread
     shapes, late = _factor_shapes(instance), disturbance.chunk_delay
     num_stages, num_chunks = sum(map(prod, shapes)), sum(shape[0] for shape in shapes)
@@ -377,7 +409,7 @@ class _KernelPlan:
         return operations._replace(enforced=np.zeros_like(operations.enforced))
 
 
-def _prepared(instance: Instance, execution: Execution, disturbance: _Disturbance) -> _KernelPlan:
+def _prepared(instance: Instance, execution: Execution, disturbance: Disturbance) -> _KernelPlan:
     """A checked plan; with the longest times, one stage after another must not outlast the clock."""
     plan, slowest = execution.plan, disturbance.slowest
     schedule = simulate(instance, plan)
@@ -502,9 +534,11 @@ class ToleranceEffect:
         return rows
 
 
-def has_tolerance(instance: Instance) -> bool:
+def has_tolerance(instance: Any) -> bool:
     """Whether bytes of some tensor may be lost."""
-    return instance.iteration is not None and any(tensor.tolerance for tensor in instance.iteration.tensors)
+    return getattr(instance, "iteration", None) is not None and any(
+        tensor.tolerance for tensor in instance.iteration.tensors
+    )
 
 
 def tolerance_effect(schedule: Schedule, **disturbance: Any) -> ToleranceEffect:
