@@ -129,7 +129,6 @@ class Allocation:
     `bound`: no rates within the constraints have a smaller one.
     `row_prices`: for each row, what the objective loses per unit by which its limit grows.
     `rate_prices`: for each machine, what the objective loses per unit of rate that it is given for nothing.
-    `rounds`: programmes solved.
     `widest`, shape (machines,): rates that are as good, from before cheaper ones were sought.
     """
 
@@ -138,7 +137,6 @@ class Allocation:
     bound: float
     row_prices: tuple[float, ...]
     rate_prices: tuple[float, ...]
-    rounds: int
     widest: FloatArray
 
 
@@ -193,7 +191,7 @@ def allocate(data: AllocationData, prices: FloatArray) -> Allocation:
     cheapest = master.cheapest(prices, objective, AS_GOOD, MAX_PRICE_PROGRAMMES)
     if cheapest is not None and prices @ cheapest < prices @ best * (1 - WORTH):
         best, objective = cheapest, master.value(cheapest)
-    return Allocation(best, objective, min(bound, objective), *shadow_prices, rounds, widest)
+    return Allocation(best, objective, min(bound, objective), *shadow_prices, widest)
 
 
 def _solver(data: AllocationData) -> pywraplp.Solver:

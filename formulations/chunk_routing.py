@@ -75,11 +75,6 @@ class RoutingProblem:
         """What a chunk takes over each arc."""
         return {arc: hold + self.latency[arc] for arc, hold in self.hold.items()}
 
-    @property
-    def num_intervals(self) -> int:
-        """Size of the model."""
-        return len(self.chunks) * sum(len(route) - 1 for route in self.routes)
-
     def least(self) -> int:
         """The longest distance of a chunk to who wants it."""
         return int(max(self.reach(chunk.source)[[*chunk.wants]].max() for chunk in self.chunks))

@@ -70,20 +70,15 @@ class LoadWindow:
         return inside
 
 
-def head_tail_bound(jobs: Sequence[JobClass], least: Sequence[JobClass], known: float) -> float:
-    """Lower bound on the makespan, in the unit of the durations.
-
-    `jobs`: durations are those of a whole class.
-    `least`: the same classes with the least durations and lags that one job can have; they make heads and tails.
-    `known`: a bound known before.
-    """
-    return head_tail_proof(jobs, least, known)[0]
-
-
 def head_tail_proof(
     jobs: Sequence[JobClass], least: Sequence[JobClass], known: float
 ) -> tuple[float, dict[LoadWindow, float]]:
-    """The bound, and the weights of the windows that prove it; none where it is what was known."""
+    """Lower bound on the makespan, in the unit of the durations, and the weights of the windows that prove it.
+
+    `jobs`: durations are those of a whole class.
+    `least`: the same classes with the least durations and lags that one job can have; they make heads and tails.
+    `known`: a bound known before, which no window proves.
+    """
     on_machine = stages_by_machine(jobs, least)
     windows = [LoadWindow(k, float(s.heads.min()), float(s.tails.min())) for k, s in sorted(on_machine.items())]
     programme = WindowProgramme(jobs, on_machine)

@@ -125,7 +125,7 @@ def test_a_sequence_against_the_path_of_one_chunk_is_cyclic() -> None:
 @pytest.mark.parametrize("sequence", [[], [0], [0, 0], [0, 1], [0, 2, 2]])
 def test_a_sequence_must_list_each_stage_of_its_dimension_once(sequence: list[int]) -> None:
     plan = Plan((chunks((0, 1), (0, 1)),), "fifo", (np.array(sequence, dtype=np.int64), None))
-    with pytest.raises(InputError, match=r"sequences.dim1: must list each of the 2 stages on dim1 once"):
+    with pytest.raises(InputError, match=r"sequences.dim1: must list each of the stages of the resource once"):
         simulate(two_dimensions(all_to_all(2)), plan)
 
 

@@ -24,13 +24,12 @@ from themis_opt.problem.catalog import is_graph, library_instances, read_instanc
 from themis_opt.problem.documents import errors_of
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind, Phase
-from themis_opt.schedules.plan import Plan, has_launches
+from themis_opt.schedules.plan import Plan, check_sequences, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.schedule_file import (
     ChunksPart,
     LaunchPart,
     check_plan,
-    check_sequences,
     chunks_of,
     launch_parts,
     launches_of,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from themis_opt.pipelines.problem import Action, ActionKind, Pipeline, StageOrders
-from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
+from themis_opt.pipelines.schedule import PipelineSchedule, simulate, steps_of
 
 PATIENCES = (0, 1, 2, 4)  # messages for which a stage waits rather than to run another pass
 
@@ -51,7 +51,7 @@ class _StageOrder:
     def __init__(self, pipeline: Pipeline, number: int, order: tuple[Action, ...]) -> None:
         self._pipeline, self._first = pipeline, pipeline.parts_of[number][0]
         self._memory = math.inf if pipeline.memory is None else pipeline.memory
-        steps = (step for a in order for step in (halves(a) if pipeline.split else ()) or (a,))
+        steps = (step for action in order for step in steps_of(pipeline, action))
         self._passes = deque(step for step in steps if step.kind is not ActionKind.WEIGHTS)
         self._weights, self.order = deque[Action](), list[Action]()
         self._free = self._held = 0

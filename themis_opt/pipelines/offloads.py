@@ -67,11 +67,7 @@ def _with_transfers(pipeline: Pipeline, order: Sequence[Action], spared: int) ->
 
 def _earlier(pipeline: Pipeline, order: list[Action]) -> tuple[Action, ...]:
     """Activations come back earlier, one after the other, as long as there is room and they have left."""
-    memory, now, during = pipeline.memory or 0, 0, list[int]()
-    for action in order:
-        change = pipeline.change_of_memory(action.kind)
-        during.append(now + max(change, 0))
-        now += change
+    memory, during = pipeline.memory or 0, pipeline.held(order)
     for number, action in enumerate(order):
         place = number
         while action.kind is ActionKind.LOAD and place:

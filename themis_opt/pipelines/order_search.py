@@ -10,8 +10,8 @@ from themis_opt.base.compiled import FirstUse
 from themis_opt.pipelines.order_arrays import order_space, orders_of, pass_table
 from themis_opt.pipelines.order_loop import ORDER_LOOP
 from themis_opt.pipelines.policies import one_forward_one_backward
-from themis_opt.pipelines.problem import Action, Pipeline
-from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
+from themis_opt.pipelines.problem import Pipeline
+from themis_opt.pipelines.schedule import PipelineSchedule, simulate, steps_of
 
 HOT_PASSES, COLD_PASSES = 0.4, 0.04  # temperatures at first and at last, in passes of average length
 FIRST_MOVES, LONGER = 50_000, 3  # moves of the first annealing, and how much longer each one is than the one before
@@ -48,7 +48,7 @@ class _OrderSearch:
         kinds = {kind: number for number, kind in enumerate(pipeline.kinds)}
         parts = pipeline.num_parts
         orders = [
-            [kinds[step.kind] * parts + step.part for action in order for step in _steps(pipeline, action)]
+            [kinds[step.kind] * parts + step.part for action in order for step in steps_of(pipeline, action)]
             for order in start.orders
         ]
         self._order = np.array(orders, dtype=np.int64)
@@ -74,10 +74,6 @@ class _OrderSearch:
         """The best schedule, the first one if none is better."""
         better = simulate(self._pipeline, orders_of(self._pipeline, self._best))
         return min(self._start, better, key=lambda schedule: schedule.value)
-
-
-def _steps(pipeline: Pipeline, action: Action) -> tuple[Action, ...]:
-    return (halves(action) if pipeline.split else ()) or (action,)
 
 
 def _compile() -> None:

@@ -1,6 +1,6 @@
 """A pipeline as a scheduling problem: parts of a model on stages, microbatches through them, memory for activations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
@@ -181,6 +181,15 @@ class Pipeline(Model):
             ActionKind.BACKWARD: -self.activation,
             ActionKind.INPUTS: kept - self.activation,
         }.get(kind, -kept)
+
+    def held(self, order: Iterable[Action]) -> list[int]:
+        """Bytes that a stage keeps while each of its actions runs."""
+        now, during = 0, []
+        for action in order:
+            change = self.change_of_memory(action.kind)
+            during.append(now + max(change, 0))
+            now += change
+        return during
 
     def hop(self, part: int) -> int:
         """Picoseconds of a message between a part and the one after it: none within a stage."""

@@ -1,7 +1,7 @@
 """When the actions of a plan run."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count
@@ -112,16 +112,7 @@ class PipelineSchedule:
 
     def peaks(self) -> tuple[int, ...]:
         """The most bytes that each stage keeps."""
-        return tuple(max(held) for held in map(self.held, self.orders))
-
-    def held(self, order: Iterable[Action]) -> list[int]:
-        """Bytes that a stage keeps while each of its actions runs."""
-        now, during = 0, []
-        for action in order:
-            change = self.pipeline.change_of_memory(action.kind)
-            during.append(now + max(change, 0))
-            now += change
-        return during
+        return tuple(max(held) for held in map(self.pipeline.held, self.orders))
 
 
 def lower(pipeline: Pipeline, orders: StageOrders) -> tuple[list[Action], Operations]:
@@ -217,6 +208,11 @@ def halves(action: Action) -> tuple[Action, ...]:
     if action.kind is not ActionKind.BACKWARD:
         return ()
     return tuple(action._replace(kind=half) for half in BACKWARD_HALVES)
+
+
+def steps_of(pipeline: Pipeline, action: Action) -> tuple[Action, ...]:
+    """The halves of a whole backward pass where these may run apart, else the action itself."""
+    return (halves(action) if pipeline.split else ()) or (action,)
 
 
 def name_of(action: Action) -> str:

@@ -18,7 +18,7 @@ from themis_opt.pipelines.order_search import anneal
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.priorities import PriorityOrders
 from themis_opt.pipelines.problem import TRANSFERS, Action, ActionKind, Pipeline
-from themis_opt.pipelines.schedule import PipelineSchedule, halves, simulate
+from themis_opt.pipelines.schedule import PipelineSchedule, simulate, steps_of
 from themis_opt.pipelines.validation import validate
 from themis_opt.schedules.contest import Contest
 from themis_opt.schedules.incumbent import Progress, Step, take_turns, tell_notebook
@@ -262,7 +262,7 @@ def _table(schedule: PipelineSchedule, tick: int) -> list[list[list[int]]]:
     }
     for action, start in schedule.start.items():
         now = start // tick
-        for step in halves(action) if pipeline.split and halves(action) else (action,):
+        for step in steps_of(pipeline, action):
             if step.kind not in TRANSFERS:
                 table[step.kind][step.part][step.microbatch] = now
                 now += pipeline.duration(step.kind, step.part) // tick

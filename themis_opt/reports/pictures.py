@@ -64,7 +64,7 @@ def pipeline_chart(schedule: PipelineSchedule) -> StackedChart:
     for stage, order in enumerate(schedule.orders):
         first, last = pipeline.parts_of[stage][0], pipeline.parts_of[stage][-1]
         kept.append((f"stage {stage}", 0.0, 0.0))
-        for action, held in zip(order, schedule.held(order), strict=True):
+        for action, held in zip(order, schedule.pipeline.held(order), strict=True):
             start, end = schedule.start[action] / scale, schedule.end(action) / scale
             solid = 1 - (1 - LATER_PARTS) * (action.part - first) / max(last - first, 1)
             row = f"host of stage {stage}" if action.kind in TRANSFERS else f"stage {stage}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray, read_only
+from themis_opt.base.errors import InputError
 from themis_opt.problem.cost import StageCosts, path_costs, stage_phases
 from themis_opt.problem.phases import CollectiveKind, Data, Phase
 
@@ -304,6 +305,14 @@ class Plan:
         resource = self.stage_resources(instance)[order]
         sequences = tuple(order[resource == number] for number in range(instance.num_resources))
         return self.enforcing(sequences, shifts)
+
+
+def check_sequences(instance: Instance, plan: Plan, sequences: Mapping[str, IntArray | None]) -> None:
+    """Refuse enforced sequences, one per resource by its field, that are no orderings of the stages there."""
+    resources = plan.stage_resources(instance)
+    for number, (name, stages) in enumerate(sequences.items()):
+        if stages is not None and not np.array_equal(np.sort(stages), np.flatnonzero(resources == number)):
+            raise InputError("must list each of the stages of the resource once", field=name)
 
 
 def _same(a: IntArray | FloatArray | None, b: IntArray | FloatArray | None) -> bool:

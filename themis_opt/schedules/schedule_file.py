@@ -22,7 +22,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.schedules import envelope
 from themis_opt.schedules.dispatch import DISPATCH
-from themis_opt.schedules.plan import Chunks, Launch, LaunchedPart, Order, Plan, TaskOf, has_launches
+from themis_opt.schedules.plan import Chunks, Launch, LaunchedPart, Order, Plan, TaskOf, check_sequences, has_launches
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.validation import VALIDATION_RULES
 
@@ -387,14 +387,6 @@ def _launch(instance: Instance, parts: Sequence[LaunchPart], number: int) -> Lau
 def _index(places: Mapping[str, int], name: str, field: str) -> int:
     check_choice(name, places, field)
     return places[name]
-
-
-def check_sequences(instance: Instance, plan: Plan, sequences: Mapping[str, IntArray | None]) -> None:
-    """Refuse enforced sequences, one per resource by its field, that are no orderings of the stages there."""
-    resources = plan.stage_resources(instance)
-    for number, (field, stages) in enumerate(sequences.items()):
-        if stages is not None and not np.array_equal(np.sort(stages), np.flatnonzero(resources == number)):
-            raise InputError("must list each of the stages of the resource once", field=field)
 
 
 def _rows(field: str, rows: Sequence[Sequence[int | None]], columns: int, count: int) -> IntArray:

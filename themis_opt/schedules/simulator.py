@@ -13,7 +13,7 @@ from themis_opt.problem.cost import StageCosts, check_clock
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.kernel import Operations, start_times
-from themis_opt.schedules.plan import Launch, Plan, TaskOf
+from themis_opt.schedules.plan import Launch, Plan, TaskOf, check_sequences
 from themis_opt.schedules.schedule import Schedule
 
 _check_clock_once = lru_cache(maxsize=256)(check_clock)
@@ -267,16 +267,9 @@ def _turns(plan: Plan, sequence: IntArray, iterations: int) -> tuple[IntArray, I
 def _check_sequences(instance: Instance, plan: Plan) -> None:
     if len(plan.sequences) != instance.num_resources:
         raise InputError(f"must have one entry per dimension ({instance.num_resources})", field="sequences")
-    resources = plan.stage_resources(instance)
-    if _lists_each_stage_once(plan, resources):
-        return
-    for resource, sequence in enumerate(plan.sequences):
-        if sequence is None:
-            continue
-        expected = np.flatnonzero(resources == resource)
-        if sequence.shape != expected.shape or (np.sort(sequence) != expected).any():
-            name = instance.resource_names[resource]
-            raise InputError(f"must list each of the {len(expected)} stages on {name} once", field=f"sequences.{name}")
+    if not _lists_each_stage_once(plan, plan.stage_resources(instance)):
+        names = (f"sequences.{name}" for name in instance.resource_names)
+        check_sequences(instance, plan, dict(zip(names, plan.sequences, strict=True)))
 
 
 def _lists_each_stage_once(plan: Plan, resources: IntArray) -> bool:

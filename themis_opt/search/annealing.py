@@ -3,19 +3,15 @@
 S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, *Optimization by Simulated Annealing*, Science 220 (1983).
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from themis_opt.base.arrays import FloatArray, IntArray
 from themis_opt.base.compiled import FirstUse
 from themis_opt.base.errors import CyclicPlan
 from themis_opt.policies.baseline import Baseline
 from themis_opt.problem.catalog import random_instance
-from themis_opt.problem.cost import fixed_lag
 from themis_opt.schedules.event_loop import NEVER
 from themis_opt.schedules.kernel import Operations, workspace
 from themis_opt.schedules.period import FEW
@@ -32,7 +28,7 @@ from themis_opt.search.annealing_state import (
     MoveParams,
     State,
 )
-from themis_opt.solving.lowering import OccupancyParts, occupancies, occupancy_parts
+from themis_opt.solving.lowering import OccupancyParts, occupancies, occupancy_parts, resources_and_lags, stacked
 from themis_opt.solving.sizing import granule, rounded, with_sizes
 
 
@@ -130,6 +126,7 @@ def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> AnnealingProb
     num_dimensions = np.array([len(exchange.span) for exchange in launched])
     num_stages = (num_phases * num_dimensions)[launch]
     size_class, duration = _durations(start)
+    resource, lag = resources_and_lags(instance, launched)
     columns = zip(*(occupancy_parts(instance, exchange) for exchange in launched), strict=True)
     return AnnealingProblem(
         iterations=start.num_iterations,
@@ -143,25 +140,14 @@ def _problem(start: Schedule, moves: MoveParams, resizes: bool) -> AnnealingProb
         retraces=np.array([reverses and exchange.kind.rule.mirrors for exchange in launched])[launch],
         pinned=np.array([reverses and part.part != "whole" for part in start.plan.launches_of(instance)])[launch],
         first_chunk=np.concatenate([[0], np.cumsum(num_chunks)]),
-        resource=_stacked([instance.ports.resource[np.ix_(e.kind.rule.phases, e.span)] for e in launched]),
+        resource=resource,
         duration=duration,
-        lag=_stacked(
-            [np.array([fixed_lag(instance, q, np.array(e.span)) for q in e.kind.rule.phases]) for e in launched]
-        ),
+        lag=lag,
         resizes=resizes,
-        parts=OccupancyParts._make(map(_stacked, columns)),
+        parts=OccupancyParts._make(map(stacked, columns)),
         granule=np.array([granule(instance, exchange) for exchange in launched], dtype=np.float64),
         moves=moves,
     )
-
-
-def _stacked(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Arrays one after the other, filled up with zeros to the largest of their shapes."""
-    shape = np.max([array.shape for array in arrays], axis=0)
-    whole = np.zeros((len(arrays), *shape), dtype=arrays[0].dtype)
-    for part, array in zip(whole, arrays, strict=True):
-        part[tuple(map(slice, array.shape))] = array
-    return whole
 
 
 def _durations(start: Schedule) -> tuple[IntArray, IntArray]:
@@ -171,7 +157,7 @@ def _durations(start: Schedule) -> tuple[IntArray, IntArray]:
         sizes, members = np.unique(launch.sizes, return_inverse=True)
         classes.append(len(tables) + members)
         tables.extend(occupancies(start.instance, exchange, sizes))
-    return np.concatenate(classes), _stacked(tables)
+    return np.concatenate(classes), stacked(tables)
 
 
 def _state(start: Schedule, operations: Operations, problem: AnnealingProblem) -> State:

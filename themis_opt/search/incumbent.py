@@ -54,9 +54,3 @@ class Incumbent(AnyIncumbent[Schedule]):
     def instance(self) -> Instance:
         """The instance of all schedules."""
         return self.best.instance
-
-    def beside(self, best: Schedule, bound: float = 0.0, *, free_sizes: bool | None = None) -> "Incumbent":
-        """The incumbent of another problem that is searched on the way, out of the same allowance."""
-        free_sizes = self.free_sizes if free_sizes is None else free_sizes
-        allowance = self.allowance
-        return Incumbent(self.limits, best, bound, free_sizes=free_sizes, engines=self.engines, allowance=allowance)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from themis_opt.problem.cost import (
 from themis_opt.schedules.plan import Chunks, Plan
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from themis_opt.base.arrays import FloatArray, IntArray
     from themis_opt.problem.exchanges import Exchange
     from themis_opt.problem.instance import Instance
@@ -81,6 +83,22 @@ def occupancies(instance: Instance, exchange: Exchange, sizes: IntArray) -> IntA
         divisors = _divisors(instance.fabric.sizes, phase, span)
         table[:, number, visited, local] = occupancy(instance, phase, machine, sizes[:, None], divisors)
     return table
+
+
+def resources_and_lags(instance: Instance, exchanges: Sequence[Exchange]) -> tuple[IntArray, IntArray]:
+    """What stages hold, and picoseconds from then to their results: by exchange, phase and place in the span."""
+    resources = [instance.ports.resource[np.ix_(e.kind.rule.phases, e.span)] for e in exchanges]
+    lags = [np.array([fixed_lag(instance, q, np.array(e.span)) for q in e.kind.rule.phases]) for e in exchanges]
+    return stacked(resources), stacked(lags)
+
+
+def stacked(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays one after the other, filled up with zeros to the largest of their shapes."""
+    shape = np.max([array.shape for array in arrays], axis=0)
+    whole = np.zeros((len(arrays), *shape), dtype=arrays[0].dtype)
+    for part, array in zip(whole, arrays, strict=True):
+        part[tuple(map(slice, array.shape))] = array
+    return whole
 
 
 class OccupancyParts(NamedTuple):

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from formulations.chunk_count import ChunkCount
 from formulations.fluid import fluid_bound
-from formulations.head_tail import head_tail_bound
+from formulations.head_tail import head_tail_proof
 from formulations.lattice import JobClass, cheapest_path
 from formulations.limits import PROVEN_GAP, Limits
 from themis_opt.base.registries import Registry
@@ -111,7 +111,7 @@ def _head_tail(instance: Instance, least_sizes: Sequence[int]) -> float:
         return known
     jobs = _linear_jobs(instance)
     least = [job_class(instance, *pair, "fluid") for pair in zip(instance.exchanges, least_sizes, strict=True)]
-    return head_tail_bound(jobs, least, known)
+    return head_tail_proof(jobs, least, known)[0]
 
 
 def chunk_counts(instance: Instance) -> ChunkCount:

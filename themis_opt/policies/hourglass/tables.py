@@ -13,10 +13,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray, IntArray
-from themis_opt.problem.cost import fixed_lag
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import equal_sizes
-from themis_opt.solving.lowering import occupancies
+from themis_opt.solving.lowering import occupancies, resources_and_lags, stacked
 
 NumberOrArray = TypeVar("NumberOrArray", int, IntArray)
 
@@ -57,10 +56,10 @@ class Tables(NamedTuple):
     `mirrors`, `mirrored`: whether the gather order can be the scatter order reversed, and whether it is.
     `opens`, `closes`: whether its first stages scatter, and its last stages gather: the stages that move most bytes.
     `rank`, shape (collectives, 3): as in :data:`RANKS`.
-    `resource`, shape (collectives, 2, widest): what a stage holds, by phase and local dimension.
-    `duration`, shape (collectives, 2, 2**widest, widest): picoseconds a stage of a chunk holds its dimension, by phase,
-      mask of the local dimensions visited in the phase, and local dimension.
-    `lag`, shape (collectives, 2, widest): picoseconds from then to the result.
+    `resource`, shape (collectives, phases, widest): what a stage holds, by phase and local dimension.
+    `duration`, shape (collectives, phases, 2**widest, widest): picoseconds a stage of a chunk holds its dimension, by
+      phase, mask of the local dimensions visited in the phase, and local dimension.
+    `lag`, shape (collectives, phases, widest): picoseconds from then to the result.
     """
 
     width: IntArray
@@ -83,7 +82,7 @@ def tables_of(instance: Instance, portions: Sequence[Portion] | None = None) -> 
     collectives = [instance.exchanges[portion.number] for portion in portions]
     rules = [collective.kind.rule for collective in collectives]
     numbers = np.array([portion.number for portion in portions])
-    resource, lag = _resources_and_lags(instance)
+    resource, lag = resources_and_lags(instance, instance.exchanges)
     return Tables(
         width=np.array([len(collective.span) for collective in collectives]),
         phases=np.array([len(rule.phases) for rule in rules]),
@@ -100,27 +99,13 @@ def tables_of(instance: Instance, portions: Sequence[Portion] | None = None) -> 
     )
 
 
-def _resources_and_lags(instance: Instance) -> tuple[IntArray, IntArray]:
-    """`resource` and `lag` of all collectives of the instance."""
-    widest = max(len(exchange.span) for exchange in instance.exchanges)
-    resource, lag = (np.zeros((len(instance.exchanges), 2, widest), dtype=np.int64) for _ in range(2))
-    for number, exchange in enumerate(instance.exchanges):
-        width, span = len(exchange.span), np.array(exchange.span)
-        for place, phase in enumerate(exchange.kind.rule.phases):
-            resource[number, place, :width] = instance.ports.resource[phase, span]
-            lag[number, place, :width] = fixed_lag(instance, phase, span)
-    return resource, lag
-
-
 def _durations(instance: Instance, numbers: IntArray, sizes: IntArray) -> IntArray:
     """`duration` of portions: a collective of the instance and a size for each."""
-    widest = max(len(exchange.span) for exchange in instance.exchanges)
-    duration = np.zeros((len(numbers), 2, 2**widest, widest), dtype=np.int64)
-    for number in np.unique(numbers).tolist():
-        rows = np.flatnonzero(numbers == number)
-        exact = occupancies(instance, instance.exchanges[number], sizes[rows])
-        duration[rows, : exact.shape[1], : exact.shape[2], : exact.shape[3]] = exact
-    return duration
+    of_each = {
+        number: iter(occupancies(instance, instance.exchanges[number], sizes[numbers == number]))
+        for number in np.unique(numbers).tolist()
+    }
+    return stacked([next(of_each[number]) for number in numbers.tolist()])
 
 
 def least_lags(tables: Tables, num_resources: int) -> IntArray:
