@@ -6,6 +6,7 @@ from small_iterations import iteration, tensor
 from formulations.head_tail import LoadWindow
 from themis_opt.problem.instance import Instance
 from themis_opt.solving import certificates
+from themis_opt.solving.period_bounds import inside_window
 
 
 @pytest.fixture
@@ -37,9 +38,4 @@ def test_tensors_lie_in_windows_of_two_periods(after: int, before: int, names: s
     """From the end of a task to the begin of one of the same period or of the next."""
     tensors = [tensor("x", 1, "a", "b"), tensor("y", 1, "b", "a")]
     steps = iteration({"a": 10.0, "b": 10.0}, tensors)
-    inside = [
-        one.name
-        for one, exchange in zip(steps.iteration.tensors, steps.exchanges, strict=True)  # type: ignore[union-attr]
-        if certificates._is_inside(exchange, after, before, 2)
-    ]
-    assert "".join(inside) == names
+    assert "".join(one.exchange.name for one in inside_window(steps, after, before)) == names

@@ -56,11 +56,6 @@ def _run(instance: Instance, plan: Plan, costs: StageCosts, iterations: int) -> 
     return Schedule(instance, plan, *times, start[:, :tasks]).knowing(costs)
 
 
-def makespans(instance: Instance, plans: Sequence[Plan]) -> IntArray:
-    """Makespans of many plans in picoseconds, shape (plans,), as :func:`simulate` finds them."""
-    return np.array([simulate(instance, plan).makespan for plan in plans], dtype=np.int64)
-
-
 def build_operations(instance: Instance, plan: Plan, costs: StageCosts, iterations: int = 1) -> Operations:
     """The plan as the kernel sees it: per iteration the compute tasks in turn, then one operation per stage."""
     _check_clock_of_row(instance, costs, iterations)

@@ -14,7 +14,7 @@ from themis_opt.schedules.plan import has_launches
 from themis_opt.solving.cut import collectives_of, group_sizes, worst_cut
 from themis_opt.solving.lowering import job_class
 from themis_opt.solving.makespan_bounds import chain, chunk_counts, fluid, least_equal
-from themis_opt.solving.period_bounds import critical_spans
+from themis_opt.solving.period_bounds import critical_spans, inside_window
 
 CERTIFICATE_FORMAT = "themis-opt/bounds/1"
 WEIGHT_UNIT = 10**9  # weights are whole numbers of so many parts
@@ -88,17 +88,10 @@ def _of_period(instance: Instance) -> Iterable[CertifiedBound]:
     names, count = [task.name for task in instance.tasks], len(instance.tasks)
     spans = []
     for after, before in critical_spans(instance):
-        inside = [exchange for exchange in instance.exchanges if _is_inside(exchange, after, before, count)]
-        alone = _together(instance, inside)
+        alone = _together(instance, [one.exchange for one in inside_window(instance, after, before)])
         bounds = [_windows(alone, known=0.0), _windows(alone, known=fluid(alone) * KNOWN)]
         spans.append({"after": names[after], "before": names[before % count], "bounds": [*filter(None, bounds)]})
     yield {"kind": "path", "spans": spans}
-
-
-def _is_inside(exchange: Exchange, after: int, before: int, count: int) -> bool:
-    """Whether a tensor is made and needed between two tasks, in one of two periods."""
-    needed = exchange.needed_task + exchange.needed_later * count
-    return any(after <= exchange.ready_task + shift and needed + shift <= before for shift in (0, count))
 
 
 def _together(instance: Instance, exchanges: Iterable[Exchange]) -> Instance:

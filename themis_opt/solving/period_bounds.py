@@ -99,7 +99,7 @@ def pieces(instance: Instance) -> float:
         window = max(rest, key=lambda number: windows.gain[number])
         seen.add(window)
         known = float(windows.covered[window] + windows.gain[window])
-        inside = _inside(instance, int(windows.end[window]), int(windows.start[window]))
+        inside = inside_window(instance, int(windows.end[window]), int(windows.start[window]))
         if len(inside) > 1:
             windows.gain[window] = window_time(instance, inside, known) - windows.covered[window]
             gained, path = _longest_path(windows)
@@ -110,8 +110,8 @@ MAX_PIECE_WINDOWS = 4
 """Windows that are looked at with the start-ups of all chunks, which takes a tenth of a second each."""
 
 
-def _inside(instance: Instance, end: int, start: int) -> list[Waiting]:
-    """The tensors in a window, with the tasks that run before they are ready, and after they are needed."""
+def inside_window(instance: Instance, end: int, start: int) -> list[Waiting]:
+    """The tensors in a window, with the time of tasks before they are ready, and after they are needed."""
     tasks = len(instance.tasks)
     clock = np.cumsum([0.0, *(float(task.duration) for task in instance.tasks * 2)])
     inside = []

@@ -1,6 +1,6 @@
 """What launching policies share: buckets of tensors, and launches made of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated
@@ -146,18 +146,28 @@ def delayed(instance: Instance, launch: Launch, distance: int) -> Launch:
     return replace(launch, after=max(launch.after, TaskOf(task, later), key=lambda of: (of.later, of.task)))
 
 
+def grouped(
+    instance: Instance, tensors: Iterable[int], begins: Callable[[list[list[int]], int, int], bool]
+) -> list[Bucket]:
+    """Tensors in buckets, in the order given.
+
+    `begins`: whether a bucket begins, by the buckets so far, the bytes in the last one, and the next tensor.
+    """
+    buckets: list[list[int]] = []
+    held = 0
+    for tensor in tensors:
+        if not buckets or begins(buckets, held, tensor):
+            buckets.append([])
+            held = 0
+        buckets[-1].append(tensor)
+        held += instance.exchanges[tensor].size
+    return [tuple(bucket) for bucket in buckets]
+
+
 def capped(instance: Instance, tensors: Iterable[int], cap: int, first_cap: int | None = None) -> list[Bucket]:
     """Tensors in buckets, in the order given; a bucket is closed once it holds `cap` bytes, the first `first_cap`."""
-    buckets: list[Bucket] = []
-    held: list[int] = []
-    size = 0
-    for tensor in tensors:
-        held.append(tensor)
-        size += instance.exchanges[tensor].size
-        if size >= (first_cap if first_cap is not None and not buckets else cap):
-            buckets.append(tuple(held))
-            held, size = [], 0
-    return [*buckets, tuple(held)] if held else buckets
+    first = cap if first_cap is None else first_cap
+    return grouped(instance, tensors, lambda buckets, held, _: held >= (cap if buckets[1:] else first))
 
 
 def whole(

@@ -13,6 +13,7 @@ from themis_opt.policies.launching.common import (
     first_need,
     fused_name,
     fusible,
+    grouped,
     launches_alone,
     whole,
 )
@@ -69,17 +70,9 @@ class Dear(Launching):
         return [*scatters, *gathers]
 
     def _groups(self, instance: Instance, tensors: Bucket) -> list[Bucket]:
-        forward = sorted(tensors, key=lambda t: (instance.exchanges[t].needed_task, t))
-        groups: list[list[int]] = [[]]
-        size = 0
-        for tensor in forward:
-            more = instance.exchanges[tensor].size
-            if groups[-1] and size + more >= self.threshold:
-                groups.append([])
-                size = 0
-            groups[-1].append(tensor)
-            size += more
-        return [tuple(group) for group in groups]
+        exchanges = instance.exchanges
+        forward = sorted(tensors, key=lambda t: (exchanges[t].needed_task, t))
+        return grouped(instance, forward, lambda _, held, tensor: held + exchanges[tensor].size >= self.threshold)
 
 
 def _half(instance: Instance, group: Bucket, part: Literal["scatter", "gather"], kind: CollectiveKind) -> Launch:

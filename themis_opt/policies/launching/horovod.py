@@ -6,7 +6,15 @@ from typing import Annotated
 from pydantic import Field
 
 from themis_opt.base.units import Bytes, Picoseconds
-from themis_opt.policies.launching.common import Bucket, Launching, fusible, launches_alone, next_iteration, whole
+from themis_opt.policies.launching.common import (
+    Bucket,
+    Launching,
+    fusible,
+    grouped,
+    launches_alone,
+    next_iteration,
+    whole,
+)
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch
 
@@ -37,16 +45,14 @@ class Horovod(Launching):
         return tuple(launches)
 
     def _buffers(self, instance: Instance, tensors: Bucket, ends: list[int]) -> list[Bucket]:
-        buckets: list[list[int]] = []
-        cycle_of_last, held = -1, 0
-        for tensor in tensors:
-            size, cycle = instance.exchanges[tensor].size, ends[instance.exchanges[tensor].ready_task] // self.cycle
-            if cycle != cycle_of_last or held + size > self.buffer:
-                buckets.append([])
-                cycle_of_last, held = cycle, 0
-            buckets[-1].append(tensor)
-            held += size
-        return [tuple(bucket) for bucket in buckets]
+        def cycle(tensor: int) -> int:
+            return ends[instance.exchanges[tensor].ready_task] // self.cycle
+
+        def begins(buckets: list[list[int]], held: int, tensor: int) -> bool:
+            is_full = held + instance.exchanges[tensor].size > self.buffer
+            return is_full or cycle(tensor) != cycle(buckets[-1][-1])
+
+        return grouped(instance, tensors, begins)
 
 
 def _ends(instance: Instance) -> list[int]:

@@ -6,7 +6,16 @@ from typing import Annotated
 from pydantic import Field
 
 from themis_opt.base.units import Bytes
-from themis_opt.policies.launching.common import Bucket, Launching, delayed, may_fuse, of_runs, runs, times_alone
+from themis_opt.policies.launching.common import (
+    Bucket,
+    Launching,
+    delayed,
+    grouped,
+    may_fuse,
+    of_runs,
+    runs,
+    times_alone,
+)
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import Launch
 
@@ -45,16 +54,12 @@ class Inductor(Launching):
         return tuple(launches)
 
     def _buckets(self, instance: Instance, run: Bucket, hidden: "_Hidden") -> list[Bucket]:
-        buckets: list[list[int]] = []
-        for tensor in run:
-            grown = (*buckets[-1], tensor) if buckets else ()
-            size = sum(instance.exchanges[number].size for number in grown)
-            is_one = grown and size <= self.max_bucket_memory and hidden.together(grown[-2], tensor)
-            if is_one and may_fuse(instance, grown):
-                buckets[-1].append(tensor)
-            else:
-                buckets.append([tensor])
-        return [tuple(bucket) for bucket in buckets]
+        def begins(buckets: list[list[int]], held: int, tensor: int) -> bool:
+            size = held + instance.exchanges[tensor].size
+            is_one = size <= self.max_bucket_memory and hidden.together(buckets[-1][-1], tensor)
+            return not (is_one and may_fuse(instance, (*buckets[-1], tensor)))
+
+        return grouped(instance, run, begins)
 
 
 class _Hidden:
