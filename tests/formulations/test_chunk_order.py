@@ -10,16 +10,13 @@ from ortools.sat.python import cp_model
 from planning import schedule_of
 from strategies import tiny_instances
 
-import themis_opt
 from formulations.chunk_order import ChunkOrder
 from formulations.job_plans import JobPlans, JobTimes
 from formulations.lattice import JobClass, JobPhase, arcs
-from formulations.limits import PROVEN_GAP, Limits
+from formulations.limits import Limits
 from formulations.order_count import order_count_bound
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import equal_sizes
-from themis_opt.search.exact import Exact
-from themis_opt.solving.bounds import bounds
 from themis_opt.solving.lowering import RESOLUTION, chunk_order_data, job_plans
 
 EXACTLY = Limits(seconds=600.0, workers=1, gap=0.0)
@@ -145,14 +142,6 @@ def test_figure_5_is_proven_optimal_at_seven_units_without_hint_and_lower_bound(
     data = chunk_order_data(figure_5, (equal_sizes(figure_5.exchanges[0]),), tick=unit // 4)
     outcome = ChunkOrder(data.jobs, horizon=8 * 4).solve(EXACTLY, ignore)
     assert (outcome.status, outcome.bound) == ("optimal", 7 * 4)
-
-
-@pytest.mark.parametrize("network", ["2d-sw_sw", "3d-sw_sw_sw_homo"])
-def test_two_chunks_are_solved_to_proven_optimality(network: str) -> None:
-    instance = themis_opt.load(f"{network}.all_reduce.100MiB").overridden(chunks=2)
-    reference = Exact(seconds=600.0, workers=1).solve(instance)
-    assert reference.schedule.makespan <= reference.bound * (1 + PROVEN_GAP)
-    assert max(bounds(instance).values()) <= reference.schedule.makespan * (1 + 1e-9)
 
 
 def test_the_makespan_stays_within_its_bounds() -> None:

@@ -1,55 +1,14 @@
-from itertools import pairwise
-
 import pytest
 
+from themis_opt.base.documents import digest
 from themis_opt.base.errors import InputError
 from themis_opt.problem.catalog import MAX_SEED, load, random_instance
-from themis_opt.problem.network import Kind
-from themis_opt.problem.phases import CollectiveKind
-
-SEEDS = range(300)
 
 
-@pytest.fixture(scope="module")
-def instances():
-    return [random_instance(seed) for seed in SEEDS]
-
-
-def test_seeds_give_different_instances(instances):
-    assert len({instance.fingerprint for instance in instances}) == len(instances)
-
-
-def test_one_instance_is_pinned():
+def test_instances_are_pinned() -> None:
+    """Their documented draws decide all of them."""
     assert random_instance(17).fingerprint == load("random:17").fingerprint == "c3c0f49f4c3fae13460d71b297a0093b"
-
-
-def test_all_numbers_of_dimensions_occur(instances):
-    assert {len(instance.network.dimensions) for instance in instances} == {2, 3, 4, 5, 6}
-
-
-def test_all_kinds_whose_links_are_used_evenly_occur(instances):
-    assert {d.kind for instance in instances for d in instance.network.dimensions} == {
-        Kind.RING,
-        Kind.FULLY_CONNECTED,
-        Kind.SWITCH,
-    }
-
-
-def test_ratios_of_neighbours_lie_in_the_documented_range(instances):
-    bandwidths = [instance.network.bandwidths for instance in instances]
-    ratios = [inner / outer for b in bandwidths for inner, outer in pairwise(b) if outer > 1e9]
-    assert 0.249 < min(ratios) < 0.5
-    assert 8 < max(ratios) < 16.1
-
-
-def test_collectives_lie_in_the_documented_range(instances):
-    collectives = [collective for instance in instances for collective in instance.collectives]
-    assert {c.kind for c in collectives} == {CollectiveKind.ALL_REDUCE}
-    assert all(4 <= c.chunks <= 256 and 2**20 <= c.size <= 2**30 for c in collectives)
-
-
-def test_latencies_are_at_most_5_us(instances):
-    assert max(d.latency for instance in instances for d in instance.network.dimensions) <= 5_000_000
+    assert digest([random_instance(seed).fingerprint for seed in range(300)]) == "1f669899c5c5669a0e753f7873afc309"
 
 
 @pytest.mark.parametrize("seed", [-1, MAX_SEED + 1])

@@ -43,10 +43,6 @@ def test_stages_are_numbered_by_collective_chunk_and_position(instance: Instance
     ]
 
 
-def test_stage_dimensions_follow_the_paths(plan: Plan) -> None:
-    assert plan.stage_dimensions.tolist() == [0, 1, 1, 0, 1, 0, 1, 0, 1, 1, 1]
-
-
 @pytest.mark.parametrize(
     ("number", "label"), [(0, "all_reduce1 chunk 0 reduce_scatter on dim1"), (10, "experts chunk 2 all_to_all on pod")]
 )
@@ -54,11 +50,6 @@ def test_a_label_names_collective_chunk_phase_and_dimension(
     instance: Instance, plan: Plan, number: int, label: str
 ) -> None:
     assert plan.label(instance, number) == label
-
-
-def test_enforcing_keeps_chunks_and_dispatch(plan: Plan) -> None:
-    enforced = plan.enforcing((np.array([0, 3, 5, 7]), np.array([1, 2, 4, 6, 8, 9, 10])))
-    assert (enforced.chunks, enforced.dispatch) == (plan.chunks, plan.dispatch)
 
 
 def test_equal_plans_are_equal(plan: Plan) -> None:
