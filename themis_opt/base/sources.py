@@ -23,7 +23,7 @@ MAX_DOCUMENT_BYTES = 16 * 2**20
 MAX_YAML_BYTES = 2**16  # largest YAML file: these describe networks in some lines, and the parser is slow
 MAX_LINES_BYTES = 32 * 2**20  # largest file that is read line by line: its words take up to twenty times as much memory
 MAX_LINES = 500_000  # lines that are not blank
-HEAD_BYTES = 2**16
+HEAD_BYTES = 2**16  # bytes that tell the format of a file
 MAX_DEPTH = 64  # levels of XML elements; what is read here has ten
 
 

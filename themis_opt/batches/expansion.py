@@ -45,7 +45,7 @@ from themis_opt.schedules.plan import has_launches
 KNOB_COLUMNS: Mapping[str, str] = {"seconds": "time_limit", "gap": "gap_asked"}
 """Columns of rows for knobs whose names say another thing there."""
 
-MAX_RUNS = 10**6
+MAX_RUNS = 10**6  # runs of an experiment
 
 ITERATION = "iteration"  # what the column `kind` says of training iterations
 

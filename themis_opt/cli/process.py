@@ -16,8 +16,8 @@ PROCESS_START = SEARCH_CLOCK.now()
 
 # Exit code of a request that was not met: a gap was not reached, a named policy has no plan, or runs of a batch failed
 UNMET = 1
-BAD_INPUT = 2
-INTERRUPTED = 130
+BAD_INPUT = 2  # exit code of a mistake in options or files
+INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
 
 
 def remaining(time_limit: float) -> float:

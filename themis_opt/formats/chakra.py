@@ -22,11 +22,11 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
 
 VERSION = "0.0.4"
-MAX_NODES = 200_000
-MAX_TRACE_BYTES = 32 * 2**20
+MAX_NODES = 200_000  # nodes of a trace
+MAX_TRACE_BYTES = 32 * 2**20  # bytes of a trace
 MAX_NODE_BYTES = 2**20  # largest node that is read: attributes of two bytes take about a hundred times as much memory
 
-MAX_VARINT_BYTES = 10
+MAX_VARINT_BYTES = 10  # bytes of a 64-bit number, by the format
 NODE_FIELDS = range(1, 12)  # numbers of the fields of a node; others are of a schema that is not known here
 AttributeValue = bool | int | float | str | tuple[bool, ...]
 Attributes = Mapping[str, AttributeValue]

@@ -34,7 +34,7 @@ from themis_opt.schedules.validation import validate
 
 JOB_SHOP_FILE = "job_shop.fjs"
 SOLVED = "schedule.json"
-MAX_SHOP_OPERATIONS = 1_000_000
+MAX_SHOP_OPERATIONS = 1_000_000  # operations of a job, and words of a line
 
 
 class MachineChoice(NamedTuple):

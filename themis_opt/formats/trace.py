@@ -21,7 +21,7 @@ from themis_opt.schedules.schedule import Schedule
 
 NETWORK, IN_FLIGHT, NPU = 1, 2, 3  # process numbers: stages that hold a dimension, results on their way, and compute
 COMPUTE = 1  # the only track of the NPU
-MAX_TRACED_STAGES = 200_000
+MAX_TRACED_STAGES = 200_000  # stages that viewers load
 EVENTS_PER_STAGE = 5
 """A slice, a flow step, a slice in flight and two counter values: viewers load about a million events."""
 

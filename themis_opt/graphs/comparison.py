@@ -92,7 +92,7 @@ class GraphComparison(PolicyComparison[GraphResult]):
         return tuple(lines)
 
 
-WORTH_SAYING = 1e-6
+WORTH_SAYING = 1e-6  # share of a bound by which another one must be above it
 
 
 def compare_graph(

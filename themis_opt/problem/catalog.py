@@ -147,7 +147,7 @@ def read_instance(path: Path) -> Instance:
 
 
 PREFIX = "random:"  # names of random instances are this and a seed, such as random:17
-MAX_SEED = 2**31 - 1
+MAX_SEED = 2**31 - 1  # seed, as of 32-bit generators
 
 RANDOM_KINDS = (Kind.RING, Kind.FULLY_CONNECTED, Kind.SWITCH)
 """No lines: there were none when the networks of the seeds were first published."""
@@ -158,7 +158,7 @@ FIRST_BANDWIDTH = (25e9, 400e9)
 RATIO = (0.25, 16.0)
 BYTES = (2.0**20, 2.0**30)
 CHUNKS = (4, 256)
-ELEMENT_BYTES = 2
+ELEMENT_BYTES = 2  # bytes of an element of random instances
 MEGABYTE = 10**6
 
 

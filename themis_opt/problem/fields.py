@@ -16,15 +16,15 @@ from themis_opt.base.errors import InputError, suggestion
 # Messages of pydantic are for people here, who gain nothing from an address for each of them.
 os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
 
-MAX_DIMENSIONS = 12
-MAX_RAILS = 16
-MAX_CHUNKS = 10**6
+MAX_DIMENSIONS = 12  # dimensions of a network
+MAX_RAILS = 16  # rails of a dimension
+MAX_CHUNKS = 10**6  # chunks of a collective
 MAX_CHUNK_STAGES = 10**6
 """Stages of all chunks of collectives: heuristics plan so many in about ten seconds and a gigabyte."""
 
-MAX_NPUS = 2**40
-MAX_BYTES = 2**50
-MAX_BANDWIDTH = 1e18
+MAX_NPUS = 2**40  # NPUs of a network
+MAX_BYTES = 2**50  # bytes of a collective
+MAX_BANDWIDTH = 1e18  # bytes per second
 
 
 def _whole_number(value: object) -> object:

@@ -11,9 +11,9 @@ from themis_opt.problem.exchanges import Tensor
 from themis_opt.problem.fields import MAX_BYTES, MAX_DIMENSIONS, Count, FieldError, Model
 from themis_opt.problem.network import Dimension
 
-MAX_TASKS = 10_000
-MAX_TENSORS = 20_000
-MAX_PIPELINE_STAGES = 64
+MAX_TASKS = 10_000  # tasks of an iteration
+MAX_TENSORS = 20_000  # tensors of an iteration
+MAX_PIPELINE_STAGES = 64  # stages of an iteration
 
 
 class ComputeTask(Model):

@@ -45,7 +45,7 @@ GANTT = "gantt.svg"
 STRIP, MOST_STEPS = 80, 400  # pixels of a curve below a Gantt picture, and its most steps: more would hide it
 LATER_PARTS = 0.55  # opacity of actions of the last part of a stage; those between are in between
 MOST_LINK_LINES, SHADES = 40, 50  # rows of links, of more the busiest, and shades of chunks that an eye tells apart
-MOST_LOSSES = 40
+MOST_LOSSES = 40  # bars of lost parts
 
 
 Picture = tuple[str, Chart | StackedChart]  # a title and what stands below it

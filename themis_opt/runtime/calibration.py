@@ -33,7 +33,7 @@ from themis_opt.runtime.program import RunOptions
 from themis_opt.schedules.schedule import Schedule
 from themis_opt.schedules.simulator import simulate
 
-CALIBRATED_ELEMENT_BYTES = 4
+CALIBRATED_ELEMENT_BYTES = 4  # bytes of an element, a float32
 CALIBRATED_KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
 """Collectives of one phase: with sums, and without."""
 

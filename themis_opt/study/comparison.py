@@ -54,7 +54,7 @@ SIZES: tuple[Sizes, ...] = ("equal", "free")
 SECONDS_PER_STAGE: Mapping[str, float] = {"baseline": 1e-6, "themis": 3e-6}
 """What policies take to plan and simulate on a slow core, by name; others take :data:`SLOWEST`."""
 
-SLOWEST = 1e-5
+SLOWEST = 1e-5  # seconds for each stage
 
 BOUNDS_SHARE = 1 / 2
 """Share of the time for quick bounds once there is a schedule: without a bound nothing says how good it is."""

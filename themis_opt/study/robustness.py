@@ -47,13 +47,13 @@ from themis_opt.schedules.validation import validate
 from themis_opt.solving.bounds import bounds_of
 from themis_opt.solving.sizing import scaled
 
-MAX_SAMPLES = 10**6
+MAX_SAMPLES = 10**6  # disturbed copies
 
 JUDGES = ("fluid", "chain", "communication", "critical_path")
 """The bounds of a sample: all that hold for any sizes and are not below another of them."""
 
 
-QUANTILE = 0.95
+QUANTILE = 0.95  # share of the samples whose largest loss is said
 
 WAYS = ("all waited for", "never sent", "late is lost")  # what becomes of bytes that may be lost
 

@@ -47,7 +47,7 @@ OF_NETWORK = ("npus", "share", "compression")  # what is varied of the whole net
 OF_DIMENSION = ("bandwidth", "latency", "launch_overhead", "size")
 """What is varied of one dimension; its name and a dot stand before."""
 
-MOST_POINTS = 10_000
+MOST_POINTS = 10_000  # combinations of values
 NEAR_LARGEST = 0.9  # share of the largest bandwidth from which on it is near it
 KNEE = 0.5  # change of the time over that of what varies, both in logarithms, below which it changes little
 

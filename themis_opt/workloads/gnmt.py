@@ -9,9 +9,9 @@ elements.
 
 from themis_opt.workloads.layers import Layer, Parameter
 
-HIDDEN_WIDTH = 1024
-VOCABULARY = 32_320
-LAYERS = 4
+HIDDEN_WIDTH = 1024  # of the model of Wu et al. (2016)
+VOCABULARY = 32_320  # tokens
+LAYERS = 4  # of encoder and decoder each
 
 
 def gnmt(sequence: int) -> tuple[Layer, ...]:

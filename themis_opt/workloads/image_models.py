@@ -76,7 +76,7 @@ def _normalised(name: str, channels: tuple[int, int], kernel: int, side: int) ->
 
 # Channels and convolutions; pooling halves the side after
 VGG_STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
-FULLY_CONNECTED_WIDTH = 4096
+FULLY_CONNECTED_WIDTH = 4096  # outputs of the layers, by the paper
 
 
 def vgg16(side: int, classes: int) -> tuple[Layer, ...]:

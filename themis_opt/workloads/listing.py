@@ -18,7 +18,7 @@ from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.workloads.layers import Layer, LayerKind, Parameter, Role, TrainingModel
 
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")  # what a module keeps without training it
-MAX_PARAMETERS = 20_000
+MAX_PARAMETERS = 20_000  # parameters of a listing
 PARAMETER_LINE = re.compile(
     r"\s*[\"']?([\w.\-/]{1,500})[\"']?\s*[:=,]?\s*(?:torch\.Size\()?[\[(]([\d,\s]{0,100})[\])]\)?[,;\s]*\S{0,40}\s*"
 )

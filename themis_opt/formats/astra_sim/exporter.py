@@ -251,7 +251,7 @@ COMM_TYPES: Mapping[CollectiveKind, tuple[CommType, str]] = {
 }
 """Collectives that the simulator can replace by a trace; everything else runs in the place of an all-reduce."""
 
-MANY_NODES = 10**6
+MANY_NODES = 10**6  # nodes of all traces above which their size is said
 BYTES_PER_NODE = 100  # of traces; measured at the level of steps on the networks of the paper with 64 NPUs, 97 to 103
 
 

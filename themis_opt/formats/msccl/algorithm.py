@@ -18,7 +18,7 @@ from themis_opt.problem.phases import CollectiveKind
 
 EXPORT_LOG = logging.getLogger("themis_opt.formats.msccl")  # says how far large exports and their checks are
 
-MAX_XML_NAME = 63
+MAX_XML_NAME = 63  # bytes of a name that RCCL and NCCL keep
 ANY_SIZE = 1 << 40
 """Bytes that stand for no limit where 0 does not: without a limit, MSCCL leaves messages above 128 MiB to NCCL."""
 

@@ -43,10 +43,10 @@ from themis_opt.formats.msccl.transfers import (
 )
 from themis_opt.schedules.schedule import Schedule
 
-MAX_PLUS_OPERATIONS = 64
+MAX_PLUS_OPERATIONS = 64  # operations of a threadblock, by the runtime
 MAX_CHANNELS = 16  # of a threadblock, the latter of each type
 MAX_UNITS = 4096  # units of a block: more would make puts smaller than what links carry well
-ALIGNMENT = 16
+ALIGNMENT = 16  # bytes of which units are multiples, by the runtime
 
 UnitCount = Annotated[int, Field(ge=0)]
 ChannelWay = Literal["memory", "port"]

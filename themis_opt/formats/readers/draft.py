@@ -11,7 +11,7 @@ from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, ComputeTask, Iteration, Split
 from themis_opt.problem.phases import CollectiveKind
 
-MAX_NAME_LETTERS = 200
+MAX_NAME_LETTERS = 200  # letters of a name that is kept
 LAUNCHED_SO = (
     "The source launches each collective when it is ready: 'simulate', 'compare' and 'solve' put that policy first."
 )

@@ -28,10 +28,10 @@ from themis_opt.problem.phases import CollectiveKind
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 STEP = re.compile(r"ProfilerStep#(\d{1,18})")
 STEP_MARKS = ("gpu_user_annotation", "user_annotation")
-MAX_TRACE_EVENTS = 5_000_000
+MAX_TRACE_EVENTS = 5_000_000  # events of a trace
 MAX_TRACE_VALUES = 10 * MAX_VALUES  # events are parsed one by one
 MAX_EVENT_LENGTH = 8 * 2**20  # characters of an event: its values take up to twenty times as much memory
-MAX_KEPT = 1_000_000
+MAX_KEPT = 1_000_000  # kernels that are kept
 NAME_LETTERS = 200  # of a kernel that are looked at
 
 NCCL_KINDS: Mapping[str, CollectiveKind] = {

@@ -40,13 +40,13 @@ PCI_BANDWIDTH_PER_LANE = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64
 """Units of 100 Mbit/s of a lane, by its rate in GT/s."""
 
 UNKNOWN_PCI, UNKNOWN_LANES = 60, 16
-PCI_UNITS_PER_GIGABYTE = 80
+PCI_UNITS_PER_GIGABYTE = 80  # NCCL's units of PCI speed
 BETWEEN_CPUS = {"GenuineIntel": 10.0, "AuthenticAMD": 16.0, "CentaurHauls": 6.0, "  Shanghai  ": 6.0}
 BETWEEN_CPUS_BY_ARCHITECTURE = {"ppc64": 32.0, "arm64": 6.0}
 BETWEEN_INTEL_CPUS: dict[int, float | None] = {0x55: 10.0, 0x8F: 22.0, 0xCF: 40.0}
 """GB/s between CPUs of family 6, from a model on; those before have 6."""
 
-OLD_INTEL = 6.0
+OLD_INTEL = 6.0  # GB/s between older CPUs, by NCCL's table
 SWITCH_CLASS, CPU_CLASS = "0x068000", "0x068001"
 FABRIC = "net"
 RATE_DIGITS = 6  # of GB/s that are compared: sums of rates differ in the last ones

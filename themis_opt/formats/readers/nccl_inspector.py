@@ -25,7 +25,7 @@ from themis_opt.problem.fields import MAX_BYTES
 from themis_opt.problem.phases import CollectiveKind
 
 INSPECTOR_FIELDS = ("coll", "coll_msg_size_bytes", "coll_exec_time_us")
-MAX_LINE = 2**20
+MAX_LINE = 2**20  # bytes of a line
 PROMETHEUS = "nccl_bus_bandwidth_gbs{"  # how lines for Prometheus begin
 GROUP_TOLERANCE = 0.02  # of the algorithm bandwidth, which is computed from a time that is not rounded
 

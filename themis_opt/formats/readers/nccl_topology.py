@@ -16,7 +16,7 @@ from themis_opt.formats.readers import nccl_box
 from themis_opt.formats.readers.parts import Part, Reader
 from themis_opt.problem.network import Dimension, Kind, Network
 
-USUAL_NODES = 2
+USUAL_NODES = 2  # nodes, unless something else is said
 UNITS_IN_WORDS = "GB/s are 10^9 bytes per second, rates and latencies those of NCCL's model"
 GRAPH_PATTERNS = ("balanced tree", "split tree", "tree", "ring", "NVLS", "CollNet direct")
 CHANNEL_PATTERNS = {str(number): pattern for number, pattern in enumerate(GRAPH_PATTERNS, start=1)}

@@ -21,7 +21,7 @@ GREETING_SECONDS = 10.0  # in which all neighbours must be connected
 LENGTH = struct.Struct("<I")
 LONGEST_GREETING = 2**14  # bytes that are read of a caller before it has shown the token
 ACCEPT_SECONDS = 0.05  # between two looks at whether all callers are known
-LARGEST_READ = 2**20
+LARGEST_READ = 2**20  # bytes of one read
 
 T = TypeVar("T", Outgoing, Incoming)
 
