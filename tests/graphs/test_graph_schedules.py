@@ -198,15 +198,6 @@ def test_trees_of_pat_are_for_any_number_of_npus_and_bine_trees_for_powers_of_tw
     assert hops == {1, 7, 3, 5}  # distances 1, -1 and 3, around the ring
 
 
-@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
-def test_scatters_send_each_part_out_of_the_box_of_the_root_once(kind: str) -> None:
-    instance = instance_of(boxes_on_rails(4, 4), kind, "16 MB")
-    best = in_best_chunks(scatter_plan(instance))
-    validate_graph(best)
-    assert best.makespan < in_best_chunks(hierarchical_plan(instance)).makespan / 4
-    assert best.makespan < 1.7 * best_bound(instance).picoseconds
-
-
 @pytest.mark.parametrize("policy", GRAPH_POLICIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_policy_is_legal_where_it_is_offered(policy: str, kind: str) -> None:
@@ -500,8 +491,7 @@ def test_a_plan_that_cannot_beat_a_rival_is_simulated_in_a_tenth_of_the_chunks_a
     assert sum(schedule.chunks for schedule in beaten) < sum(schedule.chunks for schedule in alone) / 2
 
 
-@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
-@pytest.mark.parametrize("nics_lost", [0, 1])
+@pytest.mark.parametrize(("kind", "nics_lost"), [("broadcast", 0), ("reduce", 1)])
 def test_two_trees_for_each_rail_nearly_reach_the_bound(kind: str, nics_lost: int) -> None:
     graph = made(cluster(Cluster("h100", 64), kind))
     nics = [link.name for link in graph.network.links if ".nic" in link.name]

@@ -152,7 +152,7 @@ def _soonest(instance: GraphInstance) -> str:
     """The policy whose plan is made soonest."""
     count, demands_of = instance.network.num_npus, [one.demand for one in instance.singles]
     if 1 < len(boxes_of(instance.network)) < count:
-        return "two_tree" if any(demand.rooted for demand in demands_of) else "hierarchical"
+        return "hierarchical"
     return "direct" if count <= MOST_DIRECT or any(demand.personal for demand in demands_of) else "shortest"
 
 

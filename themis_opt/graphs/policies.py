@@ -16,7 +16,7 @@ from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 from themis_opt.graphs.rails import Forest, Rails, boxes_of, fastest_routes
 from themis_opt.graphs.schedule import simulate_graph
-from themis_opt.graphs.slots import SlotPlan, slot_plan
+from themis_opt.graphs.slots import MOST_LIFTED, SlotPlan, slot_plan
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -39,13 +39,17 @@ def ring_plan(instance: GraphInstance) -> GraphPlan:
 def hierarchical_plan(instance: GraphInstance) -> GraphPlan:
     """Between boxes NPUs at the same place send to each other, and in each box one sends to all others.
 
-    What all have crosses into each box once, over the rail of its root.  Raises InputError if there are no boxes.
+    What all have crosses into each box once, over the rail of its root.  What one NPU has is scattered to others first,
+    unless a tree is sooner.  Raises InputError if there are no boxes.
     """
-    rails, count = Rails(instance.network), instance.network.num_npus
+    rails, count, rooted = Rails(instance.network), instance.network.num_npus, instance.demand.rooted
     few = MOST_EXACT if rails.has_nic.all() or not instance.demand.sums_for_all else MOST_DAMAGED_EXACT
-    if count > few and not instance.demand.rooted:
-        with suppress(InputError) if count <= MOST_TREES else nullcontext():
-            return slot_plan("hierarchical", instance, rails)
+    if count > few:
+        with suppress(InputError) if count <= MOST_TREES or rooted else nullcontext():
+            slots = slot_plan("hierarchical", instance, rails)
+            if not rooted or count > MOST_LIFTED:
+                return slots
+            return _soonest([slots, _plan_of_trees("hierarchical", instance, [_Halved(rails)])])
     diagonal = (rails.boxes[place % len(rails.boxes), place] for place in range(rails.boxes.shape[1]))
     roots = [int(npu) for npu in diagonal if npu >= 0] if count > MOST_DAMAGED_EXACT else ()
     return _plan_on_rails("hierarchical", instance, rails, roots)
@@ -63,7 +67,11 @@ def with_transfers(plan: GraphPlan) -> GraphPlan:
     if (count := plan.instance.network.num_npus) > MOST_TREES:
         rule = f"must be at most {MOST_TREES} for a plan message by message"
         raise InputError(rule, field="network.nodes", value=f"{count} NPUs")
-    return _plan_on_rails(plan.name, plan.instance, Rails(plan.instance.network))
+    rails = Rails(plan.instance.network)
+    if not plan.instance.demand.rooted:
+        return _plan_on_rails(plan.name, plan.instance, rails)
+    far = [npu for npu, share in zip(rails.place, rails.far_shares(plan.instance.root), strict=True) if share]
+    return _plan_of_trees(plan.name, plan.instance, [_Scattered(rails, npu) for npu in far])
 
 
 MOST_EXACT, MOST_DAMAGED_EXACT, MOST_TREES = 16, 64, 256
@@ -84,15 +92,16 @@ def scatter_plan(instance: GraphInstance) -> GraphPlan:
         raise InputError(rule, field="kind", value=instance.kind.value)
     rails = Rails(instance.network)
     near = next(box for box in boxes if instance.root in box)
-    far = [npu for box in boxes if box is not near for npu in box] if instance.network.num_npus <= MOST_TREES else []
+    far = [npu for box in boxes if box is not near for npu in box] if instance.network.num_npus <= MOST_FAR else []
     forests = [_Scattered(rails, npu) for npu in (*near, *far)]
     shares = NEAR_SHARES if far else NEAR_SHARES[-1:]
     weights = [[share / len(near)] * len(near) + [(1 - share) / max(len(far), 1)] * len(far) for share in shares]
     return _soonest([_plan_of_trees("scatter", instance, forests, weights=each) for each in weights])
 
 
-NEAR_SHARES, TRIED_CHUNKS = (0, 3 / 8, 1), (1, 8)
-"""Shares of data that a scatter sends over the box of its root, and chunks in which variants of a plan are tried."""
+NEAR_SHARES, MOST_FAR, TRIED_CHUNKS = (0, 3 / 8, 1), 128, (1, 8, 32)
+"""Shares of data that a scatter sends over the box of its root, NPUs up to which there are several, and chunks in which
+variants of a plan are tried."""
 
 
 def _soonest(plans: Sequence[GraphPlan]) -> GraphPlan:
@@ -320,15 +329,23 @@ def _by_place(network: GraphNetwork, pairs: Callable[[int], Iterable[tuple[int, 
     return _Fastest(network, lambda root: ((npus[tail], npus[head]) for tail, head in pairs(npus.index(root))))
 
 
-class _Scattered(Forest):
-    """Trees that reach one NPU of another box first, over its mate beside the root, and all others from there."""
+class _OnRails(Forest):
+    """Trees over routes of rails."""
 
-    def __init__(self, rails: Rails, via: int) -> None:
-        self._rails, self._via = rails, via
+    def __init__(self, rails: Rails) -> None:
+        self._rails = rails
 
     def route(self, tail: int, head: int) -> Route:
         """That of the rails."""
         return self._rails.route(tail, head)
+
+
+class _Scattered(_OnRails):
+    """Trees that reach one NPU of another box first, over its mate beside the root, and all others from there."""
+
+    def __init__(self, rails: Rails, via: int) -> None:
+        super().__init__(rails)
+        self._via = via
 
     def pairs(self, root: int) -> list[tuple[int, int]]:
         """To the mate beside the root, over it to the other box, and on from there."""
@@ -341,18 +358,31 @@ class _Scattered(Forest):
         return first + [pair for pair in self._rails.pairs(self._via) if pair[1] not in reached]
 
 
-class _Railed(Forest):
+class _Halved(_OnRails):
+    """Trees that cross the rail of a root to all boxes; half of these spread data, its mates send to all of others."""
+
+    def pairs(self, root: int) -> list[tuple[int, int]]:
+        """To the mates beside the root, along its rail, and to the others of each box."""
+        boxes, (home, at) = self._rails.boxes.tolist(), self._rails.place[root]
+        others = [*boxes[home + 1 :], *boxes[:home]]
+        entries = [box[at] if box[at] >= 0 else box[0] for box in others]
+        mates = [npu if npu >= 0 else root for npu in boxes[home]]
+        pairs = [(root, npu) for npu in (*mates, *entries) if npu != root]
+        for number, (box, entry) in enumerate(zip(others, entries, strict=True)):
+            heads = [entry] * len(box) if 2 * number < len(others) else mates
+            pairs += [(head, npu) for head, npu in zip(heads, box, strict=True) if npu not in (-1, entry)]
+        return pairs
+
+
+class _Railed(_OnRails):
     """A binary tree of boxes along the rail of one place, and from it in each box.
 
     `is_odd`: whether it is that tree in which the leaves of the other are inside.
     """
 
     def __init__(self, rails: Rails, place: int, is_odd: bool) -> None:
-        self._rails, self._place, self._is_odd = rails, place, is_odd
-
-    def route(self, tail: int, head: int) -> Route:
-        """That of the rails."""
-        return self._rails.route(tail, head)
+        super().__init__(rails)
+        self._place, self._is_odd = place, is_odd
 
     def pairs(self, root: int) -> list[tuple[int, int]]:
         """To the mate beside the root, along the rail, and to the others of each box."""

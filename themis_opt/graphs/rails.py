@@ -149,6 +149,22 @@ class Rails(Forest):
             full[self.place[npu]] = rate >= usual
         return full
 
+    @cached_property
+    def is_whole(self) -> BoolArray:
+        """Which boxes are joined and have all their NICs."""
+        return self.has_nic.all(axis=1) & self.is_joined
+
+    def far_shares(self, root: int) -> FloatArray:
+        """Equal shares of NPUs to which a root scatters: in whole other boxes, where its own box has a NIC too.
+
+        Raises InputError if there are none.
+        """
+        (home, _), places = self.place[root], self.place.values()
+        shares = np.array([float(b != home and self.is_whole[b] and self.has_nic[home, g]) for b, g in places])
+        if not shares.any():
+            raise InputError("must have another box with all its NICs", field="network.links")
+        return shares
+
     def _rate(self, arc: tuple[int, int]) -> Fraction:
         return self.network.arcs.get(arc, Fraction(0))
 

@@ -6,6 +6,7 @@ a class do not overlap, and one begins when what any of its messages waits for h
 slots are a legal schedule, whether or not the network is symmetric, and none is later than its slot.
 
 Slots are made for an all-gather.  A reduce-scatter is the same backwards, and an all-reduce is both, chunk by chunk.
+A broadcast scatters pieces to the NPUs of other boxes first, which then gather them; a reduce is that backwards.
 In an all-to-all a message goes to the NPU of its box on the rail of its target first, and then over this rail.
 """
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from themis_opt.base.arrays import IntArray
 from themis_opt.base.errors import InputError
-from themis_opt.graphs.plan import GraphPiece, GraphPlan, demands, divide, num_elements, shares
+from themis_opt.graphs.plan import GraphPiece, GraphPlan, demands, divide, shares
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.rails import Rails
 from themis_opt.graphs.schedule import picoseconds
@@ -59,6 +60,7 @@ class SlotTable:
 
     `elements`: of each piece, or of the messages to each NPU; `sizes`: those that occur.
     `personal`: whether the slots are those of an all-to-all.
+    `root`: the NPU that has all pieces at first, if one does.
     `links`, `lags`: of each slot the class of its links, and the longest latency.
     `names`, `mirrored`: of each class its name, and the class of the same links the other way.
     `loads`: of each slot bandwidths, by their numbers, and messages of each size that a link with it serves.
@@ -71,6 +73,7 @@ class SlotTable:
     rails: Rails
     elements: IntArray
     personal: bool = False
+    root: int | None = None
     is_lifted: bool = False
     links: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -86,6 +89,7 @@ class SlotTable:
         self._number: dict[str, int] = {}
         self._ways: dict[int, tuple[IntArray, int]] = {}
         self.begins: list[int] = []
+        self.home = -1  # the box of the root
         rails, network = self.rails, self.rails.network
         size = len(network.nodes)
         keys = np.array([tail * size + head for tail, head in network.arcs], dtype=np.int64)
@@ -118,7 +122,10 @@ class SlotTable:
     @cached_property
     def messages(self) -> list[SlotMessages]:
         """All messages, which are made when they are asked for."""
-        return (self if self.is_lifted else SlotTable(self.rails, self.elements, self.personal, is_lifted=True)).made
+        table = self
+        if not self.is_lifted:
+            table = SlotTable(self.rails, self.elements, self.personal, self.root, is_lifted=True)
+        return table.made
 
     def arcs(self, tails: IntArray, heads: IntArray) -> IntArray:
         """The numbers of links in one direction. Raises InputError if there is none."""
@@ -199,8 +206,11 @@ class SlotTable:
     def _gather(self) -> None:
         """All slots: those of damaged boxes first, which take longest, then boxes to those at each distance."""
         rails = self.rails
-        whole = rails.has_nic.all(axis=1) & rails.is_joined
-        plain, damaged = np.flatnonzero(whole), np.flatnonzero(~whole)
+        whole = rails.is_whole.copy()
+        if self.root is not None:
+            self.home, _ = rails.place[self.root]
+            whole[self.home] = False
+        plain, damaged = np.flatnonzero(whole), np.setdiff1d(np.flatnonzero(~whole), self.home)
         if not len(plain):
             raise InputError(ON_RAILS, field="network")
         leaves = rails.leaf[plain[0]]
@@ -212,7 +222,11 @@ class SlotTable:
         self.rank[plain], self.rank[damaged] = np.arange(len(plain)), np.arange(len(damaged))
         sides = {-1: plain} | {int(box): np.array([box]) for box in damaged}
         begin = {side: self.begin() for side in sides}
-        spread = {side: self._spread(side, boxes, begin[side]) for side, boxes in sides.items()}
+        if self.root is None:
+            spread = {side: self._spread(side, boxes, begin[side]) for side, boxes in sides.items()}
+        else:
+            begin[-1], last = self._scatter(self.root, plain, begin[-1])
+            spread = begin | {-1: last}
         for side in (int(box) for box in damaged):
             for other in sides:
                 for source, target in ((side, other), (other, side)) if other == -1 else ((side, other),):
@@ -228,6 +242,24 @@ class SlotTable:
             others = np.roll(boxes, -shift)
             if (both := whole[boxes] & whole[others]).any():
                 self._send(-1, boxes[both], -1, others[both], begin, spread)
+
+    def _scatter(self, root: int, plain: IntArray, begin: int) -> tuple[int, int]:
+        """Pieces from a root to NPUs of whole boxes, over its mates; the slots in which they enter and are spread.
+
+        Each mate copies what it sends to the others of the box of the root, and takes turns with what the root sends.
+        """
+        boxes, home, (_, at) = self.rails.boxes, self.home, self.rails.place[root]
+        pieces, b, _, g, _ = self._roots(plain, plain)
+        near, homes = np.flatnonzero((boxes[home] >= 0) & (boxes[home] != root)), np.full(len(pieces), home)
+        waits = [begin]
+        if len(near):
+            mates = np.where(g == at, near[self.rank[b] % len(near)], g)
+            waits.append(self._inside(home, pieces, homes, np.full(len(pieces), at), mates, begin, is_root=True))
+            rows, others = np.repeat(np.arange(len(pieces)), len(near)), np.tile(near, len(pieces))
+            if len(kept := np.flatnonzero(others != mates[rows])):
+                rows, others = rows[kept], others[kept]
+                self._inside(home, pieces[rows], homes[rows], mates[rows], others, waits[-1])
+        return self._cross(home, -1, (pieces, homes, b, g), waits)
 
     def _unlike_places(self, plain: IntArray) -> IntArray:
         """Those of one rail for all with the same NICs, whose leaves serve the same boxes and have the same uplinks.
@@ -249,7 +281,8 @@ class SlotTable:
             _, begins, number = np.unique(served, return_index=True, return_inverse=True)
             links = tuple(uplinks[int(leaf)] for leaf in served[np.sort(begins)])
             nics = tuple(self._looks(rails.boxes[plain, place], served) for place in some)
-            first.setdefault((begins[number].tobytes(), links, nics, rails.variants[some].tobytes()), some)
+            used = (self.elements[self._first_piece[rails.boxes[plain[0], some]]] > 0).tobytes()
+            first.setdefault((begins[number].tobytes(), links, nics, used, rails.variants[some].tobytes()), some)
         places, planes = np.sort(np.concatenate(list(first.values()))), next(iter(above))
         if not (cores := [core for plane in planes for core in plane]):
             return places
@@ -317,8 +350,11 @@ class SlotTable:
         goals: IntArray | None = None,
         *,
         stands_in: bool = False,
-    ) -> None:
-        """Messages over NICs, leaves and spines, and within the boxes that they enter: to all, or to their goals."""
+    ) -> tuple[int, int]:
+        """Messages over NICs, leaves and spines, and within the boxes that they enter: to all, or to their goals.
+
+        The last slots of both.
+        """
         roots, b, other, j = ends
         rails, boxes = self.rails, self.rails.boxes
         tails, heads = boxes[b, j], boxes[other, j]
@@ -350,12 +386,14 @@ class SlotTable:
         for group in np.unique(into):
             chosen = np.flatnonzero(into == group)
             slot, hops[chosen, 5] = self.add(nics, roots[chosen], last[chosen], heads[chosen], sent)
+            end = slot
             if goals is None:
-                self._within(target, roots[chosen], other[chosen], j[chosen], slot)
+                end = self._within(target, roots[chosen], other[chosen], j[chosen], slot)
             elif len(late := chosen[goals[chosen] != j[chosen]]):
-                self._inside(target, roots[late], other[late], j[late], goals[late], slot)
+                end = self._inside(target, roots[late], other[late], j[late], goals[late], slot)
         if self.is_lifted:
             self._keep_routes(roots, np.stack((tails, first, *middles, last, heads), axis=1), hops)
+        return slot, end
 
     def _keep_routes(self, roots: IntArray, nodes: IntArray, hops: IntArray) -> None:
         """The messages, those within a leaf and those over one spine apart."""
@@ -377,7 +415,7 @@ class SlotTable:
 
     def _groups(self, side: int, far: IntArray, stands_in: bool) -> IntArray:
         """Slots of a damaged box: one for each other box, and for as many boxes as NPUs stand in for whole pieces."""
-        if side < 0:
+        if side in (-1, self.home):
             return np.zeros(len(far), dtype=np.int64)
         is_whole = stands_in and (self.personal or self.rails.variants.max() == 1)
         return self.rank[far] // (max(int(self.rails.has_nic[side].sum()), 1) if is_whole else 1)
@@ -435,7 +473,9 @@ class SlotTable:
         rows, mates = rows[kept], mates[kept]
         return self._inside(side, roots[rows], b[rows], g[rows], mates, wait)
 
-    def _inside(self, side: int, roots: IntArray, b: IntArray, g: IntArray, mates: IntArray, wait: int) -> int:
+    def _inside(
+        self, side: int, roots: IntArray, b: IntArray, g: IntArray, mates: IntArray, wait: int, *, is_root: bool = False
+    ) -> int:
         """From NPUs at places of boxes to others there, over the switch of the box or links; the last slot."""
         boxes = self.rails.boxes
         nodes = [boxes[b, g], boxes[b, mates]]
@@ -445,6 +485,8 @@ class SlotTable:
             nodes.insert(1, hubs)
             out, into = self._of(side, "NPUs to their switch"), self._of(side, "switches to their NPUs")
             names = [(out, into), (into, out)]
+        if is_root:
+            names[0] = "links of the root out", "links of the root in"
         slots, hops = list[int](), list[IntArray]()
         for name, tails, heads in zip(names, nodes, nodes[1:], strict=False):
             wait, rows = self.add(name, roots, tails, heads, [wait])
@@ -514,12 +556,14 @@ class Slots:
         return [[picoseconds(-(-size // chunks) * element, rate) for size in sizes] for rate in self.table.rates]
 
     def preferred(self, operations: Operations) -> Operations:
-        """Operations whose links serve copies between whole boxes, which nobody waits for, after sums of later chunks.
+        """Operations whose links serve copies between whole boxes, which nobody waits for, after all of later chunks.
 
-        These are all later ones, or the next one where whole boxes wait for damaged ones.
+        All are sums, and pieces on their way from a root: of all later chunks, or of the next one where whole boxes
+        wait for damaged ones.
         """
         count, waits = len(self.link), len(self.table.begins) > 1
-        first = self.shift + self.table.first_between_whole if self.shift else count
+        is_broadcast = self.table.root is not None and not self.backwards
+        first = self.shift + self.table.first_between_whole if self.shift or is_broadcast else count
         later = np.arange(len(operations.major)) % count >= first
         return operations._replace(major=operations.major + later * (count if waits else len(operations.major)))
 
@@ -564,8 +608,6 @@ def slot_plan(name: str, instance: GraphInstance, rails: Rails | None = None) ->
     Raises InputError if boxes and rails are not alike enough.
     """
     npus, demand, rails = instance.network.capacities.terminals, instance.demand, rails or Rails(instance.network)
-    if demand.rooted:
-        raise InputError("has no slots", field="collectives.kind", value=instance.kind.value)
     if demand.sums and not instance.network.capacities.is_symmetric:
         raise InputError("must have links that are alike in both directions", field="network.links")
     if demand.personal:
@@ -573,22 +615,23 @@ def slot_plan(name: str, instance: GraphInstance, rails: Rails | None = None) ->
         received = tuple(GraphPiece(amounts[npu], None, npu) for npu in npus)
         table = SlotTable(rails, np.full(len(npus), max(amounts[npu] for npu in npus)), personal=True)
         return SlotPlan(name, instance, received, (), False, Slots(instance, table))
-    parts = rails.num_parts(npus)
-    if demand.sums_for_all:
-        weights = (rails.shares.sum(axis=1) / (rails.boxes >= 0).sum(axis=1))[[rails.place[npu][0] for npu in npus]]
-        pieces = [
-            GraphPiece(part, None, None)
-            for part in divide(num_elements(instance), np.repeat(weights / parts, parts).tolist())
-        ]
-    else:
+    parts, root = rails.num_parts(npus), instance.root if demand.rooted else None
+    if demand.divided:
         pieces = [
             GraphPiece(part, *ends)
             for (ends, amount), count in zip(demands(instance).items(), parts.tolist(), strict=True)
             for part in divide(amount, [1] * count)
         ]
         weights = np.ones(len(npus))
+    else:
+        every = rails.shares.sum(axis=1) / (rails.boxes >= 0).sum(axis=1)
+        weights = every[[rails.place[npu][0] for npu in npus]] if root is None else rails.far_shares(root)
+        ((ends, total),) = demands(instance).items()
+        portions = divide(total, np.repeat(weights / parts, parts).tolist())
+        pieces = [GraphPiece(part, *ends) for part in portions]
     elements = np.array([piece.elements for piece in pieces])
     known, kind = np.unique(np.repeat(weights / parts, parts), return_inverse=True)
     largest = np.zeros(len(known), dtype=np.int64)
     np.maximum.at(largest, kind, elements)
-    return SlotPlan(name, instance, tuple(pieces), (), False, Slots(instance, SlotTable(rails, largest[kind])))
+    slots = Slots(instance, SlotTable(rails, largest[kind], root=root))
+    return SlotPlan(name, instance, tuple(pieces), (), False, slots)
