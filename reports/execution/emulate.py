@@ -24,7 +24,7 @@ from typing import Any
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, parse_bandwidth, parse_time
 from themis_opt.runtime.control import TOKEN_VARIABLE
-from themis_opt.runtime.layout import neighbours
+from themis_opt.runtime.layout import group_of
 
 MAX_EMULATED_NPUS = 64
 
@@ -113,8 +113,8 @@ def _npus(sizes: Sequence[int]) -> list[dict[str, Any]]:
             "address": addresses[rank],
             "links": [
                 {
-                    "group": min(neighbours(rank, sizes, k)),
-                    "peers": [addresses[peer] for peer in neighbours(rank, sizes, k) if peer != rank],
+                    "group": min(group_of(rank, sizes, (k,))),
+                    "peers": [addresses[peer] for peer in group_of(rank, sizes, (k,)) if peer != rank],
                 }
                 for k in range(len(sizes))
             ],

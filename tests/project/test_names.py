@@ -4,6 +4,8 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +32,28 @@ def defined_names(module: Path) -> Iterator[str]:
                 yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
             case ast.AnnAssign(target=ast.Name(id=name)):
                 yield name
+
+
+def test_programs_import_names_that_exist():
+    """Those of reports and benchmarks too, which no other test runs."""
+    missing = []
+    for module in OTHERS:
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("themis_opt", "formulations")):
+                missing += [
+                    f"{module.relative_to(ROOT)}: {node.module}.{each.name}"
+                    for each in node.names
+                    if not exists(str(node.module), each.name)
+                ]
+    assert missing == []
+
+
+def exists(module: str, name: str) -> bool:
+    """Whether a module holds a name, or a package a module; those that need torch say nothing."""
+    try:
+        return hasattr(import_module(module), name) or find_spec(f"{module}.{name}") is not None
+    except ModuleNotFoundError as error:
+        return "torch" in str(error)
 
 
 def test_each_type_and_constant_is_defined_once():

@@ -28,8 +28,15 @@ TICK = 1000  # picoseconds; times of passes are cut to whole ticks for the choic
 
 def out_of_core(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     """The iteration in which activations fit `setup.memory`."""
+    return offloaded(layers, setup, _fates(layers, setup, activations(layers, setup), _left(layers, setup)))
+
+
+def offloaded(layers: tuple[Layer, ...], setup: Setup, fates: Sequence[str]) -> Iteration:
+    """The iteration with given fates of the inputs of all layers: ``keep``, ``swap`` or ``recompute``.
+
+    They fit the memory if they obey the rules of :mod:`formulations.offloading`.
+    """
     sizes, memory = activations(layers, setup), _left(layers, setup)
-    fates = _fates(layers, setup, sizes, memory)
     passes = Passes(setup.element_bytes)
     if setup.update:
         passes.compute("update", setup.optimizer)

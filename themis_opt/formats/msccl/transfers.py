@@ -134,7 +134,7 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class ChunkLayout(Layout):
+class ChunkedLayout(Layout):
     """Where the chunks of a collective lie in the buffers; every block has units of each of them."""
 
     paths: IntArray  # shape (chunks, stages): as in Chunks, but positions in the span
@@ -301,7 +301,7 @@ def transfers_of(schedule: Schedule, launch: int, units: IntArray, only: Collect
     sizes, total, kind = tuple(d.size for d in dimensions), int(units.sum()), exchange.kind
     places = [tuple(reversed(place)) for place in product(*map(range, reversed(sizes)))]
     relayed = (len(sizes) - 1) * gpus * total if kind is CollectiveKind.ALL_TO_ALL else 0
-    layout = ChunkLayout(kind, sizes, places, units, total, relayed, position[chunks.paths])
+    layout = ChunkedLayout(kind, sizes, places, units, total, relayed, position[chunks.paths])
     chunk_numbers = range(len(units)) if only is None else only
     first: dict[tuple[int, ...], int] = {}  # of as many units on the same path: data of others move alike, elsewhere
     alike = {c: first.setdefault((int(units[c]), *layout.paths[c].tolist()), c) for c in chunk_numbers}
@@ -349,7 +349,7 @@ def _by_ends(messages: Messages) -> _BlockMoves:
 class _UnitTracker:
     """Where every GPU holds every block of every chunk."""
 
-    def __init__(self, layout: ChunkLayout, dimensions: Sequence[Dimension], chunks: Collection[int]) -> None:
+    def __init__(self, layout: ChunkedLayout, dimensions: Sequence[Dimension], chunks: Collection[int]) -> None:
         self.layout, self.chunks = layout, chunks
         self.phases = [Phase(p) for p in stage_phases(layout.kind, layout.paths.shape[1])]
         self.steps = {

@@ -31,7 +31,7 @@ from themis_opt.formats.readers.parts import Part, Reader
 from themis_opt.problem.phases import CollectiveKind
 
 TESTS = "all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|sendrecv"
-PROGRAM = re.compile(rf"(?<![a-zA-Z_])({TESTS})(?:_perf)?(?:_mpi)?(?![a-zA-Z_])")
+TEST_PROGRAM = re.compile(rf"(?<![a-zA-Z_])({TESTS})(?:_perf)?(?:_mpi)?(?![a-zA-Z_])")
 NAMED_COLLECTIVES = re.compile(rf"(?<![a-zA-Z])({TESTS})(?![a-zA-Z])")  # in the name of a file
 STARTING = re.compile(r"Collective test starting:\s*(\w+?)(?:_perf)?(?:_mpi)?\s*$", re.MULTILINE)
 RUN = re.compile(rf"\b({TESTS}|hypercube)_perf(?:_mpi)?\b")
@@ -265,7 +265,7 @@ def _number(source: Source, value: Any, field: str) -> int:
 
 def _kind(source: Source, text: str) -> CollectiveKind:
     """The collective: of the line that says so, else of a program that ran, of the file, or of any word."""
-    for pattern, where in ((STARTING, text), (RUN, text), (NAMED_COLLECTIVES, source.path.name), (PROGRAM, text)):
+    for pattern, where in ((STARTING, text), (RUN, text), (NAMED_COLLECTIVES, source.path.name), (TEST_PROGRAM, text)):
         if match := pattern.search(where):
             return collective(source, match[1], "program")
     rule = "does not say which collective it measures: name the file after it, and after ranks that it does not list"
