@@ -32,6 +32,7 @@ Units = NDArray[np.uint32]  # one number per unit; sums wrap around, so that the
 SLOTS = 1  # messages that a connection holds
 Memory = dict[str, Units]
 VectorClock = dict[int, int]
+_UnitName = tuple[int, str, int]  # the GPU, a buffer, and the number of the unit there
 
 
 def interpret(algorithm: MscclAlgorithm, *, in_place: bool) -> None:
@@ -100,25 +101,31 @@ class _Running:
     def step(self) -> MscclStep | None:
         return self.block.steps[self.next] if self.next < len(self.block.steps) else None
 
-    def check_after(self, unit: tuple[str, int], other: tuple[int, int] | None) -> None:
+    def check_after(self, unit: _UnitName, other: tuple[int, int] | None) -> None:
         """Refuse to run before, after or beside another step that touches the same unit."""
         if other is None or other[0] == self.block.id or self.clocks[-1].get(other[0], -1) >= other[1]:
             return
         steps = f"step {self.next} of threadblock {self.block.id} and step {other[1]} of {other[0]}"
-        raise InvalidSchedule("data", f"GPU {self.gpu}: {steps} touch unit {unit[1]} of {unit[0]} in no known order")
+        raise InvalidSchedule("data", f"GPU {self.gpu}: {steps} touch unit {unit[2]} of {unit[1]} in no known order")
 
 
 class _GpuMachine:
-    """All threadblocks of all GPUs."""
+    """All threadblocks of all GPUs.
+
+    `names`: for each buffer the memory it lies in, and where it begins there.
+    `writers`, `readers`: steps that touched each unit last, to detect steps whose order is not known.
+    """
 
     def __init__(self, algorithm: MscclAlgorithm, memories: list[Memory], *, in_place: bool) -> None:
         self.memories = memories
         self.running = [[_Running(gpu.id, block) for block in gpu.threadblocks] for gpu in algorithm.gpus]
         self.links = {ends: deque[Units]() for ends in _connections(algorithm)}
-        self.watch = [_Watch({buffer: (buffer, 0) for buffer in "ios"}) for _ in algorithm.gpus]
+        self.names = {(gpu.id, buffer): (buffer, 0) for gpu in algorithm.gpus for buffer in "ios"}
         for gpu in algorithm.gpus if in_place else ():
-            small, *place = shared_part(gpu.id, gpu.units)
-            self.watch[gpu.id].names[small] = tuple(place)  # type: ignore[assignment]  # two
+            small, large, begin = shared_part(gpu.id, gpu.units)
+            self.names[gpu.id, small] = large, begin
+        self.writers: dict[_UnitName, tuple[int, int]] = {}
+        self.readers: dict[_UnitName, VectorClock] = {}
 
     def run(self) -> None:
         waiting = [running for blocks in self.running for running in blocks if running.step]
@@ -179,28 +186,26 @@ class _GpuMachine:
         return data
 
     def _read(self, running: _Running, buffer: str, offset: int, count: int) -> Units:
-        watch, memory = self.watch[running.gpu], self.memories[running.gpu]
         for unit in self._units(running, buffer, offset, count):
-            running.check_after(unit, watch.writers.get(unit))
-            watch.readers.setdefault(unit, {})[running.block.id] = running.next
-        return memory[buffer][offset : offset + count].copy()
+            running.check_after(unit, self.writers.get(unit))
+            self.readers.setdefault(unit, {})[running.block.id] = running.next
+        return self.memories[running.gpu][buffer][offset : offset + count].copy()
 
     def _write(self, running: _Running, buffer: str, offset: int, data: Units) -> None:
-        watch = self.watch[running.gpu]
         for unit in self._units(running, buffer, offset, len(data)):
-            running.check_after(unit, watch.writers.get(unit))
-            for reader in watch.readers.pop(unit, {}).items():
+            running.check_after(unit, self.writers.get(unit))
+            for reader in self.readers.pop(unit, {}).items():
                 running.check_after(unit, reader)
-            watch.writers[unit] = running.block.id, running.next
+            self.writers[unit] = running.block.id, running.next
         self.memories[running.gpu][buffer][offset : offset + len(data)] = data
 
-    def _units(self, running: _Running, buffer: str, offset: int, count: int) -> Iterator[tuple[str, int]]:
+    def _units(self, running: _Running, buffer: str, offset: int, count: int) -> Iterator[_UnitName]:
         most = len(self.memories[running.gpu][buffer])
         if offset < 0 or offset + count > most:
             where = f"GPU {running.gpu} threadblock {running.block.id} step {running.next}"
             raise InvalidSchedule("data", f"{where} leaves buffer {buffer} of {most} units")
-        name, start = self.watch[running.gpu].names[buffer]
-        return ((name, start + offset + unit) for unit in range(count))
+        name, start = self.names[running.gpu, buffer]
+        return ((running.gpu, name, start + offset + unit) for unit in range(count))
 
 
 def _connections(algorithm: MscclAlgorithm) -> set[tuple[int, int, int]]:
@@ -217,12 +222,3 @@ def _connections(algorithm: MscclAlgorithm) -> set[tuple[int, int, int]]:
             ways = f"from GPU {place[0]} to {place[1]} on channel {place[2]}"
             raise InvalidSchedule("data", f"{ways}: exactly one threadblock must send and one receive")
     return set(ends["send"])
-
-
-@dataclass
-class _Watch:
-    """Steps that touched each unit of a GPU last, to detect steps whose order is not known."""
-
-    names: dict[str, tuple[str, int]]  # for each buffer the memory it lies in, and where it begins there
-    writers: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    readers: dict[tuple[str, int], VectorClock] = field(default_factory=dict)
