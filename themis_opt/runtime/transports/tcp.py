@@ -1,11 +1,11 @@
 """Links over TCP: one connection for each pair of neighbours and lane, and one thread that sends and receives."""
 
 import hmac
+import math
 import select
 import socket
 import struct
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Thread
 from time import monotonic
@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from themis_opt.runtime.links import Address, ChannelKey, Frame, Incoming, Outgoing, RankFailure
+from themis_opt.runtime.links import Address, ChannelKey, Incoming, Outgoing, RankFailure
 
 CONGESTION_CONTROL = b"reno"  # congestion control that does not pace; BBR, the default of some systems, paces by itself
 GREETING_SECONDS = 10.0  # in which all neighbours must be connected
@@ -40,8 +40,8 @@ class TcpLink:
 
     def exchange(self, outgoing: Sequence[Outgoing], incoming: Sequence[Incoming]) -> None:
         """Send and receive; see :class:`~themis_opt.runtime.links.Link`."""
-        senders = [_Sender(self._connections[peer], peer, messages) for peer, messages in _by_peer(outgoing)]
-        receivers = [_Receiver(self._connections[peer], peer, messages) for peer, messages in _by_peer(incoming)]
+        senders = [_Flow(self._connections[peer], peer, _sent, messages) for peer, messages in _by_peer(outgoing)]
+        receivers = [_Flow(self._connections[peer], peer, _received, messages) for peer, messages in _by_peer(incoming)]
         moved_at = monotonic()
         while senders or receivers:
             now = monotonic()
@@ -58,83 +58,66 @@ class TcpLink:
             elif monotonic() - moved_at >= self._patience:
                 idle, what = (receivers[0].peer, "sent") if receivers else (senders[0].peer, "took")
                 raise RankFailure(idle, f"{what} nothing for {self._patience:g} s")
-            senders = [sender for sender in senders if sender.left]
-            receivers = [receiver for receiver in receivers if receiver.left]
+            senders, receivers = ([flow for flow in flows if flow.due < math.inf] for flows in (senders, receivers))
 
 
-def _by_peer(messages: Sequence[T]) -> Iterable[tuple[int, deque[T]]]:
-    queues: dict[int, deque[T]] = {}
+def _by_peer(messages: Sequence[T]) -> Iterable[tuple[int, list[T]]]:
+    queues: dict[int, list[T]] = {}
     for message in messages:
-        queues.setdefault(message.peer, deque()).append(message)
+        queues.setdefault(message.peer, []).append(message)
     return queues.items()
 
 
-class _Sender:
-    """Messages for one neighbour; a frame is made when it leaves."""
+_Move = Callable[[socket.socket, int, list[T]], Iterator[float]]
+"""Moves a part of messages at each step, and says from when on the next one may move."""
 
-    def __init__(self, connection: socket.socket, peer: int, messages: deque[Outgoing]) -> None:
-        self._connection, self.peer, self._messages = connection, peer, messages
-        self._rest: Frame | None = None
 
-    def fileno(self) -> int:
-        return self._connection.fileno()
+class _Flow:
+    """Messages to or from one neighbour: a part of them moves whenever its connection is ready."""
 
-    @property
-    def left(self) -> bool:
-        return bool(self._rest or self._messages)
-
-    @property
-    def due(self) -> float:
-        return 0.0 if self._rest else self._messages[0].due
+    def __init__(self, connection: socket.socket, peer: int, move: _Move[T], messages: list[T]) -> None:
+        self.fileno, self.peer, self._parts = connection.fileno, peer, move(connection, peer, messages)
+        self.progress()
 
     def progress(self) -> None:
-        rest = self._rest or self._messages.popleft().pack()
-        try:
-            count = self._connection.send(rest)
-        except BlockingIOError:
-            count = 0
-        except OSError as error:
-            raise RankFailure(self.peer, f"closed its connection ({error.strerror})") from None
-        self._rest = rest[count:] or None
+        self.due = next(self._parts, math.inf)  # infinite where nothing is left
 
 
-class _Receiver:
-    """Messages from one neighbour; the header is checked before the rest is waited for."""
+def _sent(connection: socket.socket, peer: int, messages: list[Outgoing]) -> Iterator[float]:
+    """Send messages; a frame is made when it leaves."""
+    for message in messages:
+        yield message.due
+        rest = message.pack()
+        while rest:
+            try:
+                rest = rest[connection.send(rest) :]
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise RankFailure(peer, f"closed its connection ({error.strerror})") from None
+            if rest:
+                yield 0.0
 
-    def __init__(self, connection: socket.socket, peer: int, messages: deque[Incoming]) -> None:
-        self._connection, self.peer, self._messages = connection, peer, messages
-        self._open()
 
-    def fileno(self) -> int:
-        return self._connection.fileno()
-
-    def _open(self) -> None:
-        self._frame = np.empty(self._messages[0].size, np.uint8).data if self._messages else None
-        self._count = 0
-
-    @property
-    def left(self) -> bool:
-        return self._frame is not None
-
-    def progress(self) -> None:
-        frame, message = self._frame, self._messages[0]
-        assert frame is not None
-        until = message.head if self._count < message.head else len(frame)
-        try:
-            count = self._connection.recv_into(frame[self._count : until])
-        except BlockingIOError:
-            return
-        except OSError as error:
-            raise RankFailure(self.peer, f"closed its connection ({error.strerror})") from None
-        if not count:
-            raise RankFailure(self.peer, "closed its connection")
-        self._count += count
-        if until == message.head == self._count:
-            message.check(frame)
-        if self._count == len(frame):
-            message.unpack(frame)
-            self._messages.popleft()
-            self._open()
+def _received(connection: socket.socket, peer: int, messages: list[Incoming]) -> Iterator[float]:
+    """Receive messages; the header is checked before the rest is waited for."""
+    for message in messages:
+        frame, count = np.empty(message.size, np.uint8).data, 0
+        while count < len(frame):
+            yield 0.0
+            until = message.head if count < message.head else len(frame)
+            try:
+                part = connection.recv_into(frame[count:until])
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise RankFailure(peer, f"closed its connection ({error.strerror})") from None
+            if not part:
+                raise RankFailure(peer, "closed its connection")
+            count += part
+            if until == message.head == count:
+                message.check(frame)
+        message.unpack(frame)
 
 
 class Caller(BaseModel):
