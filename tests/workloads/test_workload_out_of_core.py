@@ -105,6 +105,12 @@ def test_iteration_is_never_below_compute_link_and_network(room: float, launchin
 def test_memory_is_never_exceeded(room: float, link: float, launching: str) -> None:
     instance = make(room, host_link=link)
     assert used(run(instance, f"{launching}/hourglass")) <= int(room * LEAST / 3)
+    for tensor in instance.iteration.tensors:
+        name, _, way = tensor.name.rpartition(".")
+        if way == "swap_in":
+            users = (f"{name}.recompute", f"{name}.weight_gradient")
+            assert tensor.after == (f"{name}.swap_out",)
+            assert tensor.needed_before == next(user for user in users if user in instance.task_index)
 
 
 def test_where_everything_fits_it_is_data_parallelism() -> None:

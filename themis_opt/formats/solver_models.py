@@ -16,7 +16,7 @@ from formulations.sequencing import as_text, num_order_variables, sequencing_mil
 from themis_opt.base.errors import InputError, InvalidSchedule
 from themis_opt.formats.exports import Exporter, Fact
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.solving.lowering import RESOLUTION, in_ticks, job_plans
+from themis_opt.solving.lowering import in_ticks, job_plans
 
 LINEAR_RESOLUTION = 2**18  # ticks into which the linear programme divides the makespan: its writer keeps six digits
 MAX_MODEL_STAGES = 20_000  # stages of a model that is written: CP-SAT loads as many
@@ -71,27 +71,24 @@ class SolverModel(Exporter):
     def notes(self, schedule: Schedule) -> Iterator[str]:
         """Notes for users of the files."""
         if self._is_for_cp_sat:
-            tick = _tick(schedule)
+            tick = in_ticks(schedule).tick
             yield (
                 f"times in the model are whole ticks of {tick} ps, rounded down: a proven optimum, times {tick} ps, "
                 "is a lower bound for the chunk sizes of this schedule"
             )
         if self._is_linear(schedule):
-            tick = max(1, schedule.makespan // LINEAR_RESOLUTION)
+            tick = in_ticks(schedule, LINEAR_RESOLUTION).tick
             yield f"the linear programme keeps the paths of this schedule; its ticks have {tick} ps"
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[Fact]:
         """Compare the files with the models, and the objective of the hint with the schedule."""
         yield from super().check(schedule, folder)
         if self._is_for_cp_sat:
-            objective, most = hinted_objective(_model(schedule).model), -(-schedule.makespan // _tick(schedule))
+            objective = hinted_objective(_model(schedule).model)
+            most = -(-schedule.makespan // in_ticks(schedule).tick)
             if objective is None or objective > most:
                 raise InvalidSchedule("model", f"the hint has objective {objective}, the schedule {most} ticks")
             yield f"the schedule is feasible for the model: {objective} ticks"
-
-
-def _tick(schedule: Schedule) -> int:
-    return max(1, schedule.makespan // RESOLUTION)
 
 
 def _model(schedule: Schedule) -> ChunkOrder:

@@ -223,11 +223,6 @@ def _windows(file: _File, pattern: int = 0) -> tuple[int, ...]:
     return tuple(width if n >= first and (not pattern or (n + 1) % pattern) else 0 for n in range(layers))
 
 
-def _labels(file: _File) -> int:
-    labels = file.content.get("id2label")
-    return len(labels) if isinstance(labels, dict) and labels else 1000
-
-
 OF_SIZES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "part of hidden": lambda sizes: max(1, sizes["hidden"] // sizes["heads"]),
     "needed by experts": lambda sizes: REQUIRED if sizes["experts"] else 0,
@@ -239,7 +234,7 @@ OF_SIZES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 
 OF_FILES: Mapping[str, Callable[..., Any]] = {
     "windows": _windows,
-    "labels": _labels,
+    "labels": lambda file: len(labels) if isinstance(labels := file.content.get("id2label"), dict) and labels else 1000,
     "is gated": lambda file: str(file.content.get("feed_forward_proj", "relu")).startswith("gated"),
 }
 """Sizes that several fields of a file say together."""

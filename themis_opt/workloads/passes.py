@@ -116,8 +116,7 @@ class Passes:
             ready_after=ready,
             needed_before=needed,
             parallelism="model" if model else "data",
-            element_bytes=self._element_bytes,
-            **given,
+            **{"element_bytes": self._element_bytes} | given,
         )
         self.tensors.append(tensor)
 

@@ -115,12 +115,12 @@ def _built(source: Source, rows: Sequence[CommRow], machine: Machine) -> Instanc
     splits, names, sizes = split_at(source, machine.network, edges)
     reached = list(accumulate(sizes, mul, initial=1))
     draft = Draft(source)
-    tasks = [draft.compute(f"before {row.name}", 0) for row in rows]
+    tasks = [draft.task(f"before {row.name}", 0) for row in rows]
     for place, row in enumerate(rows):
         first, last = bounds[row]
         span = tuple(name for name, start in zip(names, reached, strict=False) if first <= start < last)
         after = tasks[(place + 1) % len(tasks)]
-        draft.exchange(row.name, row.kind, row.size, (tasks[place], after), span, parallelism="model")
+        draft.tensor(row.name, row.kind, row.size, (tasks[place], after), span, parallelism="model")
     return draft.instance(f"{machine.network.name or 'network'} {source.path.name.partition('.')[0]}", machine, splits)
 
 

@@ -117,12 +117,7 @@ def _sums_at(memory: float, dimension: Dimension, algorithm: Algorithm | None) -
 
 
 def executed(
-    source: Source,
-    machine: Machine,
-    chosen: Sequence[Algorithm],
-    numbers: Mapping[str, float],
-    *,
-    newest_first: bool = False,
+    source: Source, machine: Machine, chosen: Sequence[Algorithm], numbers: Mapping[str, float], *, newest_first: bool
 ) -> Machine:
     """The machine on which native algorithms run, with the delays and rates of the system.
 

@@ -239,7 +239,7 @@ class _TraceBuild:
 
     def run(self, order: Sequence[Node]) -> Draft:
         if order[0].type not in COMPUTE_NODES:
-            self.draft.compute("start", 0)
+            self.draft.task("start", 0)
         for node in order:
             self._add(node)
         names: dict[int, str] = {}
@@ -264,7 +264,7 @@ class _TraceBuild:
 
     def _task(self, node: Node, awaited: frozenset[int]) -> int:
         """Add a task that needs the results of some collectives; returns its number."""
-        self.draft.compute(node.name or f"node {node.id}", self._time(node))
+        self.draft.task(node.name or f"node {node.id}", self._time(node))
         number = len(self.draft.tasks) - 1
         for collective in awaited:
             self._needed.setdefault(collective, number)
@@ -273,7 +273,7 @@ class _TraceBuild:
     def _exchange(self, node: Node, after: tuple[str, ...]) -> str:
         """Add the tensor of a collective; one that the very next task waits for is taken for model parallelism."""
         span, ready, needed = self._spans[node.id], self._ready[node.id], self._needed.get(node.id, 0)
-        return self.draft.exchange(
+        return self.draft.tensor(
             node.name or f"node {node.id}",
             _kind(self._source, node),
             _size(node, self._machine, span),

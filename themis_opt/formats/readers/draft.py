@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.parts import EACH_WHEN_READY, Machine
 from themis_opt.problem.documents import INSTANCE_FORMAT
-from themis_opt.problem.exchanges import Parallelism, Tensor
+from themis_opt.problem.exchanges import Parallelism
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, ComputeTask, Iteration, Split
+from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, Iteration, Split
 from themis_opt.problem.phases import CollectiveKind
+from themis_opt.workloads.passes import Passes
 
 MAX_NAME_LETTERS = 200  # letters of a name that is kept
 LAUNCHED_SO = (
@@ -20,14 +22,12 @@ LAUNCHED_SO = (
 NOTHING = "exchanges nothing between NPUs of this network"
 
 
-class Draft:
-    """Collects tasks in the order they run, and tensors between them."""
+class Draft(Passes):
+    """Collects tasks in the order they run, and tensors of so many bytes between them."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
-        self.tasks: list[ComputeTask] = []
-        self.tensors: list[Tensor] = []
-        self.empty = 0
+        super().__init__(element_bytes=1)
+        self._source, self.empty = source, 0
         self._uses: dict[str, int] = {}
 
     def unique(self, name: str) -> str:
@@ -39,17 +39,17 @@ class Draft:
                 return name
             name = f"{name}#{self._uses[name]}"
 
-    def compute(self, name: str, picoseconds: int) -> str:
+    def task(self, name: str, picoseconds: int) -> str:
         """Add a task that runs after the others; returns its name, which is unique.
 
         Raises InputError if there are too many.
         """
         if len(self.tasks) == MAX_TASKS:
             raise self._source.error(f"makes more than {MAX_TASKS} tasks")
-        self.tasks.append(ComputeTask(name=self.unique(name), duration=f"{picoseconds} ps"))
+        self.compute(self.unique(name), picoseconds)
         return self.tasks[-1].name
 
-    def exchange(
+    def tensor(
         self,
         name: str,
         kind: CollectiveKind,
@@ -75,20 +75,10 @@ class Draft:
             return ""
         if len(self.tensors) == MAX_TENSORS:
             raise self._source.error(f"makes more than {MAX_TENSORS} tensors")
-        tensor = Tensor(
-            name=self.unique(name),
-            kind=kind,
-            size=size,
-            ready_after=between[0],
-            needed_before=between[1],
-            parallelism=parallelism,
-            element_bytes=math.gcd(size, 4),
-            **({"dimensions": dimensions} if dimensions else {}),
-            **({"needed_in": "next"} if later else {}),
-            **({"after": after} if after else {}),
-        )
-        self.tensors.append(tensor)
-        return tensor.name
+        given: dict[str, Any] = {"element_bytes": math.gcd(size, 4), "after": after}
+        given |= {"needed_in": "next"} if later else {}
+        self.exchange(self.unique(name), kind, size, *between, dimensions, model=parallelism == "model", **given)
+        return self.tensors[-1].name
 
     def instance(
         self, name: str, machine: Machine, splits: Sequence[Split] = (), launching: str = EACH_WHEN_READY

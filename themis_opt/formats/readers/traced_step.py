@@ -470,12 +470,12 @@ def _built(step: TrainingStep, machine: Machine, *, is_fitted: bool) -> Instance
     cuts = sorted({step.start, *(one.leaves for one in placed), *(one.needed for one in placed), step.end})
     waits = np.diff(_running([*_waited(step, placed), (step.end, step.end)], cuts)).tolist()
     draft = Draft(step.trace.source)
-    names = {step.start: draft.compute("start", 0)}
+    names = {step.start: draft.task("start", 0)}
     after: dict[int, str] = {}
     for number, (start, end) in enumerate(pairwise(cuts), start=1):
-        names[end] = after[start] = draft.compute(f"compute {number}", end - start - waits[number - 1])
+        names[end] = after[start] = draft.task(f"compute {number}", end - start - waits[number - 1])
     for event, dimensions, leaves, needed, later in placed:
-        draft.exchange(
+        draft.tensor(
             f"{event.kind.value} {event.group}"[:80],
             event.kind,
             event.size,
