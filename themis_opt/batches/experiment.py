@@ -27,7 +27,8 @@ from themis_opt.base.documents import read_toml, schema_text
 from themis_opt.base.units import Bytes, parse_time
 from themis_opt.problem.catalog import MAX_SEED
 from themis_opt.problem.cost_terms import COST_TERMS
-from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_NPUS, Count, Model, ModelError
+from themis_opt.problem.documents import errors_of
+from themis_opt.problem.fields import MAX_BYTES, MAX_CHUNKS, MAX_NPUS, Count, Model
 from themis_opt.problem.iteration import MAX_TASKS
 from themis_opt.problem.network import cost_type
 
@@ -241,10 +242,8 @@ class Experiment(Model):
         if not given:
             return self
         fields = {name: value if name == "chunk_sizes" else [value] for name, value in given.items()}
-        try:
+        with errors_of("command line"):
             block = Block.model_validate({"instances": ["any"], "policies": ["any"], **fields})
-        except ModelError as error:
-            raise error.within("command line") from None
         return self._with({name: getattr(block, name) for name in block.model_fields_set - {"instances", "policies"}})
 
     @model_validator(mode="after")
@@ -260,10 +259,8 @@ def read_experiment(path: Path) -> Experiment:
 
     Raises InputError if it cannot be read or breaks a rule; the message names file, field, value and rule.
     """
-    try:
+    with errors_of(path):
         return Experiment.model_validate(read_toml(path))
-    except ModelError as error:
-        raise error.within(str(path)) from None
 
 
 def experiment_schema() -> str:

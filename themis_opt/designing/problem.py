@@ -18,7 +18,7 @@ from themis_opt.base.units import BytesPerSecond, parse_bandwidth
 from themis_opt.formats.readers.registry import load
 from themis_opt.problem.catalog import DESIGN_SUFFIX, INSTANCES, locate
 from themis_opt.problem.cost import check_clock
-from themis_opt.problem.documents import read_model
+from themis_opt.problem.documents import errors_of, read_model
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import MAX_BANDWIDTH, MAX_DIMENSIONS, Count, FieldError, Model, ModelError
 from themis_opt.problem.instance import Instance
@@ -352,8 +352,6 @@ def instance_of(problem: DesignProblem, number: int, workload: DesignWorkload) -
 
 def checked(instance: Instance, where: str) -> Instance:
     """An instance whose schedules do not outlast the clock."""
-    try:
+    with errors_of(where):
         check_clock(instance)
-    except InputError as error:
-        raise error.within(where) from None
     return instance

@@ -53,12 +53,11 @@ def changed(problem: Instance, changes: Mapping[str, Any]) -> Instance:
     from themis_opt.problem.cost import check_clock
     from themis_opt.problem.cost_overrides import with_costs
     from themis_opt.problem.cost_terms import COST_TERMS
+    from themis_opt.problem.documents import errors_of
 
     costs = {name: value for name, value in changes.items() if name in COST_TERMS}
-    try:
+    with errors_of("command line"):
         changed = problem.overridden(**{name: value for name, value in changes.items() if name not in costs})
-    except InputError as error:
-        raise error.within("command line") from None
     check_clock(changed)
     return with_costs(changed, **costs) if costs else changed
 

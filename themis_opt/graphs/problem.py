@@ -16,7 +16,7 @@ from themis_opt.base.errors import InputError, suggestion
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, format_bandwidth, format_size
 from themis_opt.graphs.groups import GroupedNetwork
 from themis_opt.graphs.links import MAX_GRAPH_LINKS, MAX_GRAPH_NODES, GraphLink, GraphNode
-from themis_opt.problem.documents import INSTANCE_FORMAT, read_model
+from themis_opt.problem.documents import INSTANCE_FORMAT, errors_of, read_model
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.fields import FieldError, Model, ModelError
 from themis_opt.problem.network import SLOWEST_LINK
@@ -323,10 +323,8 @@ class GraphInstance(Model):
 
     def resized(self, size: str) -> "GraphInstance":
         """The same with another size. Raises InputError if it is none."""
-        try:
+        with errors_of("command line"):
             return self.model_copy(update={"collectives": (self.collective.replace(size=size),)})
-        except ModelError as error:
-            raise error.within("command line") from None
 
     @model_validator(mode="after")
     def _check(self) -> Self:

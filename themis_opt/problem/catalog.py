@@ -20,7 +20,7 @@ import numpy as np
 from themis_opt.base.documents import laid_out, read_json
 from themis_opt.base.errors import InputError, suggestion
 from themis_opt.problem.cost import check_clock
-from themis_opt.problem.documents import INSTANCE_FORMAT, read_model
+from themis_opt.problem.documents import INSTANCE_FORMAT, errors_of, read_model
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Kind
 
@@ -139,10 +139,8 @@ def read_instance(path: Path) -> Instance:
             rule = "is a graph: bound, compare, show, simulate and solve take it"
             raise InputError(rule, field="network", source=str(path)) from None
         raise
-    try:
+    with errors_of(path):
         check_clock(instance)
-    except InputError as error:
-        raise error.within(str(path)) from None
     return instance
 
 

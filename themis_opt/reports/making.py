@@ -11,6 +11,7 @@ from themis_opt.base.registries import Registry, is_import_path
 from themis_opt.batches.experiment import EXPERIMENT
 from themis_opt.batches.rows_file import rows_of
 from themis_opt.problem.catalog import INSTANCES
+from themis_opt.problem.documents import errors_of
 from themis_opt.reports.experiment import ExperimentHead, read_experiment, read_provenance
 from themis_opt.reports.rendering.document import Column, Report, Section, Table
 from themis_opt.reports.rendering.tables import plural
@@ -101,12 +102,10 @@ def make_report(
 
     from themis_opt.reports.sections import verdict  # takes long to import, and rows that are refused do without
 
-    try:
+    with errors_of(folder / EXPERIMENT):
         function = report_function(experiment.report, folder)
-    except InputError as error:
-        raise error.within(str(folder / EXPERIMENT)) from None
     frame = read.to_frame()
-    try:
+    with errors_of(path):
         shown = function(frame, experiment)
         sections = (*shown.sections, _provenance(frame, provenance))
         counts = [provenance.get(name, 0) for name in ("runs", "rows", "failed")]
@@ -117,8 +116,6 @@ def make_report(
             )
             said = f"{missing} {said}"
         made = replace(shown, description=experiment.description, sections=sections, verdict=said)
-    except InputError as error:
-        raise error.within(str(path)) from None
 
     from themis_opt.reports.rendering.page import write_report
 
