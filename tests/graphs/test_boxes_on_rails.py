@@ -73,6 +73,7 @@ def test_all_nics_carry_what_a_lost_one_did(boxes: int, gpus: int, most: float, 
         ("h100:npus=256", (), "broadcast", "1 GB", 1.01),
         ("h100:npus=64", ("box3.nic2",), "reduce", "1 GB", 1.01),
         ("h100:npus=64", (), "broadcast", "1 KiB", 1.04),  # in one tree
+        ("h100:npus=64", (), "all_to_all", "32 KiB", 1.1),
     ],
 )
 def test_slots_of_clusters_are_near_the_bound(
@@ -166,7 +167,7 @@ def to_itself(messages: SlotMessages, starts: IntArray, are_sums: bool) -> Lifte
         ("all_reduce", twice_there, "a node does not get it, or adds something twice"),
         ("all_reduce", one_too_few, "a node does not get it, or adds something twice"),
         ("all_reduce", of_another_piece, "a piece is copied from another node than that with its sum"),
-        ("all_to_all", between_pods_late, "makespan"),
+        ("all_to_all", lambda m, starts, s: (m, starts + 10**12, s), "makespan"),
         *(
             (kind, lambda m, starts, s: (m, starts, not s), "not the sums and copies")
             for kind in KINDS
@@ -257,7 +258,7 @@ def test_an_all_to_all_that_lacks_messages_or_mixes_them_up_is_refused(
 
 
 def test_an_all_to_all_that_leaves_a_box_before_it_is_on_its_rail_is_refused() -> None:
-    instance = instance_of(boxes_on_rails(4, 3), "all_to_all", "1200 KB")
+    instance = instance_of(boxes_on_rails(4, 3), "all_to_all", "1200 B")
     plan = slot_plan("hierarchical", instance)
     table, within = plan.hops.table, plan.hops.names.index("switches to their NPUs")
     table.edges[:] = [edge for edge in table.edges if table.links[edge[0]] != within]

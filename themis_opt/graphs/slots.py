@@ -7,7 +7,9 @@ slots are a legal schedule, whether or not the network is symmetric, and none is
 
 Slots are made for an all-gather.  A reduce-scatter is the same backwards, and an all-reduce is both, chunk by chunk.
 A broadcast scatters pieces to the NPUs of other boxes first, which then gather them; a reduce is that backwards.
-In an all-to-all a message goes to the NPU of its box on the rail of its target first, and then over this rail.
+In an all-to-all a message goes to the NPU of its box on the rail of its target first, and then over this rail.  Between
+boxes that are near in the order of boxes it goes over the rail of its source, and within the box of its target then:
+NICs send these while others are on their way within boxes.
 """
 
 import math
@@ -241,7 +243,10 @@ class SlotTable:
         for shift in range(1, len(boxes)):
             others = np.roll(boxes, -shift)
             if (both := whole[boxes] & whole[others]).any():
-                self._send(-1, boxes[both], -1, others[both], begin, spread)
+                if self.personal and 2 * shift < len(boxes):
+                    self._send_pairs(-1, boxes[both], -1, others[both], begin[-1], is_near=True)
+                else:
+                    self._send(-1, boxes[both], -1, others[both], begin, spread)
 
     def _scatter(self, root: int, plain: IntArray, begin: int) -> tuple[int, int]:
         """Pieces from a root to NPUs of whole boxes, over its mates; the slots in which they enter and are spread.
@@ -322,16 +327,22 @@ class SlotTable:
             if part.any():
                 self._cross(source, target, (pieces[part], b[part], other[part], j[part]), [wait], stands_in=stands_in)
 
-    def _send_pairs(self, source: int, b: IntArray, target: int, other: IntArray, begin: int) -> None:
-        """Messages of all NPUs of boxes to those of others: in the box to the rail of the target, and over it."""
+    def _send_pairs(
+        self, source: int, b: IntArray, target: int, other: IntArray, begin: int, *, is_near: bool = False
+    ) -> None:
+        """Messages of all NPUs of boxes to those of others: in the box to the rail of the target, and over it.
+
+        Those to near boxes go over the rail of the source, and then within the box of the target.
+        """
         boxes = self.rails.boxes
         ways = np.stack(np.meshgrid(np.arange(boxes.shape[1]), self._places, indexing="ij")).reshape(2, -1)
         row, way = (side.ravel() for side in np.indices((len(b), ways.shape[1])))
-        b, other, (g, h) = b[row], other[row], ways[:, way]
+        b, other, (g, h) = b[row], other[row], ways[:: -1 if is_near else 1, way]
         used = (boxes[b, g] >= 0) & (boxes[other, h] >= 0)
         b, other, g, h = b[used], other[used], g[used], h[used]
-        j, pairs, waits = self.rails.heads(b, h, other, g), self._pairs(boxes[b, g], boxes[other, h]), [begin]
-        if len(self._places) < boxes.shape[1]:
+        rail, turn = (g, h) if is_near else (h, g)
+        j, pairs, waits = self.rails.heads(b, rail, other, turn), self._pairs(boxes[b, g], boxes[other, h]), [begin]
+        if len(self._places) < boxes.shape[1] and not is_near:
             waits.append(self._again(begin))
         elif (early := j != g).any():
             waits.append(self._inside(source, pairs[early], b[early], g[early], j[early], begin))
@@ -389,7 +400,9 @@ class SlotTable:
             end = slot
             if goals is None:
                 end = self._within(target, roots[chosen], other[chosen], j[chosen], slot)
-            elif len(late := chosen[goals[chosen] != j[chosen]]):
+            elif len(late := chosen[goals[chosen] != j[chosen]]) and len(self._places) < boxes.shape[1]:
+                end = self._again(slot)
+            elif len(late):
                 end = self._inside(target, roots[late], other[late], j[late], goals[late], slot)
         if self.is_lifted:
             self._keep_routes(roots, np.stack((tails, first, *middles, last, heads), axis=1), hops)
