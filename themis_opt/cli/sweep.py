@@ -118,9 +118,11 @@ def robustness(
 ) -> None:
     """Run a schedule's plan, and a usual one, in many disturbed copies of its problem, with its costs or others."""
     from themis_opt.families.door import family_of
-    from themis_opt.study import robustness as study
 
     schedule = replanning.apply(options.load_solution(path)[0])
+
+    from themis_opt.study import robustness as study
+
     instance, delay = schedule.problem, study.parse_chunk_delay(chunk_delay)
     family = family_of(instance)
     rival = family.rival(instance)
