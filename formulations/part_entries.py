@@ -26,7 +26,7 @@ Method
     The right side is convex in T, so that T is the least of those that its first m terms give, sorted by their start.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from fractions import Fraction
 from heapq import heappop, heappush
 
@@ -40,14 +40,14 @@ ArrivalTimes = npt.NDArray[np.int64]
 RATIO_ROUNDING = 1e-9  # share by which the bound is lowered, since numbers are rounded
 
 
-def entry_time(
+def entry_times(
     graph: CapacityGraph,
     latencies: Mapping[tuple[int, int], int],
     parts: Sequence[Set[int]],
-    root: int,
+    roots: Sequence[int],
     amount: Fraction,
-) -> int:
-    """The bound, in the unit of latencies; `amount` in that unit of time for a unit of capacity.
+) -> Iterator[int]:
+    """The bound for each root, in the unit of latencies; `amount` in that unit of time for a unit of capacity.
 
     `parts`: each has a terminal, and one has the root.
     """
@@ -58,20 +58,22 @@ def entry_time(
     leaving = (part[ends[0]] >= 0) & (part[ends[0]] != part[ends[1]])
     terminals = np.array(graph.terminals)
     sizes = np.bincount(part[terminals[part[terminals] >= 0]])
-    least = int(np.delete(sizes, part[root]).min())
-    mates = _nearest_mates(graph, latencies, part) if least > 1 else np.zeros(len(terminals), dtype=np.int64)
-    start, turned = distances(graph.num_nodes, latencies, [root])[ends[0]] + lags, reversed_arcs(latencies)
-    late = start + distances(graph.num_nodes, turned, terminals)[ends[1]]
-    soon = start + distances(graph.num_nodes, turned, terminals, mates)[ends[1]]
-    rates = np.array([float(graph.arcs[arc]) for arc in latencies])[leaving]
-    begin, weights = late[leaving], rates
-    if least > 1:
-        begin, weights = np.concatenate((begin, soon[leaving])), np.concatenate((rates, (least - 1) * rates))
-    order = np.argsort(begin)
-    weights = weights[order]
-    needed = float((len(parts) - 1) * least * amount)
-    times = (needed + np.cumsum(weights * begin[order])) / np.cumsum(weights)
-    return int(times.min() * (1 - RATIO_ROUNDING))
+    turned, rates = reversed_arcs(latencies), np.array([float(graph.arcs[arc]) for arc in latencies])[leaving]
+    near = distances(graph.num_nodes, turned, terminals)[ends[1]]
+    mates = _nearest_mates(graph, latencies, part) if (sizes < 2).sum() < 2 else np.zeros_like(terminals)
+    next_near = distances(graph.num_nodes, turned, terminals, mates)[ends[1]]
+    for root in roots:
+        least = int(np.delete(sizes, part[root]).min())
+        start = distances(graph.num_nodes, latencies, [root])[ends[0]] + lags
+        begin, weights = (start + near)[leaving], rates
+        if least > 1:
+            soon = (start + next_near)[leaving]
+            begin, weights = np.concatenate((begin, soon)), np.concatenate((rates, (least - 1) * rates))
+        order = np.argsort(begin)
+        weights = weights[order]
+        needed = float((len(parts) - 1) * least * amount)
+        times = (needed + np.cumsum(weights * begin[order])) / np.cumsum(weights)
+        yield int(times.min() * (1 - RATIO_ROUNDING))
 
 
 def _nearest_mates(graph: CapacityGraph, latencies: Mapping[tuple[int, int], int], part: ArrivalTimes) -> ArrivalTimes:

@@ -53,7 +53,7 @@ import numpy as np
 from ortools.linear_solver import pywraplp
 
 from formulations.concurrent_flow import node_classes
-from formulations.flow_network import CapacityGraph, FlowNetwork, distances
+from formulations.flow_network import CapacityGraph, FlowNetwork, IntArray, distances
 
 Latencies = Mapping[tuple[int, int], int]
 
@@ -94,8 +94,9 @@ def latest_arrival(
     Nodes that look alike are one; -1 where there are too many arcs of different looks.
     """
     roots = (sink, *amounts) if len(amounts) == 1 else (sink,)
-    classes = node_classes(graph, roots, np.array([latencies[arc] for arc in graph.arcs]))
-    folded, delays = _folded(graph, latencies, classes)
+    lags = np.array([latencies[arc] for arc in graph.arcs])
+    classes = node_classes(graph, roots, lags)
+    folded, delays = _folded(graph, lags, classes)
     of_classes = dict[int, Fraction]()
     for source, amount in amounts.items():
         of_classes[classes[source]] = of_classes.get(classes[source], Fraction(0)) + amount
@@ -117,15 +118,17 @@ def latest_arrival(
     return latest
 
 
-def _folded(graph: CapacityGraph, latencies: Latencies, classes: Sequence[int]) -> tuple[CapacityGraph, Latencies]:
+def _folded(graph: CapacityGraph, lags: IntArray, classes: Sequence[int]) -> tuple[CapacityGraph, Latencies]:
     """The graph of classes, and the latencies of its arcs."""
-    arcs, delays = dict[tuple[int, int], int](), dict[tuple[int, int], int]()
-    for (tail, head), capacity in graph.arcs.items():
-        arc = classes[tail], classes[head]
-        if arc[0] != arc[1]:
-            arcs[arc] = arcs.get(arc, 0) + capacity
-            delays[arc] = min(delays.get(arc, latencies[tail, head]), latencies[tail, head])
-    return CapacityGraph(max(classes) + 1, (), arcs), delays
+    tails, heads = np.array(classes)[graph.ends]
+    apart = np.flatnonzero(tails != heads)
+    keys, first, place = np.unique(tails[apart] * len(classes) + heads[apart], return_index=True, return_inverse=True)
+    capacities, delays = np.zeros_like(keys), lags[apart[first]]
+    np.add.at(capacities, place, graph.rates[apart])
+    np.minimum.at(delays, place, lags[apart])
+    arcs = list(zip((keys // len(classes)).tolist(), (keys % len(classes)).tolist(), strict=True))
+    joined = CapacityGraph(max(classes) + 1, (), dict(zip(arcs, capacities.tolist(), strict=True)))
+    return joined, dict(zip(arcs, delays.tolist(), strict=True))
 
 
 def _late_sources(

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from formulations.flow_network import CapacityGraph
-from formulations.part_entries import entry_time
+from formulations.part_entries import entry_times
 
 BOXES, GPUS, NIC, NEAR, FAR = 4, 3, 2, 7, 10
 HUBS, LEAVES = range(12, 16), range(16, 19)
@@ -24,12 +24,12 @@ def windows(time: float) -> float:
 
 @pytest.mark.parametrize("amount", [1, 30, 100, 1000])
 def test_boxes_have_the_data_when_nics_could_bring_it(amount: int) -> None:
-    time = entry_time(GRAPH, LATENCIES, PARTS, 0, Fraction(amount))
+    time = next(entry_times(GRAPH, LATENCIES, PARTS, (0,), Fraction(amount)))
     needed = (BOXES - 1) * GPUS * amount
     assert windows(time - 1) < needed <= windows(time + 2)
 
 
 def test_without_latencies_all_links_bring_data_at_once() -> None:
-    none = dict.fromkeys(LATENCIES, 0)
-    assert entry_time(GRAPH, none, PARTS, 0, Fraction(10**6)) == pytest.approx(10**6 * 3 / (12 * NIC), rel=1e-5)
-    assert entry_time(GRAPH, LATENCIES, PARTS, 0, Fraction(0)) == pytest.approx(2 * FAR, abs=1)
+    at_once = next(entry_times(GRAPH, dict.fromkeys(LATENCIES, 0), PARTS, (0,), Fraction(10**6)))
+    assert at_once == pytest.approx(10**6 * 3 / (12 * NIC), rel=1e-5)
+    assert next(entry_times(GRAPH, LATENCIES, PARTS, (0,), Fraction(0))) == pytest.approx(2 * FAR, abs=1)

@@ -12,7 +12,7 @@ import numpy as np
 
 from formulations.concurrent_flow import concurrent_flow, length_time, node_classes
 from formulations.flow_network import UNLIMITED, CapacityGraph, distances, reversed_arcs
-from formulations.part_entries import entry_time
+from formulations.part_entries import entry_times
 from formulations.quickest_flow import latest_arrival
 from formulations.shared_roots import partition_bound, share_roots
 from formulations.tree_lengths import has_few_classes, tree_throughput
@@ -262,7 +262,7 @@ def _entry_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
             if turned:
                 graph, latencies = graph.reversed, reversed_arcs(latencies)
             roots = (instance.root,) if demand.rooted else _one_of_each_class(network)[:MOST_SINKS]
-            times += [(entry_time(graph, latencies, parts, root, amount), root) for root in roots]
+            times += zip(entry_times(graph, latencies, parts, roots, amount), roots, strict=True)
     if times:
         time, root = max(times)
         words = f"entries into {len(parts)} parts of data of {network.nodes[root].name}"

@@ -93,7 +93,7 @@ class GraphNetwork(Model):
     @cached_property
     def unit(self) -> Fraction:
         """The largest bandwidth of which all are multiples, in bytes per second."""
-        values = set(self.arcs.values())
+        values = {id(value): value for value in self.arcs.values()}.values()  # equal ones are one object
         denominator = lcm(*(value.denominator for value in values))
         return Fraction(gcd(*(int(value * denominator) for value in values)), denominator)
 
@@ -101,8 +101,9 @@ class GraphNetwork(Model):
     def capacities(self) -> CapacityGraph:
         """The graph in whole units of bandwidth."""
         terminals = tuple(self.index[name] for name in self.npus)
-        units = {bandwidth: int(bandwidth / self.unit) for bandwidth in set(self.arcs.values())}
-        arcs = {arc: units[bandwidth] for arc, bandwidth in self.arcs.items()}
+        units = {id(bandwidth): bandwidth for bandwidth in self.arcs.values()}
+        units = {number: int(bandwidth / self.unit) for number, bandwidth in units.items()}
+        arcs = {arc: units[id(bandwidth)] for arc, bandwidth in self.arcs.items()}
         return CapacityGraph(len(self.nodes), terminals, arcs)
 
     def switches_that(self, flag: Literal["sums", "multicasts"]) -> tuple[int, ...]:
@@ -211,10 +212,10 @@ class GraphNetwork(Model):
 
     def _check_connected(self) -> None:
         """Every NPU reaches every other one: the first of them is reached by all, and reaches all."""
-        arcs = list(self.arcs)
-        backwards = [(head, tail) for tail, head in arcs]
         first, *others = self.capacities.terminals
-        reached = _reached(arcs, first) & _reached(backwards, first)
+        reached = _reached(self.arcs, first)
+        if not self.capacities.is_symmetric:
+            reached &= _reached(self.capacities.reversed.arcs, first)
         lonely = next((npu for npu in others if npu not in reached), None)
         if lonely is not None:
             ends = [f"'{self.nodes[node].name}'" for node in (lonely, first)]

@@ -322,12 +322,12 @@ def chunked_schedules(plan: GraphPlan, rival: float = math.inf) -> Iterator[Grap
     hops = plan.hops
     elements = plan.instance.size // plan.instance.element_bytes
     most = 1 if plan.ranked else min(hops.most_chunks, elements)
-    best = simulate_graph(plan, min(hops.first_chunks, most), hops)
+    fitting = 1 << min(MAX_HOPS // (3 * len(hops.link)), MANY_CHUNKS, most).bit_length() >> 1
+    best = simulate_graph(plan, max(min(hops.first_chunks, most), fitting * (hops.first_chunks > 1)), hops)
     load = int(np.bincount(hops.link, (best.end - best.start).sum(axis=0)).max())
-    fitting, half = min(MAX_HOPS // (3 * len(hops.link)), MANY_CHUNKS, most), 0
     if fitting > best.chunks and best.makespan > WORTH_PIPELINING * load / best.chunks:
-        best = simulate_graph(plan, 1 << fitting.bit_length() >> 1, hops)
-        half = best.chunks // 2 if best.makespan > MUCH_WAITING * load else 0
+        best = simulate_graph(plan, fitting, hops)
+    half = best.chunks // 2 if best.chunks > 1 and best.makespan > MUCH_WAITING * load else 0
     yield best
     most = most if load < rival else min(most, max(MAX_HOPS // (8 * len(hops.link)), hops.few_chunks))
     enough, chunks, schedule = load * (1 + hops.worth_doubling / 2), 2 * best.chunks, best

@@ -98,9 +98,9 @@ class SlotTable:
         self._order = np.argsort(keys)
         self._keys, self._size = keys[self._order], size
         self._back = np.argsort(np.argsort(self._keys % size * size + self._keys // size))  # if links have both
-        self.rates = sorted(set(network.arcs.values()))
-        places = {rate: place for place, rate in enumerate(self.rates)}
-        self.rate_of = np.array([places[rate] for rate in network.arcs.values()])[self._order]
+        _, first, places = np.unique(network.capacities.rates, return_index=True, return_inverse=True)
+        self.rates = [list(network.arcs.values())[arc] for arc in first.tolist()]
+        self.rate_of = places[self._order]
         self._latency = np.array([network.latencies[arc] for arc in network.arcs])[self._order]
         known, self._kind = np.unique(self.elements, return_inverse=True)
         self.sizes: list[int] = known.tolist()
