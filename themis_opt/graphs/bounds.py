@@ -254,7 +254,7 @@ def _entry_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
         return
     amount = Fraction(instance.size * PICOSECONDS_PER_SECOND) / network.unit
     parts = _parts(network)
-    times = []
+    times = list[tuple[int, int]]()
     for turned in (False, True):
         copiers = network.switches_that("sums" if turned else "multicasts")
         if (demand.sums_for_all or turned == demand.is_backwards) and not copiers:

@@ -101,8 +101,8 @@ class GraphNetwork(Model):
     def capacities(self) -> CapacityGraph:
         """The graph in whole units of bandwidth."""
         terminals = tuple(self.index[name] for name in self.npus)
-        units = {id(bandwidth): bandwidth for bandwidth in self.arcs.values()}
-        units = {number: int(bandwidth / self.unit) for number, bandwidth in units.items()}
+        distinct = {id(bandwidth): bandwidth for bandwidth in self.arcs.values()}
+        units = {number: int(bandwidth / self.unit) for number, bandwidth in distinct.items()}
         arcs = {arc: units[id(bandwidth)] for arc, bandwidth in self.arcs.items()}
         return CapacityGraph(len(self.nodes), terminals, arcs)
 

@@ -171,15 +171,17 @@ class SlotTable:
         """A slot of messages over links, and if all are made a row for each: the slot, the link, and the turn."""
         arcs, kinds = self.arcs(tails, heads), self._kind[roots % len(self._kind)]
         order = np.argsort(arcs, kind="stable")
-        first = np.flatnonzero(np.diff(arcs[order], prepend=-1))
-        used, place = arcs[order][first], np.empty_like(arcs)
-        place[order] = np.repeat(np.arange(len(used)), np.diff(first, append=len(arcs)))
+        by_link = np.append(arcs[order], -1)
+        ends = np.flatnonzero(by_link[1:] != by_link[:-1]) + 1
+        first = np.append(0, ends[:-1])
+        used, place = by_link[first], np.empty_like(arcs)
+        place[order] = np.repeat(np.arange(len(used)), ends - first)
         cells = np.bincount(place * len(self.sizes) + kinds, minlength=len(used) * len(self.sizes))
         cells = cells.reshape(len(used), -1)
         rates = self.rate_of[used]
         loads = np.column_stack((rates, cells))[self._unlike(rates, cells)].tolist()
         slot = self._slot(self._class(*name), loads, int(self._latency[used].max()), waits)
-        return slot, self._rows(slot, arcs, order, first, kinds) if self.is_lifted else np.array(slot)
+        return slot, self._rows(slot, arcs, order, (first, ends), kinds) if self.is_lifted else np.array(slot)
 
     @staticmethod
     def _unlike(rates: IntArray, counts: IntArray) -> IntArray:
@@ -192,14 +194,16 @@ class SlotTable:
         unlike[kind] = np.arange(len(kind))
         return unlike
 
-    def _rows(self, slot: int, arcs: IntArray, order: IntArray, first: IntArray, kinds: IntArray) -> IntArray:
-        """Rows of messages; `order` is by link, and `first` where those of each begin."""
-        rows, counts = self._no_rows(len(order)), np.diff(first, append=len(order))
+    def _rows(
+        self, slot: int, arcs: IntArray, order: IntArray, bounds: tuple[IntArray, IntArray], kinds: IntArray
+    ) -> IntArray:
+        """Rows of messages; `order` is by link, and `bounds` where those of each begin and end."""
+        rows, (first, ends) = self._no_rows(len(order)), bounds
         rows[:, 0], rows[:, 1] = slot, arcs
         for kind in range(len(self.sizes)):
             is_one = kinds[order] == kind
             before = np.cumsum(is_one) - is_one
-            rows[order, 2 + kind] = before - np.repeat(before[first], counts)
+            rows[order, 2 + kind] = before - np.repeat(before[first], ends - first)
         return rows
 
     def _no_rows(self, *shape: int) -> IntArray:
@@ -420,8 +424,9 @@ class SlotTable:
                 self._keep(roots[rows], nodes[rows][:, columns], hops[rows][:, some])
 
     def _keep(self, roots: IntArray, nodes: IntArray, hops: IntArray) -> None:
-        slots, arcs = np.moveaxis(hops[..., :2], 2, 0).copy()
-        self.made.append(SlotMessages(roots, nodes, slots, arcs, hops[..., 2:]))
+        columns = np.ascontiguousarray(hops.T)  # each hop of all messages is looked at by itself
+        nodes = np.ascontiguousarray(nodes.T).T
+        self.made.append(SlotMessages(roots, nodes, columns[0].T, columns[1].T, columns[2:].T))
 
     def _of(self, side: int, links: str) -> str:
         return links if side < 0 else f"{links} of box {side}"

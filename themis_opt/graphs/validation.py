@@ -221,17 +221,19 @@ MOST_CHECKED_HOPS = 6_000_000  # hops that are checked in every chunk: a second 
 
 
 def _check_apart(links: IntArray, start: IntArray, end: IntArray) -> None:
-    """On no link does a message begin before the one before has ended; soonest seen where most stand in order."""
-    links = links.astype(np.min_scalar_type(int(links.max(initial=0))))  # those of 16 bits are sorted by counting
+    """On no link does a message begin before the one before has ended."""
+    order = np.lexsort((end, start, links))
+    links, start, end = (column[order] for column in (links, start, end))
+    if ((links[1:] == links[:-1]) & (start[1:] < end[:-1])).any():
+        raise InvalidSchedule("capacity", "two messages at once on a link")
+
+
+def _joined(links: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Link, start and end of messages, where those that stand and follow each other without a gap are one."""
     order = np.argsort(links, kind="stable")
-    for _ in range(2):
-        links, start, end = (column[order] for column in (links, start, end))
-        early = (links[1:] == links[:-1]) & (start[1:] < end[:-1])
-        if not early.any():
-            return
-        chosen = np.flatnonzero(np.isin(links, links[1:][early]))
-        order = chosen[np.lexsort((end[chosen], start[chosen], links[chosen]))]
-    raise InvalidSchedule("capacity", "two messages at once on a link")
+    links, start, end = (column[order] for column in (links, start, end))
+    first = np.flatnonzero(np.append(True, (links[1:] != links[:-1]) | (start[1:] != end[:-1])))
+    return links[first], start[first], end[np.append(first[1:], len(links)) - 1]
 
 
 class _MessageCheck:
@@ -264,7 +266,8 @@ class _MessageCheck:
         self.summed, self.had = np.zeros((2, chunks, *shape), dtype=np.int64)
         self.sums: list[tuple[IntArray, IntArray, IntArray]] = []
         self.copies: list[tuple[IntArray, IntArray, IntArray]] = []
-        self.hops: list[tuple[IntArray, IntArray, IntArray]] = []
+        self.busy: list[tuple[IntArray, IntArray, IntArray]] = []
+        self.link_type = np.min_scalar_type(len(self.keys))  # numbers of 16 bits are sorted by counting
 
     def add(self, messages: SlotMessages, starts: IntArray, are_sums: bool) -> None:
         """Check the hops of messages, and keep who sends and gets what when."""
@@ -289,24 +292,14 @@ class _MessageCheck:
         senders, receivers = self.number[tails[:, 0]], self.number[heads[:, -1]]
         if min(senders.min(), receivers.min()) < 0:
             raise InvalidSchedule("switches", "a switch only passes messages on")
-        self.hops.append((arcs, starts, ends))
+        links = np.tile(arcs.T.ravel().astype(self.link_type), self.chunks)
+        self.busy.append(_joined(links, starts.T.ravel(), ends.T.ravel()))
         self.last = max(self.last, int(arrivals.max()))
         return senders, receivers, arrivals[:, -1]
 
-    def check_capacity(self) -> None:
-        """That no link serves two messages at once."""
-        columns = [
-            (arcs[:, hop], starts[:, hop, chunk], ends[:, hop, chunk])
-            for arcs, starts, ends in self.hops
-            for chunk in range(self.chunks)
-            for hop in range(arcs.shape[1])
-        ]
-        columns.sort(key=lambda column: int(column[1].min()))  # most of them hold one slot
-        _check_apart(*map(np.concatenate, zip(*columns, strict=True)))
-
     def end(self) -> None:
-        """Check what needs all messages: capacity, and that every NPU ends with what it wants."""
-        self.check_capacity()
+        """Check what needs all messages: that links serve one at once, and that every NPU ends with what it wants."""
+        _check_apart(*map(np.concatenate, zip(*self.busy, strict=True)))
         used = np.array([piece.elements > 0 for piece in self.pieces])
         roots = self._roots(self.sent, [piece.target for piece in self.pieces], used) if self.sums else None
         if self.copies:
@@ -346,7 +339,7 @@ class _PairCheck(_MessageCheck):
 
     def end(self) -> None:
         """Check capacity, and that what each NPU has for each other one gets there."""
-        self.check_capacity()
+        _check_apart(*map(np.concatenate, zip(*self.busy, strict=True)))
         pairs, senders, receivers, starts, arrivals = map(np.concatenate, zip(*self.legs, strict=True))
         order = np.lexsort((starts[:, 0], pairs))
         pairs, senders, receivers, starts, arrivals = (a[order] for a in (pairs, senders, receivers, starts, arrivals))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from themis_opt.graphs.schedule import GraphSchedule
     from themis_opt.reports.pictures import Picture
 
+SECONDS_TO_WRITE = 0.6  # for the picture and the trace of a schedule, most of which the renderer takes to start
 SHARE_OF_NETWORK = 0.4  # share of the time for each of two networks; the rest is for what a library can be told
 UNREACHED = {"makespan": "-", "file": "NPUs do not reach each other"}
 QUIET_SECONDS = 5.0  # seconds between lines of progress where they are no terminal
@@ -150,17 +151,18 @@ def compare(
     from themis_opt.study.losses import kept_in_words, nccl_choices
 
     settings, names = search.settings(), options.split(policies)
-    seconds = settings["time_limit"] if search.deterministic else remaining(settings["time_limit"])
+    kept = 0.0 if folder is None else min(SECONDS_TO_WRITE, settings["time_limit"] / 4)
+    seconds = settings["time_limit"] if search.deterministic else max(remaining(settings["time_limit"]) - kept, 0.0)
     share = seconds if compare is None else seconds * SHARE_OF_NETWORK
     limits = Limits(share, **{name: settings[name] for name in options.LIMITS[1:]})
     compared = compare_graph(degraded(healthy, lost, slow), names, limits)
     if compare is None:
         return compared
     before, change = compare_graph(healthy, names, limits), change_in_words(healthy.network, lost, slow)
-    kept = kept_in_words(before, compared, change or "Unchanged")
-    left = math.inf if search.deterministic else max(remaining(settings["time_limit"]), 0.0)
+    words = kept_in_words(before, compared, change or "Unchanged")
+    left = math.inf if search.deterministic else max(remaining(settings["time_limit"]) - kept, 0.0)
     choices, late = nccl_choices(before, compared, left) if lost else ([], ())
-    return replace(compared, beside=kept, choices=tuple(choices), left_out=(*compared.left_out, *late))
+    return replace(compared, beside=words, choices=tuple(choices), left_out=(*compared.left_out, *late))
 
 
 def compare_losses(
