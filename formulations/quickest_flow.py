@@ -120,14 +120,14 @@ def latest_arrival(
 
 def _folded(graph: CapacityGraph, lags: IntArray, classes: Sequence[int]) -> tuple[CapacityGraph, Latencies]:
     """The graph of classes, and the latencies of its arcs."""
-    tails, heads = np.array(classes)[graph.ends]
+    count, (tails, heads) = max(classes) + 1, np.array(classes)[graph.ends]
     apart = np.flatnonzero(tails != heads)
-    keys, first, place = np.unique(tails[apart] * len(classes) + heads[apart], return_index=True, return_inverse=True)
+    keys, first, place = np.unique(tails[apart] * count + heads[apart], return_index=True, return_inverse=True)
     capacities, delays = np.zeros_like(keys), lags[apart[first]]
     np.add.at(capacities, place, graph.rates[apart])
     np.minimum.at(delays, place, lags[apart])
-    arcs = list(zip((keys // len(classes)).tolist(), (keys % len(classes)).tolist(), strict=True))
-    joined = CapacityGraph(max(classes) + 1, (), dict(zip(arcs, capacities.tolist(), strict=True)))
+    arcs = list(zip((keys // count).tolist(), (keys % count).tolist(), strict=True))
+    joined = CapacityGraph(count, (), dict(zip(arcs, capacities.tolist(), strict=True)))
     return joined, dict(zip(arcs, delays.tolist(), strict=True))
 
 
