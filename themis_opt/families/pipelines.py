@@ -73,7 +73,7 @@ def export(schedule: PipelineSchedule, to: str, folder: Path, *, check: bool = F
     from themis_opt.base.documents import make_folder
     from themis_opt.families import files
     from themis_opt.formats.exports import Exported, Replay
-    from themis_opt.pipelines.torch_csv import TORCH, replay, torch_rows, write_torch_csv
+    from themis_opt.pipelines.torch_csv import TORCH, torch_rows, write_torch_csv
 
     if to == "trace":
         return files.export_trace(schedule.timed, schedule.pipeline.name, folder)
@@ -84,7 +84,7 @@ def export(schedule: PipelineSchedule, to: str, folder: Path, *, check: bool = F
         raise InputError(rule, field="--to", value=to)
     make_folder(folder)
     write_torch_csv(folder / f"{TORCH}.csv", schedule)
-    time = Replay("PyTorch", replay(schedule.pipeline, torch_rows(schedule)), schedule.makespan)
+    time = Replay("PyTorch", simulate(schedule.pipeline, torch_rows(schedule)).makespan, schedule.makespan)
     return Exported([folder / f"{TORCH}.csv"], [str(time)] if check else [])
 
 

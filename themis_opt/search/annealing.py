@@ -29,7 +29,7 @@ from themis_opt.search.annealing_state import (
     State,
 )
 from themis_opt.solving.lowering import OccupancyParts, occupancies, occupancy_parts, resources_and_lags, stacked
-from themis_opt.solving.sizing import granule, rounded, with_sizes
+from themis_opt.solving.sizing import granule, with_shares
 
 
 def _compile() -> None:
@@ -101,13 +101,7 @@ class Annealing:
             later, place = np.divmod(start.astype(np.int64), self.makespan)
             return plan.in_order_of(self._start.instance, place, later)
         plan = plan.in_order_of(self._start.instance, start)
-        return with_sizes(plan, self._best_sizes()) if self._problem.resizes else plan
-
-    def _best_sizes(self) -> list[IntArray]:
-        """Whole sizes of the chunks of every launch, 0 of those that are gone."""
-        parts = np.split(self._state.best.size, self._problem.first_chunk[1:-1])
-        pairs = zip(parts, self._start.launched, strict=True)
-        return [rounded(part, exchange.size, granule(self._start.instance, exchange)) for part, exchange in pairs]
+        return with_shares(plan, self._start.instance, self._state.best.size) if self._problem.resizes else plan
 
 
 def can_anneal(schedule: Schedule) -> bool:

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 from math import floor
 from typing import Any
 
-from formulations.head_tail import LoadWindow, head_tail_proof
+from formulations.head_tail import LoadWindow
 from themis_opt.problem.exchanges import Exchange
 from themis_opt.problem.instance import Instance
 from themis_opt.schedules.plan import has_launches
 from themis_opt.solving.cut import collectives_of, group_sizes, worst_cut
-from themis_opt.solving.lowering import job_class
-from themis_opt.solving.makespan_bounds import chain, chunk_counts, fluid, least_equal
+from themis_opt.solving.makespan_bounds import chain, chunk_counts, fluid, window_proof
 from themis_opt.solving.period_bounds import critical_spans, inside_window
 
 CERTIFICATE_FORMAT = "themis-opt/bounds/1"
@@ -41,10 +40,7 @@ def _of_makespan(instance: Instance, equal: bool) -> Iterable[CertifiedBound]:
 
 def _windows(instance: Instance, known: float, *, equal: bool = False) -> list[CertifiedBound]:
     """The weights of windows at the optimum of :mod:`formulations.head_tail`."""
-    exchanges = instance.exchanges
-    jobs = [job_class(instance, exchange, exchange.size, "fluid") for exchange in exchanges]
-    least = [job_class(instance, exchange, least_equal(exchange) if equal else 0, "fluid") for exchange in exchanges]
-    return _rows(instance, head_tail_proof(jobs, least, known)[1])
+    return _rows(instance, window_proof(instance, known, equal=equal)[1])
 
 
 def _rows(instance: Instance, weights: Mapping[LoadWindow, float]) -> list[CertifiedBound]:

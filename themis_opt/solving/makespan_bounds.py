@@ -4,13 +4,13 @@ All are in picoseconds.  They hold for schedules of the cost model in which ever
 precedes every all-gather of it; :mod:`themis_opt.solving.cut` holds for every algorithm.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from formulations.chunk_count import ChunkCount
 from formulations.fluid import fluid_bound
-from formulations.head_tail import head_tail_proof
+from formulations.head_tail import LoadWindow, head_tail_proof
 from formulations.lattice import JobClass, cheapest_path
 from formulations.limits import PROVEN_GAP, Limits
 from themis_opt.base.registries import Registry
@@ -86,14 +86,20 @@ def order_count(instance: Instance, work: float = ORDER_COUNT_WORK) -> float:
     return max(relaxed, float(counted))
 
 
-def head_tail(instance: Instance) -> float:
-    """The fluid relaxation with the least lags before and after every stage (:mod:`formulations.head_tail`)."""
-    return _head_tail(instance, [0 for _ in instance.exchanges])
+def head_tail(instance: Instance, *, equal: bool = False) -> float:
+    """The fluid relaxation with the least lags before and after every stage (:mod:`formulations.head_tail`).
+
+    `equal`: with the passage of an equal chunk instead.
+    """
+    known = max(fluid(instance), chain(instance))
+    return known if _num_arcs(instance) > MAX_BOUND_ARCS else window_proof(instance, known, equal=equal)[0]
 
 
-def head_tail_equal(instance: Instance) -> float:
-    """The same with the passage of an equal chunk before and after every stage."""
-    return _head_tail(instance, [least_equal(exchange) for exchange in instance.exchanges])
+def window_proof(instance: Instance, known: float, *, equal: bool) -> tuple[float, dict[LoadWindow, float]]:
+    """That bound without a limit on its work, and the weights of windows that prove it."""
+    sizes = [least_equal(exchange) if equal else 0 for exchange in instance.exchanges]
+    least = [job_class(instance, *pair, "fluid") for pair in zip(instance.exchanges, sizes, strict=True)]
+    return head_tail_proof(_linear_jobs(instance), least, known)
 
 
 def _elements(exchange: Exchange) -> int:
@@ -103,15 +109,6 @@ def _elements(exchange: Exchange) -> int:
 def least_equal(exchange: Exchange) -> int:
     """Bytes of the smallest of equal chunks."""
     return _elements(exchange) // exchange.chunks * exchange.element_bytes
-
-
-def _head_tail(instance: Instance, least_sizes: Sequence[int]) -> float:
-    known = max(fluid(instance), chain(instance))
-    if _num_arcs(instance) > MAX_BOUND_ARCS:
-        return known
-    jobs = _linear_jobs(instance)
-    least = [job_class(instance, *pair, "fluid") for pair in zip(instance.exchanges, least_sizes, strict=True)]
-    return head_tail_proof(jobs, least, known)[0]
 
 
 def chunk_counts(instance: Instance) -> ChunkCount:
@@ -155,7 +152,9 @@ MAKESPAN_BOUNDS: Mapping[str, Bound] = Registry(
         "fluid": Bound(fluid, False, "load of the busiest dimension, best split of the bytes over orders"),
         "order_count": Bound(order_count, True, "load of the busiest dimension, whole chunks per order", is_slow=True),
         "head_tail": Bound(head_tail, False, "load of a dimension between the stages before and after, lags alone"),
-        "head_tail_equal": Bound(head_tail_equal, True, "load of a dimension between the stages before and after"),
+        "head_tail_equal": Bound(
+            partial(head_tail, equal=True), True, "load of a dimension between the stages before and after"
+        ),
         "chain": Bound(chain, False, "one chunk through all its stages"),
         "chunk_count": Bound(chunk_count, False, "what every chunk costs, or how long few chunks are"),
         "cut": Bound(cut, False, "bytes between groups of NPUs over the links between them", any_algorithm=True),

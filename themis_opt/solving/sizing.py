@@ -38,7 +38,7 @@ def resized(schedule: Schedule) -> Schedule:
     plan = schedule.enforced_plan()
     try:
         shares = best_shares(_data(schedule, plan))
-        resized = simulate(schedule.instance, _with_shares(schedule.instance, plan, shares))
+        resized = simulate(schedule.instance, with_shares(plan, schedule.instance, shares))
     except (ArithmeticError, CyclicPlan):
         return schedule
     return min(schedule, resized, key=lambda candidate: candidate.makespan)
@@ -139,8 +139,8 @@ def _turns(sequence: IntArray | None, shifts: IntArray, tasks: int) -> Iterator[
         yield tasks + one, tasks + other, int(shifts[one] - shifts[other]) + next_period, 0
 
 
-def _with_shares(instance: Instance, plan: Plan, shares: FloatArray) -> Plan:
-    """An enforced plan with new sizes; chunks that get nothing are dropped."""
+def with_shares(plan: Plan, instance: Instance, shares: FloatArray) -> Plan:
+    """The chunks of a plan in new sizes, by the share of each of its launch; those that get nothing are dropped."""
     cuts = np.cumsum([len(c.sizes) for c in plan.chunks])[:-1]
     pairs = zip(np.split(shares, cuts), plan.launched(instance), strict=True)
     return with_sizes(plan, [rounded(part, exchange.size, granule(instance, exchange)) for part, exchange in pairs])
@@ -160,12 +160,10 @@ def with_sizes(plan: Plan, sizes: Sequence[IntArray]) -> Plan:
 
 def plan_with_shares(instance: Instance, outcome: SizedOutcome) -> Plan:
     """The paths, sequences and sizes of a plan for the only collective."""
-    (exchange,) = instance.exchanges
     paths = np.array([[k for phase in job.paths for k in phase] for job in outcome.jobs])
     starts = np.array([s for job in outcome.jobs for phase in job.starts for s in phase])
-    plan = Plan((Chunks(np.ones(len(paths), dtype=np.int64), paths),))
-    sizes = rounded(np.array(outcome.shares), exchange.size, granule(instance, exchange))
-    return with_sizes(plan.in_order_of(instance, starts), [sizes])
+    plan = Plan((Chunks(np.ones(len(paths), dtype=np.int64), paths),)).in_order_of(instance, starts)
+    return with_shares(plan, instance, np.array(outcome.shares))
 
 
 def scaled(plan: Plan, instance: Instance) -> Plan:

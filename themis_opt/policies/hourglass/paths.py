@@ -90,8 +90,7 @@ def choose_paths(tables: Tables, pool: Pool, tail: FloatArray, weight: float) ->
 def deal_out(tables: Tables, pool: Pool, tail: FloatArray, weight: float) -> None:
     """Give every chunk a path, batch by batch."""
     pool.size[0], pool.total_middle[0] = 0, 0.0
-    for k in range(len(pool.total)):
-        pool.total[k] = 0.0
+    pool.total[:] = 0.0
     for collective in range(len(tables.width)):
         chunks = tables.chunks[collective]
         batches = min(chunks, MOST_BATCHES)
@@ -123,8 +122,7 @@ def in_pool(tables: Tables, pool: Pool, collective: int, layer: int, path: int) 
             return i
     pool.size[0] += 1
     pool.path[new], pool.collective[new], pool.layer[new], pool.chunks[new] = path, collective, layer, 0
-    for k in range(len(pool.change)):
-        pool.change[k] = 0.0
+    pool.change[:] = 0.0
     pool.middle[new] = add_load(tables, pool.change, collective, layer, path)
     for k in range(len(pool.change)):
         pool.load[new, k] = pool.change[k]
