@@ -99,7 +99,7 @@ def scatter_plan(instance: GraphInstance) -> GraphPlan:
     return _soonest([_plan_of_trees("scatter", instance, forests, weights=each) for each in weights])
 
 
-NEAR_SHARES, MOST_FAR, TRIED_CHUNKS = (0, 3 / 8, 1), 128, (1, 8, 32)
+NEAR_SHARES, MOST_FAR, TRIED_CHUNKS = (0, 3 / 8, 1), 128, (1, 8)
 """Shares of data that a scatter sends over the box of its root, NPUs up to which there are several, and chunks in which
 variants of a plan are tried."""
 
