@@ -25,9 +25,26 @@ POLICIES = [
 ]
 
 
+POLICIES_OF_ITERATIONS = [
+    ("fused,magic", "'magic': unknown policy; use one of fused, wait_free, ddp"),
+    ("fused/", "unknown policy"),
+    ("ddp:cap=many", "knob cap: "),
+    ("ddp:cap=1MB:cap=2MB", "sets knob 'cap' twice"),
+    ("horovod:cycle=1MB", "knob cycle: "),
+    ("fused,fused", "each once"),
+]
+
+
 @pytest.mark.parametrize(("policies", "said"), POLICIES, ids=[p[:48] for p, _ in POLICIES])
 def test_policies(refuse, tmp_path, policies, said):
     assert said in refuse("solve", NAME, "--policies", policies, "-o", tmp_path / "out", *QUICK)
+
+
+@pytest.mark.parametrize(("policies", "said"), POLICIES_OF_ITERATIONS)
+@pytest.mark.parametrize("command", ["solve", "simulate"])
+def test_policies_of_iterations(refuse, trained, tmp_path, command, policies, said):
+    assert said in refuse(command, trained, "--policies", policies, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

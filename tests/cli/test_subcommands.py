@@ -4,7 +4,6 @@ import json
 from functools import cache
 
 import pytest
-from jsonschema import Draft202012Validator
 from small_iterations import PAIR, iteration, tensor
 
 from themis_opt.base.compiled import COMPILED_LOG
@@ -13,7 +12,6 @@ from themis_opt.cli.main import COMMANDS
 from themis_opt.cli.progress import live
 from themis_opt.formats.readers.registry import load
 from themis_opt.policies.registry import POLICIES, REFERENCE, takes_dispatch, usual_policies
-from themis_opt.problem.catalog import shipped
 from themis_opt.problem.schema import SCHEMA_FILE, instance_schema
 from themis_opt.schedules.dispatch import DISPATCH
 from themis_opt.schedules.validation import VALIDATION_RULES
@@ -30,12 +28,6 @@ WITH_PROCESSES = ("run", "calibrate")  # commands that start processes; they hav
 CASES = [("collectives", command) for command in COMMANDS if command not in WITH_PROCESSES] + [
     ("iteration", command) for command in FOR_BOTH
 ]
-
-FILES = {
-    "comparison.csv", "comparison.json", "gantt.svg", "order.csv", "order.json", "schedule.json",
-    "stages.csv", "trace.json",
-}  # fmt: skip
-"""What ``solve`` writes for both kinds; :mod:`test_solution_files` looks at those of collectives."""
 
 WITHOUT_JSON = ("schema", "plot", "export", "demo")  # commands whose results are files
 JUDGED = {"policy", "utilisation", "busy", "idle", "speedup", "bound_ns", "gap", "status"}
@@ -164,15 +156,6 @@ def test_a_verdict_stands_before_the_figures(printed, kind, command):
     assert all(sentence.endswith(".") and " " in sentence for sentence in verdict)
 
 
-@pytest.mark.parametrize("sizes", ["equal", "free"])
-def test_a_solved_file_is_explained_with_the_proof_that_was_printed(succeed, tmp_path, sizes):
-    """Of a comparison of heuristics, whose gap only the strongest bound that fits its chunks makes so small."""
-    options = ("--chunks", 9, "--chunk-sizes", sizes, "--policies", "baseline,themis+scf", "--launch-overhead", "2us")
-    solved = succeed("solve", "3d-fc_ring_sw.all_reduce.100MiB", *options, "-o", tmp_path / "solved")
-    proof = next(line for line in solved.splitlines() if "which is proven" in line)
-    assert proof in succeed("explain", tmp_path / "solved" / "schedule.json").splitlines()
-
-
 WIDE = [(kind, name) for kind in KINDS for name in ("simulate", "compare", "explain", "robustness", "bound", "show")]
 WIDE += [("collectives", name) for name in ("sweep", "design", "workload", "list")]
 
@@ -269,10 +252,6 @@ def test_simulate_writes_a_folder_per_policy(succeed, trained, tmp_path, kind, f
         assert json.loads(succeed("validate", tmp_path / "out" / name / "schedule.json", "--json"))["valid"] is True
 
 
-def test_solve_writes_a_folder_of_an_iteration(trained_solution):
-    assert {path.name for path in trained_solution.iterdir()} >= FILES | {"tasks.csv"}
-
-
 def test_show_prints_an_instance_that_loads_again(succeed, save):
     shown = json.loads(succeed("show", NAME, "--json"))
     fingerprint = shown.pop("fingerprint")
@@ -319,18 +298,8 @@ def test_explain_lists_as_many_stages_and_waits_as_asked(printed, kind, listed, 
     assert [name for name in ("critical", "waits") if name in tables] == listed
 
 
-def test_schema_is_a_valid_json_schema(succeed):
-    Draft202012Validator.check_schema(json.loads(succeed("schema")))
-
-
 def test_shipped_schema_is_current():
     assert SCHEMA_FILE.read_text(encoding="utf-8") == instance_schema()
-
-
-@pytest.mark.parametrize("name", [name for name in sorted(shipped()) if ".dlrm" in name or "fig5" in name])
-def test_schema_accepts_both_kinds_of_instances(succeed, name):
-    document = json.loads(shipped()[name].read_text(encoding="utf-8"))
-    Draft202012Validator(json.loads(succeed("schema"))).validate(document)
 
 
 def test_instance_is_found_by_its_file_name(succeed):
