@@ -16,8 +16,6 @@ FIELDS = [
     ("network.dimensions", ABSENT, "network.dimensions: required field is missing"),
     ("network.dimensions.0.surprise", 1, "network.dimensions[0].surprise = 1: unknown field"),
     ("network.dimension", [], "unknown field; did you mean 'dimensions'?"),
-    ("network.dimensions.1.kind", "mesh", "network.dimensions[1].kind = 'mesh': input should be 'ring'"),
-    ("network.dimensions.1.size", 2.5, "network.dimensions[1].size = 2.5: must be a whole number"),
     ("network.dimensions.1.size", 10**300, "network.dimensions[1].size = 1000"),
     ("network.dimensions.1.bandwidth", "1e-9 B/s", "clock"),
     ("network.dimensions.1.latency", "5 parsec", "network.dimensions[1].latency = '5 parsec': unknown unit 'parsec'"),
@@ -26,15 +24,10 @@ FIELDS = [
     ("network.dimensions.1.launch_overhead", "1e29 s", "error: "),
     ("network.dimensions.1.packet", {"payload": "1e29 TB", "header": 1}, "error: "),
     ("network.dimensions.1.packet", {"payload": 1, "header": "1e29 TB"}, "error: "),
-    ("network.dimensions.1.packet", {"payload": 1}, "network.dimensions[1].packet.header: required"),
     ("collectives.0.kind", ABSENT, "collectives[0].kind: required field is missing"),
     ("collectives.0.kind", "allreduce", "did you mean 'all_reduce'?"),
-    ("collectives.0.size", "256 XB", "collectives[0].size = '256 XB': unknown unit 'XB'"),
-    ("collectives.0.size", "1.5 B", "collectives[0].size = '1.5 B': must be a whole number of bytes"),
     ("collectives.0.size", "1e999999999 B", "collectives[0].size = '1e999999999 B': "),
-    ("collectives.0.size", "1e20 B", "collectives[0].size = '1e20 B': "),
     ("collectives.0.element_bytes", 3, "element_bytes = 3"),
-    ("collectives.0.chunks", 1.5, "collectives[0].chunks = 1.5: must be a whole number"),
 ]
 
 

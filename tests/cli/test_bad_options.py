@@ -57,16 +57,10 @@ def test_knobs_of_the_reference(refuse, knob):
 
 OVERRIDES = [
     ("--size", "huge", "size = 'huge': "),
-    ("--size", "0 B", "size = '0 B': "),
-    ("--size", "-4 B", "size = '-4 B': "),
     ("--size", "1 B", "multiple of element_bytes"),
     ("--size", "6 B", "collectives[0]: chunks must be at most the number of elements, 3, is 4"),
-    ("--size", "1e999999999 B", "size = '1e999999999 B': "),
-    ("--size", "1 ns", "unknown unit 'ns'"),
     ("--size", "9" * 5000, "size = '999"),
     ("--chunks", 0, "chunks = 0: "),
-    ("--chunks", -1, "chunks = -1: "),
-    ("--chunks", 10**9, "chunks = 1000000000: "),
     ("--latency", "wait", "latency = 'wait': "),
     ("--ag-order", "any", "ag_order = 'any': "),
 ]

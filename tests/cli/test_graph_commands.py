@@ -85,11 +85,6 @@ def test_policies_are_compared_without_one_part_of_every_role() -> None:
     assert len(table) == len(rows) + 1
 
 
-def test_short_names_stand_for_the_first_part_of_a_name_that_is_left() -> None:
-    first = run("bound", "cluster:h100:npus=24", "--lost", "nic,nic,leaf7,box2", "--slow", "port=0.5").splitlines()[0]
-    assert first.startswith("Without box0.nic0, box0.nic1, leaf7, box2, with box0.port0=0.5: all_reduce keeps")
-
-
 def test_what_hurts_most_is_drawn(tmp_path: Path) -> None:
     run("bound", NETWORK, "--lost", "each", "-o", str(tmp_path / "losses.svg"))
     assert "what hurts most" in (tmp_path / "losses.svg").read_text()
@@ -176,8 +171,6 @@ def test_show_lists_links() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("bound", NETWORK, "--lost", "gpu0-gpu33"), "--lost = 'gpu0-gpu33': must name a node or link of the network"),
-        (("bound", NETWORK, "--slow", "gpu0-gpu3"), "--slow = 'gpu0-gpu3': must be a link and a factor"),
         (("bound", NETWORK, "--chunks", "4"), "--chunks = 4: is not for graphs"),
         (("bound", NETWORK, "--size", "1 QB"), "command line"),
         (

@@ -24,11 +24,6 @@ def test_options_change_the_instance(shown):
     assert changed["fingerprint"] != shown()["fingerprint"]
 
 
-def test_every_collective_is_overridden(succeed):
-    content = json.loads(succeed("show", "3d-sw_sw_sw_hetero.mixed.100MiB", "--json", "--chunks", 2, "--size", "2MiB"))
-    assert {(c["chunks"], c["size"]) for c in content["collectives"]} == {(2, "2 MiB")}
-
-
 @pytest.mark.parametrize("command", ["bound", "simulate", "compare"])
 def test_every_command_takes_all_overrides(succeed, command):
     assert succeed(command, NAME, *OVERRIDES, *(QUICK if command == "compare" else ()))

@@ -16,7 +16,7 @@ from themis_opt.graphs.policies import ring_plan
 from themis_opt.graphs.problem import load_graph
 from themis_opt.graphs.schedule import simulate_graph
 from themis_opt.graphs.schedule_file import schedule_text
-from themis_opt.problem.catalog import shipped, shipped_graphs, shipped_pipelines
+from themis_opt.problem.catalog import shipped_graphs, shipped_pipelines
 from themis_opt.schedules.schedule_file import schedule_document
 
 REPORTS = sorted(Path(__file__).parents[2].joinpath("reports").glob("*/experiment.toml"))
