@@ -153,14 +153,6 @@ class TestTune:
         with pytest.raises(InputError, match="no trial was finished within the time limit"):
             tune(instance, trials=5, time_limit=0.05)
 
-    def test_choices_are_only_listed_and_compared_once_the_first_is_measured(self, instance, monkeypatch):
-        events = []
-        measure, every = Space.measure, tuner.every_choice
-        monkeypatch.setattr(Space, "measure", lambda *of: events.append("measured") or measure(*of))
-        monkeypatch.setattr(tuner, "every_choice", lambda of: events.append("listed") or every(of))
-        tune(instance, trials=2, **COSTLY)
-        assert events == ["measured", "listed", "measured"]
-
     def test_the_limit_is_spent_on_trials(self, instance, monkeypatch):
         measure, clock = Space.measure, [time.monotonic()]
 

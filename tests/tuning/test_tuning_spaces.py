@@ -8,7 +8,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.policies.registry import make_policy
 from themis_opt.problem.cost_overrides import is_free_to_cut, with_costs
 from themis_opt.schedules.simulator import simulate
-from themis_opt.tuning.space import TunedParameter, chunk_counts, every_choice, make_space
+from themis_opt.tuning.space import TunedParameter, chunk_counts, make_space
 
 NAME = "2d-sw_sw.all_reduce.100MiB"
 COSTLY = {"launch_overhead": "2 us", "packet": "4096B/30B", "latency": "occupy"}
@@ -19,20 +19,9 @@ def instance():
     return themis_opt.load(NAME)
 
 
-class TestParameters:
-    DIVISOR = TunedParameter("divisor", (1, 4, 16), {"policy": ("a",)})
-    BOTH = (TunedParameter("policy", ("a", "b")), DIVISOR)
-
-    def test_a_parameter_is_only_chosen_where_it_matters(self):
-        assert list(every_choice(self.BOTH)) == [
-            {"policy": "a", "divisor": 1},
-            {"policy": "a", "divisor": 4},
-            {"policy": "a", "divisor": 16},
-            {"policy": "b"},
-        ]
-
-    def test_the_nearest_number_is_nearest_in_ratio(self):
-        assert [self.DIVISOR.nearest(value) for value in (1, 3, 6, 7, 10, 1000)] == [1, 4, 4, 4, 16, 16]
+def test_the_nearest_number_is_nearest_in_ratio():
+    divisor = TunedParameter("divisor", (1, 4, 16))
+    assert [divisor.nearest(value) for value in (1, 3, 6, 7, 10, 1000)] == [1, 4, 4, 4, 16, 16]
 
 
 class TestCosts:

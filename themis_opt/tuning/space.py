@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, NamedTuple
 
 from themis_opt.base.documents import digest
@@ -32,21 +33,15 @@ class TunedParameter:
     """One thing to choose.
 
     `values`: what it may be; numbers ascend, are positive, and count as near where their ratio is near 1.
-    `when`: values of earlier parameters under which it matters; empty if it always does.
     """
 
     name: str
     values: tuple[ParameterValue, ...]
-    when: Mapping[str, tuple[ParameterValue, ...]] = field(default_factory=dict)
 
     @property
     def is_number(self) -> bool:
         """Whether the values are numbers."""
         return all(isinstance(value, int) for value in self.values)
-
-    def matters(self, choice: Choice) -> bool:
-        """Whether it has to be chosen, given what was chosen before."""
-        return all(choice.get(name) in values for name, values in self.when.items())
 
     def nearest(self, value: ParameterValue) -> ParameterValue:
         """The value itself if it is allowed, else the nearest number, or the first text."""
@@ -55,34 +50,6 @@ class TunedParameter:
         if not isinstance(value, int) or not self.is_number:
             return self.values[0]
         return min(self.values, key=lambda v: abs(math.log(int(v) / value)))
-
-
-def every_choice(parameters: Sequence[TunedParameter]) -> Iterator[dict[str, ParameterValue]]:
-    """All combinations of values, without parameters that do not matter."""
-    return _completed({}, tuple(parameters))
-
-
-def _completed(
-    choice: dict[str, ParameterValue], parameters: tuple[TunedParameter, ...]
-) -> Iterator[dict[str, ParameterValue]]:
-    if not parameters:
-        yield choice
-        return
-    first, *others = parameters
-    if not first.matters(choice):
-        yield from _completed(choice, tuple(others))
-        return
-    for value in first.values:
-        yield from _completed(choice | {first.name: value}, tuple(others))
-
-
-def nearest_choice(parameters: Sequence[TunedParameter], wanted: Choice) -> dict[str, ParameterValue]:
-    """The combination nearest to a wanted one that may lie outside."""
-    choice: dict[str, ParameterValue] = {}
-    for parameter in parameters:
-        if parameter.matters(choice):
-            choice[parameter.name] = parameter.nearest(wanted.get(parameter.name, parameter.values[0]))
-    return choice
 
 
 USUAL_DIVISOR = 16  # the threshold divisor that Themis has by itself
@@ -132,6 +99,12 @@ class Space:
         most = max(int(value) for value in (self.reference["chunks"], *offered))
         counts = (min(most, exchange.size // exchange.element_bytes) for exchange in self.instance.exchanges)
         return max(bounds(self._cut(tuple(counts)), equal_sizes=False).values())
+
+    def choices(self) -> Iterator[dict[str, ParameterValue]]:
+        """All combinations of values, of which some make the same schedule; the nearest to `reference` comes first."""
+        yield {one.name: one.nearest(self.reference.get(one.name, one.values[0])) for one in self.parameters}
+        for values in product(*(one.values for one in self.parameters)):
+            yield dict(zip((one.name for one in self.parameters), values, strict=True))
 
     def counts(self, choice: Choice) -> tuple[int, ...]:
         """Chunks of each collective operation: as chosen, but none smaller than allowed or than an element."""
@@ -269,8 +242,8 @@ def make_space(
     instance: Instance,
     *,
     policies: Sequence[str] = TUNED_POLICIES,
-    profiles: Sequence[str] | None = None,
-    max_chunks: int | None = None,
+    profiles: Sequence[str] = PROFILES,
+    max_chunks: int = MOST_CHUNKS,
     memory: float = math.inf,
     **costs: Any,
 ) -> Space:
@@ -279,8 +252,8 @@ def make_space(
     Raises InputError if one of them breaks a rule, the memory does not suffice for what users do today, or there is
     compute.
 
-    `policies`, `profiles`: some of :data:`TUNED_POLICIES` and of :data:`PROFILES`; all by default.
-    `max_chunks`: most chunks of a collective; 256 by default.
+    `policies`, `profiles`: some of :data:`TUNED_POLICIES` and of :data:`PROFILES`.
+    `max_chunks`: most chunks of a collective.
     `memory`: GiB; choices whose schedules need more are not tried.
     `**costs`: as in :func:`themis_opt.problem.cost_terms.with_costs`.
     """
@@ -288,27 +261,21 @@ def make_space(
     if has_launches(instance):
         rule = "is for collectives: 'plan' finds the buckets of a training step"
         raise InputError(rule, field="tune", value=instance.name)
-    cuts = _names_option("--chunk-sizes", PROFILES if profiles is None else profiles, PROFILES)
-    most = MOST_CHUNKS if max_chunks is None else max_chunks
-    if not 1 <= most <= MAX_CHUNKS:
-        raise InputError(f"must be from 1 to {MAX_CHUNKS}", field="--max-chunks", value=most)
-    space = replace(_chunk_space(costly, chosen, cuts, most), memory=memory)
+    cuts = _names_option("--chunk-sizes", profiles, PROFILES)
+    if not 1 <= max_chunks <= MAX_CHUNKS:
+        raise InputError(f"must be from 1 to {MAX_CHUNKS}", field="--max-chunks", value=max_chunks)
+    parameters = [
+        TunedParameter("chunks", chunk_counts(max_chunks)),
+        TunedParameter("profile", cuts),
+        TunedParameter("policy", chosen),
+        TunedParameter("dispatch", tuple(DISPATCH)),
+        TunedParameter("threshold_divisor", (4, 8, USUAL_DIVISOR, 32, 64)),
+    ]
+    if len({exchange.size for exchange in costly.exchanges}) > 1:
+        parameters.append(TunedParameter("least_chunk_bytes", tuple(2**power for power in range(12, 24, 2))))
+    space = Space(costly.name or "instance", costly, tuple(parameters), TODAY, memory)
     check_memory(space.cut(space.reference), memory)
     return space
-
-
-def _chunk_space(instance: Instance, policies: tuple[str, ...], profiles: tuple[str, ...], most: int) -> Space:
-    """Chunk counts, size profiles, policies and their knobs; a least chunk where collectives have several sizes."""
-    parameters = [
-        TunedParameter("chunks", chunk_counts(most)),
-        TunedParameter("profile", profiles),
-        TunedParameter("policy", policies),
-        TunedParameter("dispatch", tuple(DISPATCH), {"policy": ("themis", "baseline")}),
-        TunedParameter("threshold_divisor", (4, 8, USUAL_DIVISOR, 32, 64), {"policy": ("themis",)}),
-    ]
-    if len({exchange.size for exchange in instance.exchanges}) > 1:
-        parameters.append(TunedParameter("least_chunk_bytes", tuple(2**power for power in range(12, 24, 2))))
-    return Space(instance.name or "instance", instance, tuple(parameters), TODAY)
 
 
 def chunk_counts(most: int) -> tuple[int, ...]:

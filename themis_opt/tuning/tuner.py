@@ -4,10 +4,9 @@ import json
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
-from itertools import islice, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +21,7 @@ from themis_opt.base.notebook import progress_line, show_best
 from themis_opt.families.door import AnyProblem, family_of, make_policy, problem_for, simulate
 from themis_opt.problem.instance import Instance
 from themis_opt.tuning.outcome import Trial, Tuned, best_of
-from themis_opt.tuning.space import (
-    ParameterValue,
-    Space,
-    TrialMeasurement,
-    TunedParameter,
-    every_choice,
-    make_space,
-    nearest_choice,
-)
+from themis_opt.tuning.space import ParameterValue, Space, TrialMeasurement, TunedParameter, make_space
 
 if TYPE_CHECKING:
     import optuna
@@ -45,7 +36,7 @@ def sampler(seeds: Sequence[int]) -> "BaseSampler":
     seed = int(np.random.SeedSequence(seeds).generate_state(1)[0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", category=ExperimentalWarning)
-        return TPESampler(seed=seed, multivariate=True, group=True, constant_liar=False, n_startup_trials=10)
+        return TPESampler(seed=seed, multivariate=True)
 
 
 class Journal:
@@ -197,7 +188,7 @@ class Search:
         self.known: dict[str, Trial] = {}
         self.asked = 0
         self._is_small = False
-        self._listed: dict[str, dict[str, ParameterValue]] = {}
+        self._choices = space.choices()
 
     def run(self, trials: int, allowance: Allowance, progress: TrialProgress) -> None:
         """Try choices until `trials` were run, all are known, or the allowance is used up.
@@ -256,50 +247,29 @@ class Search:
 
     def _total(self, most: int, allowance: Allowance) -> int:
         """How many different choices there are, if they are few enough and counted while there is time to try them."""
+        keys: set[str] = set()
         with suppress(TimeUp), cut_off(Allowance(0.3 * allowance.left)):
-            count = len(list(islice(self._each(), most + 1)))
-            self._is_small = count <= most
-            return min(count, most)
+            for choice in self.space.choices():
+                keys.add(self.space.key(choice))
+                if len(keys) > most:
+                    return most
+            self._is_small = True
+            return len(keys)
         return most
 
     def _next_choice(self) -> dict[str, ParameterValue] | None:
         """The choice to try next, where the sampler is not to be asked: it has none, or only names known ones."""
-        if not self.known:
-            return nearest_choice(self.space.parameters, self.space.reference)
         repeats = sum(1 for _ in takewhile(lambda trial: trial.repeats is not None, reversed(self.trials)))
-        if not self._is_small and repeats < MOST_REPEATS:
+        if self.known and not self._is_small and repeats < MOST_REPEATS:
             return None
-        return next(choice for key, choice in self._each() if key not in self.known)
-
-    def _each(self) -> Iterator[tuple[str, dict[str, ParameterValue]]]:
-        """One choice for every schedule, with its key; the one nearest to what users do today comes first.
-
-        Each key is computed once, since that of a large iteration takes long; the next call goes on where time is up.
-        """
-        yield from list(self._listed.items())
-        while self._candidates:
-            choice = self._candidates[-1]
-            key = self.space.key(choice)
-            self._candidates.pop()
-            if key not in self._listed:
-                self._listed[key] = choice
-                yield key, choice
-
-    @cached_property
-    def _candidates(self) -> list[dict[str, ParameterValue]]:
-        """The choices of unknown key, the next one last."""
-        parameters = self.space.parameters
-        return [nearest_choice(parameters, self.space.reference), *every_choice(parameters)][::-1]
+        return next(choice for choice in self._choices if self.space.key(choice) not in self.known)
 
     def _try_next(self, allowance: Allowance) -> Trial:
         from optuna.trial import TrialState
 
         self.study.sampler = sampler([self.seed, len(self.trials), 0])
         asked = self.study.ask()
-        raw: dict[str, ParameterValue] = {}
-        for parameter in self.space.parameters:
-            if parameter.matters(raw):
-                raw[parameter.name] = suggested(asked, parameter)
+        raw = {parameter.name: suggested(asked, parameter) for parameter in self.space.parameters}
         trial = self._outcome(asked.number, raw, allowance)
         self.trials.append(trial)
         value = trial.value if trial.measurement else None
