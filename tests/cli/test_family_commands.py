@@ -83,7 +83,10 @@ def test_an_illegal_plan_on_dimensions_gives_exit_code_1(
     assert "no legal plan: broken_policy:broken" in result.stderr
 
 
-@pytest.mark.parametrize(("source", "words"), [(GRAPH, "link directions"), (PIPELINE, "activations kept")])
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [(GRAPH, "link directions"), (PIPELINE, "activations kept"), ("fig5.all_reduce.256MB", "ideal")],
+)
 def test_the_page_of_a_schedule_has_titles_units_and_its_picture(
     succeed, tmp_path: Path, source: str, words: str
 ) -> None:

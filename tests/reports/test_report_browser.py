@@ -25,9 +25,10 @@ from themis_opt.problem.catalog import shipped_graphs
 from themis_opt.reports.network import draw_network
 from themis_opt.reports.pictures import draw_gantt, draw_pipeline
 from themis_opt.reports.rendering.charts import save
-from themis_opt.reports.rendering.page import HTML, write_report
+from themis_opt.reports.rendering.document import Report
+from themis_opt.reports.rendering.page import HTML, render_html, write_report
 from themis_opt.reports.rows import read_rows
-from themis_opt.reports.solution import write_page
+from themis_opt.reports.solution import schedule_section
 from themis_opt.study.comparison import compare
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -219,8 +220,10 @@ def test_a_click_on_a_name_in_the_legend_singles_its_series_out(tmp_path, profil
 def solved(tmp_path_factory):
     """The page of a comparison."""
     instance = themis_opt.load("3d-sw_sw_sw_hetero.all_reduce.100MiB").overridden(chunks=16)
-    folder = tmp_path_factory.mktemp("solved")
-    return write_page(folder, compare(instance, ["baseline+fifo", "themis+scf"]), ["A verdict."])
+    path = tmp_path_factory.mktemp("solved") / "schedule.html"
+    section = schedule_section(compare(instance, ["baseline+fifo", "themis+scf"]))
+    path.write_text(render_html(Report("solved", ("A verdict.",), (section,))), encoding="utf-8")
+    return path
 
 
 BARS = "#schedule .mark-rect path"

@@ -9,7 +9,7 @@ from layered_iterations import layers
 import themis_opt
 from themis_opt.formats.timeline import PICTURED_PERIODS
 from themis_opt.reports import solution
-from themis_opt.reports.solution import solution_page, write_page
+from themis_opt.reports.solution import schedule_section
 from themis_opt.study.comparison import Comparison, compare
 
 
@@ -21,7 +21,7 @@ def comparison() -> Comparison:
 
 def bars_of(comparison: Comparison) -> list[dict]:
     """The bars of the picture, as the browser gets them."""
-    (figure,) = solution_page(comparison).figures
+    (figure,) = schedule_section(comparison).figures
     chart = figure.chart.to_dict()
     bars: list[dict] = chart["datasets"][chart["layer"][0]["data"]["name"]]
     return bars
@@ -30,11 +30,6 @@ def bars_of(comparison: Comparison) -> list[dict]:
 def test_the_best_schedule_stands_above_the_baseline(comparison: Comparison) -> None:
     rows = list(dict.fromkeys(bar["row"] for bar in bars_of(comparison)))
     assert rows == [f"{policy} · dim{k}" for policy in ("themis+scf", "baseline+fifo") for k in (1, 2, 3)]
-
-
-def test_the_page_calls_microseconds_by_one_name(comparison: Comparison) -> None:
-    page = solution_page(comparison, ["hourglass takes 560.45 us, themis+scf 576.36 us."])
-    assert page.summary == ("hourglass takes 560.45 us, themis+scf 576.36 us.",)
 
 
 def test_bars_are_the_stages(comparison: Comparison) -> None:
@@ -66,14 +61,14 @@ def test_too_many_stages_are_left_out(
     comparison: Comparison, monkeypatch: pytest.MonkeyPatch, most: int, shown: int
 ) -> None:
     monkeypatch.setattr(solution, "MOST_BARS", most)
-    (section, *_) = solution_page(comparison).sections
+    section = schedule_section(comparison)
     assert len({bar["row"].split()[0] for bar in bars_of(comparison)} if section.figures else set()) == shown
     assert bool(section.text) == (shown == 0)
 
 
 def test_an_iteration_has_its_compute_and_the_ends_of_its_periods() -> None:
     compared = compare(themis_opt.load("v100-256.resnet-50"), ["ddp"])
-    (figure,) = solution_page(compared).figures
+    (figure,) = schedule_section(compared).figures
     text = figure.chart.to_json()
     assert "ddp · compute" in text
     assert len(re.findall(r'"label": "period"', text)) == PICTURED_PERIODS
@@ -83,12 +78,5 @@ def test_an_iteration_has_its_compute_and_the_ends_of_its_periods() -> None:
 def test_tasks_are_bars_too(monkeypatch: pytest.MonkeyPatch, most: int, is_shown: bool) -> None:
     monkeypatch.setattr(solution, "MOST_BARS", most)
     compared = compare(layers(100, chunks=1), ["fused/baseline"])
-    (section, *_) = solution_page(compared).sections
+    section = schedule_section(compared)
     assert bool(section.figures) == is_shown
-
-
-def test_verdict_and_every_policy_and_bound_are_on_the_page(comparison: Comparison, tmp_path) -> None:
-    text = write_page(tmp_path, comparison, ["Nothing to win."]).read_text(encoding="utf-8")
-    for words in ("Nothing to win.", *comparison.bounds, *(result.policy for result in comparison.results)):
-        assert words in text
-    assert len(text) < 3_000_000

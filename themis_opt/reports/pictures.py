@@ -30,6 +30,7 @@ from themis_opt.reports.rendering.charts import (
     stacked,
     timeline,
 )
+from themis_opt.reports.rendering.document import Figure, Section
 from themis_opt.schedules.memory import changes_memory, memory_curves
 from themis_opt.schedules.schedule import Schedule
 
@@ -106,6 +107,14 @@ def draw_schedule(schedule: GraphSchedule, path: Path) -> None:
     """Draw :func:`graph_picture`. Raises InputError if no picture has that ending."""
     title, chart = graph_picture(schedule)
     save(chart, path, title)
+
+
+def write_picture(folder: Path, picture: Picture) -> tuple[Section, list[Path]]:
+    """Write schedule.svg; returns a section with the chart, and the file."""
+    (title, chart), path = picture, folder / "schedule.svg"
+    save(chart, path, title)
+    figure = Figure("schedule", title.partition("\n")[0], chart)
+    return Section("Schedule", figures=(figure,), is_open=True), [path]
 
 
 def graph_picture(schedule: GraphSchedule) -> Picture:

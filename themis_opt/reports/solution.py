@@ -1,51 +1,28 @@
-"""The page of a comparison: its table, and the best schedule above the baseline on one axis of time, to look into."""
+"""The picture on the page of a comparison: the best schedule above the baseline on one axis of time, to look into."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.base.documents import write_atomically
 from themis_opt.base.units import format_short_time, format_size, time_unit
 from themis_opt.formats.timeline import Timeline, pictured
 from themis_opt.problem.phases import Phase
 from themis_opt.reports.pictures import bar_frame
 from themis_opt.reports.rendering.charts import Chart, timeline
-from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
-from themis_opt.reports.rendering.page import render_html
-from themis_opt.solving.bounds import bounds_of
-from themis_opt.study.columns import RESULT_COLUMNS, result_table
+from themis_opt.reports.rendering.document import Figure, Section
 from themis_opt.study.comparison import Comparison, Result
 
 MOST_BARS = 6_000
-"""Bars that a browser moves without delay; schedules of more stages and tasks are on the page as numbers alone."""
+"""Bars that a browser moves without delay; schedules of more stages and tasks have no picture."""
 
 
-def write_page(folder: Path, comparison: Comparison, verdict: Sequence[str] = ()) -> Path:
-    """Write :func:`solution_page` as one file that needs no network; returns its path.
-
-    Raises InputError if the file cannot be written.
-
-    `verdict`: what the comparison says, in sentences.
-    """
-    path = folder / "schedule.html"
-    write_atomically(path, render_html(solution_page(comparison, verdict)))
-    return path
-
-
-def solution_page(comparison: Comparison, verdict: Sequence[str] = ()) -> Report:
-    """The results of a comparison, the best schedule beside the baseline where there is one, and the bounds."""
+def schedule_section(comparison: Comparison) -> Section:
+    """The best schedule beside the first one, as far as they are two and a browser can show them."""
     shown = _shown(comparison)
-    figures = (_figure(comparison, shown),) if shown else ()
-    text = () if figures else ("The schedules have too many bars for a picture.",)
-    sections = (
-        Section("Schedule", text, figures=figures, is_open=True),
-        Section("Policies", tables=(_results(comparison),), is_open=True),
-        Section("Bounds", ("No schedule is faster than the largest of them.",), (_bounds(comparison),), is_open=True),
-    )
-    return Report(comparison.problem.name or "Schedule", tuple(verdict), sections)
+    text = () if shown else ("The schedules have too many bars for a picture.",)
+    return Section("Schedule", text, figures=(_figure(comparison, shown),) if shown else (), is_open=True)
 
 
 def _shown(comparison: Comparison) -> list[Result]:
@@ -109,20 +86,3 @@ def _waits(shown: Timeline) -> IntArray:
     later = np.flatnonzero(position[1:] > position[:-1]) + 1
     waits[later] = np.maximum(shown.start[later] - shown.ready[later - 1], 0)
     return waits
-
-
-def _results(comparison: Comparison) -> Table:
-    results = comparison.results
-    headings, rows = result_table([result.row() for result in results], [result.schedule for result in results])
-    texts = {"policy", *(column.title for column in RESULT_COLUMNS if column.form == "text")}
-    columns = (Column(heading, "text" if heading in texts else "amount") for heading in headings)
-    return Table(tuple(columns), tuple(map(tuple, rows)))
-
-
-def _bounds(comparison: Comparison) -> Table:
-    known = bounds_of(comparison.problem)
-    ranked = sorted(comparison.bounds.items(), key=lambda pair: -pair[1])
-    scopes = [known[name].scope if name in known else "within the model" for name, _ in ranked]
-    times = [format_short_time(bound) for _, bound in ranked]
-    rows = tuple((name, time, scope) for (name, _), time, scope in zip(ranked, times, scopes, strict=True))
-    return Table((Column("bound"), Column("time", "amount"), Column("holds")), rows)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from themis_opt.base.units import Form
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.families.family import Problem
-    from themis_opt.reports.pictures import Picture
     from themis_opt.reports.rendering.charts import Chart
+    from themis_opt.reports.rendering.document import Section
     from themis_opt.schedules.results import PolicyComparison
 
 HEADINGS: "ShownColumns" = {
@@ -98,27 +98,31 @@ def write_files(
 
 
 def write_page(
-    folder: Path, compared: "PolicyComparison[Any]", answer: "Reply", draw: "Callable[[], Picture]"
+    folder: Path, compared: "PolicyComparison[Any]", answer: "Reply", draw: "Callable[[], tuple[Section, list[Path]]]"
 ) -> list[Path]:
-    """Write schedule.svg, and schedule.html with the answer around it, where the packages for pictures are there."""
-    svg, html = paths = [folder / "schedule.svg", folder / "schedule.html"]
-    for path in paths:
-        path.unlink(missing_ok=True)
-    if has_pictures():
-        from themis_opt.reports.rendering.charts import save
-        from themis_opt.reports.rendering.document import Column, Figure, Report, Section, Table
-        from themis_opt.reports.rendering.page import render_html
+    """Write pictures, and schedule.html with the answer around one, where the packages for pictures are there.
 
-        title, chart = draw()
-        save(chart, svg, title)
-        sections = [Section("Schedule", figures=(Figure("schedule", title.partition("\n")[0], chart),), is_open=True)]
-        for table in answer.tables:
-            columns = [Column(name, "text" if form == "text" else "amount") for name, form in table.shown.values()]
-            rows = zip(*(cells(table.shown[k][1], [row[k] for row in table.rows]) for k in table.shown), strict=True)
-            sections.append(Section(table.title, tables=(Table(tuple(columns), tuple(rows)),), is_open=True))
-        report = Report(compared.problem.name or "schedule", tuple(answer.sentences), tuple(sections))
-        write_atomically(html, render_html(report))
-    return [path for path in paths if path.exists()]
+    `draw`: writes the pictures, and returns a section with one and all files.
+    """
+    page = folder / "schedule.html"
+    for stale in (folder / "schedule.svg", page):
+        stale.unlink(missing_ok=True)
+    if not has_pictures():
+        return []
+    from themis_opt.cli.printing import columns_of
+    from themis_opt.reports.rendering.document import Column, Report, Section, Table
+    from themis_opt.reports.rendering.page import render_html
+
+    drawn, files = draw()
+    sections = [drawn]
+    for table in answer.tables:
+        texts = [cells(form, [row[name] for row in table.rows]) for name, (_, form) in table.shown.items()]
+        headings, rows = [heading for heading, _ in table.shown.values()], tuple(zip(*texts, strict=True))
+        forms = ["amount" if column.is_number else "text" for column in columns_of(headings, rows)]
+        sections.append(Section(table.title, tables=(Table(tuple(map(Column, headings, forms)), rows),), is_open=True))
+    report = Report(compared.problem.name or "schedule", tuple(answer.sentences), tuple(sections))
+    write_atomically(page, render_html(report))
+    return [*files, page]
 
 
 @dataclass(frozen=True)

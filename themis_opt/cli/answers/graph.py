@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from themis_opt.graphs.comparison import GraphComparison
     from themis_opt.graphs.problem import GraphInstance
     from themis_opt.graphs.schedule import GraphSchedule
-    from themis_opt.reports.pictures import Picture
+    from themis_opt.reports.rendering.document import Section
 
 SECONDS_TO_WRITE = 0.6  # for the picture and the trace of a schedule, most of which the renderer takes to start
 SHARE_OF_NETWORK = 0.4  # share of the time for each of two networks; the rest is for what a library can be told
@@ -226,10 +226,10 @@ def write(folder: Path, compared: "GraphComparison", answer: Reply, search: opti
     from themis_opt.graphs.schedule_file import schedule_text
     from themis_opt.schedules.envelope import summary_of
 
-    def draw() -> "Picture":
-        from themis_opt.reports.pictures import graph_picture
+    def draw() -> "tuple[Section, list[Path]]":
+        from themis_opt.reports.pictures import graph_picture, write_picture
 
-        return graph_picture(best)
+        return write_picture(folder, graph_picture(best))
 
     best = compared.best.schedule
     write_atomically(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from themis_opt.pipelines.comparison import PipelineComparison
     from themis_opt.pipelines.problem import Pipeline
     from themis_opt.pipelines.schedule import PipelineSchedule
-    from themis_opt.reports.pictures import Picture
+    from themis_opt.reports.rendering.document import Section
     from themis_opt.schedules.envelope import Summary
 
 TITLES: "ShownColumns" = {
@@ -91,10 +91,10 @@ def write(folder: Path, compared: "PipelineComparison", answer: Reply, search: o
     from themis_opt.pipelines.torch_csv import TORCH, write_torch_csv
     from themis_opt.schedules.envelope import summary_of
 
-    def draw() -> "Picture":
-        from themis_opt.reports.pictures import pipeline_chart
+    def draw() -> "tuple[Section, list[Path]]":
+        from themis_opt.reports.pictures import pipeline_chart, write_picture
 
-        return "\n".join(compared.verdict), pipeline_chart(best.schedule)
+        return write_picture(folder, ("\n".join(compared.verdict), pipeline_chart(best.schedule)))
 
     best = compared.best
     paths = [folder / "schedule.json"]

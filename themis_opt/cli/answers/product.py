@@ -1,13 +1,13 @@
 """What commands answer about collectives and iterations on dimensions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from themis_opt.base.units import format_megabytes, format_short_time, nanoseconds
 from themis_opt.cli import options
-from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures
+from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures, write_page
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
 from themis_opt.cli.answers.runs import run as run
 from themis_opt.cli.answers.sweeps import sweep as sweep
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
     from themis_opt.formats.readers.registry import Import
     from themis_opt.problem.instance import Instance
+    from themis_opt.reports.rendering.document import Section
     from themis_opt.schedules.envelope import Summary
     from themis_opt.schedules.schedule import Schedule
     from themis_opt.study.comparison import Comparison
@@ -265,17 +266,20 @@ def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
 
 def write(folder: Path, compared: "Comparison", answer: Reply, search: options.SearchOptions) -> list[Path]:
     """The table of a comparison, and the best schedule with its pictures and its page."""
+    from themis_opt.cli.answers.operations import bound_table
     from themis_opt.study.comparison import write_comparison
 
     settings, best = {name: value for name, value in search.settings().items() if name != "gap"}, compared.best
-    files = write_comparison(folder, compared, settings)
-    if has_pictures():
-        from themis_opt.reports.pictures import write_gantt
-        from themis_opt.reports.solution import write_page
 
-        files += write_gantt(folder, best.schedule, f"{compared.problem.name or 'instance'}, {best.policy}", best.bound)
-        files.append(write_page(folder, compared, answer.sentences))
-    return files
+    def draw() -> "tuple[Section, list[Path]]":
+        from themis_opt.reports.pictures import write_gantt
+        from themis_opt.reports.solution import schedule_section
+
+        title = f"{compared.problem.name or 'instance'}, {best.policy}"
+        return schedule_section(compared), write_gantt(folder, best.schedule, title, best.bound)
+
+    shown = replace(answer, tables=[*answer.tables, bound_table(best.makespan, compared.bounds)])
+    return [*write_comparison(folder, compared, settings), *write_page(folder, compared, shown, draw)]
 
 
 def _bounds_in_words(compared: "Comparison") -> str:
