@@ -14,7 +14,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.formats.measured_times import read_steps, read_times
 from themis_opt.problem.phases import CollectiveKind
 from themis_opt.solving.cut import cut
-from themis_opt.study.measured import Measured, beside_steps, beside_times, measured
+from themis_opt.study.measured import Measured, beside_times, measured
 from themis_opt.study.parts import parse_part
 
 MB = 10**6
@@ -299,19 +299,18 @@ def test_other_files_are_refused_by_name(write, tmp_path):
 
 
 def test_steps_stand_beside_the_best_launches(write):
-    instance = themis_opt.load(write(pytorch_trace(OVERLAPPED), "trace.json"))
-    (step,) = read_steps(write(pytorch_trace(OVERLAPPED), "trace.json"))
-    (row,) = beside_steps(instance, [step], ["wait_free/baseline"])
+    trace = write(pytorch_trace(OVERLAPPED), "trace.json")
+    (row,) = measured(themis_opt.load(trace), trace, policies=["wait_free/baseline"]).rows
     assert row.time == 1_300_000_000
     assert row.sentence().startswith("Your step takes 1.3 ms, 30.00 % above what any algorithm needs; ")
-    (fast,) = beside_steps(instance, [step._replace(time=row.needed / 2)], ["wait_free/baseline"])
+    fast = replace(row, time=row.needed / 2)
     assert fast.sentence().endswith("is too slow by at least 2.00x: check the times of compute.")
 
 
 def test_a_step_that_moves_other_bytes_is_not_the_iteration(write):
     instance = themis_opt.load(write(pytorch_trace(OVERLAPPED), "trace.json"))
-    (step,) = read_steps(write(pytorch_trace(OVERLAPPED[:-1]), "half.json"))
-    (row,) = beside_steps(instance, [step], ["wait_free/baseline"])
+    half = write(pytorch_trace(OVERLAPPED[:-1]), "half.json")
+    (row,) = measured(instance, half, policies=["wait_free/baseline"]).rows
     assert row.sentence().startswith(
         "Your step moves 4 MB in 1.3 ms, the iteration 8 MB in 1.3 ms: these are two steps"
     )

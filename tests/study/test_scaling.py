@@ -7,6 +7,7 @@ import pytest
 from planning import schedule_of
 from small_iterations import run
 
+from themis_opt import sweep
 from themis_opt.base.errors import InputError
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
@@ -17,7 +18,6 @@ from themis_opt.study.sweep import (
     parameter_servers,
     project,
     resized,
-    sweep,
     varied,
 )
 from themis_opt.workloads.models import MODELS

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from themis_opt import sweep
 from themis_opt.base.errors import InputError
 from themis_opt.problem.catalog import load
 from themis_opt.reports.rendering.charts import save, specification
 from themis_opt.reports.study_charts import curves
-from themis_opt.study.sweep import read_values, sweep, varied
+from themis_opt.study.sweep import read_values, varied
 
 INSTANCE = load("fig5.all_reduce.256MB")
 FIG_5 = ("baseline+fifo", "themis+scf")

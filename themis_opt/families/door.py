@@ -329,7 +329,7 @@ def sweep(
     2
     """
     given = problem_for(problem)
-    return family_of(given).sweep(given, over, policies, **limits)
+    return list(family_of(given).sweep(given, over, policies, **limits))
 
 
 def robustness(problem: AnyProblem, policies: Sequence[str], **options: Any) -> Any:

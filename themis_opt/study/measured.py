@@ -22,7 +22,7 @@ from themis_opt.base.units import (
     parse_size,
 )
 from themis_opt.formats.calibration import Measurement
-from themis_opt.formats.measured_times import MeasuredStep, MeasuredTime, read_steps, read_times
+from themis_opt.formats.measured_times import MeasuredTime, read_steps, read_times
 from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.registry import GRAPH_POLICIES
@@ -308,21 +308,6 @@ def _known(
     return Beside("", problem, 0.0, best, times[best], times.get(today, math.inf), needed, ceilings=reached)
 
 
-def beside_steps(
-    instance: Instance,
-    steps: Sequence[MeasuredStep],
-    policies: Sequence[str] | None,
-    *,
-    note: Callable[[str], None] = lambda line: None,
-    time_limit: float | None = None,
-    **limits: Any,
-) -> list[Beside]:
-    """One row for each measured step of a training iteration; options are as in :func:`measured`."""
-    seconds = Limits.seconds if time_limit is None else max(time_limit, MIN_SECONDS)
-    known = _known(instance, policies, note, time_limit=seconds, **limits)
-    return [replace(known, by=by, time=time, moved=size) for by, time, size in steps]
-
-
 @dataclass(frozen=True, eq=False)
 class Measured:
     """What was measured beside what is proven, and beside what libraries can reach.
@@ -430,8 +415,11 @@ def measured(
     if part and not isinstance(problem, Instance):
         raise InputError("is for networks of dimensions", field="--part", value=part)
     if isinstance(problem, Instance) and problem.tasks:
+        limit = search.pop("time_limit", None)
+        seconds = Limits.seconds if limit is None else max(limit, MIN_SECONDS)
         steps = [step for source in sources for step in read_steps(Path(source))]
-        return Measured(tuple(beside_steps(problem, steps, policies, note=note, **search)), gap)
+        known = _known(problem, policies, note, time_limit=seconds, **search)
+        return Measured(tuple(replace(known, by=by, time=time, moved=size) for by, time, size in steps), gap)
     times = [time for source in sources for time in _times_of(problem, source, note)]
     kept = [time for time in times if size is None or time.measurement.size == parse_size(size)]
     if not kept:

@@ -90,7 +90,7 @@ def sweep(
     *,
     overhead: float = 0.0,
     **limits: Any,
-) -> list[dict[str, Value]]:
+) -> Iterator[dict[str, Value]]:
     """Run policies on every combination of varied values.
 
     Parameters
@@ -109,9 +109,9 @@ def sweep(
     **limits
         As of :func:`themis_opt.compare`, for each combination.
 
-    Returns
-    -------
-    list of dict
+    Yields
+    ------
+    dict
         One row per combination and policy, policies inside: the varied values as plain numbers (bytes, bytes per
         second, picoseconds), then the columns of a result; of iterations also ``scaling_factor``, ``amdahl`` and
         ``parameter_servers``.  One NPU, ``npus`` of 1, trains alone and waits for nobody.
@@ -121,18 +121,6 @@ def sweep(
     InputError
         If what is varied is unknown, a value breaks a rule, or there are too many combinations.
     """
-    return list(each_row(instance, over, policies, overhead=overhead, **limits))
-
-
-def each_row(
-    instance: Instance,
-    over: Mapping[str, Sequence[Any]],
-    policies: Sequence[str] | None = None,
-    *,
-    overhead: float = 0.0,
-    **limits: Any,
-) -> Iterator[dict[str, Value]]:
-    """The rows of :func:`sweep`, those of a combination as soon as it has run."""
     names = list(over)
     if not 0 <= overhead < math.inf:
         raise InputError("must be 0 or more", field="overhead", value=overhead)

@@ -42,7 +42,7 @@ def sweep(
     """Policies over message sizes, chunk counts and figures of dimensions; perhaps with a table and pictures."""
     from themis_opt.study.columns import objective
     from themis_opt.study.comparison import checked_sizes
-    from themis_opt.study.sweep import each_row
+    from themis_opt.study.sweep import sweep as run
     from themis_opt.study.verdict import on_sweep
 
     usual = [USUAL_SIZES] if instance.iteration is None else ["chunks=4..64"]
@@ -53,7 +53,7 @@ def sweep(
     rows: list[dict[str, Any]] = []
     interrupted = False
     try:
-        rows.extend(each_row(instance, varied, options.split(policies), sizes=checked_sizes(sizes), overhead=overhead))
+        rows.extend(run(instance, varied, options.split(policies), sizes=checked_sizes(sizes), overhead=overhead))
     except KeyboardInterrupt:
         if not rows or target is not None or measured is not None:
             raise
