@@ -21,7 +21,7 @@ from themis_opt.base.units import nanoseconds
 from themis_opt.base.version import __version__
 from themis_opt.batches.rows_file import BOUND
 from themis_opt.families.door import family_of
-from themis_opt.families.family import Problem
+from themis_opt.families.family import SEARCH_KNOBS, Problem
 from themis_opt.formats.timeline import last_periods
 from themis_opt.policies.planning import chunk_policy_of
 from themis_opt.policies.registry import (
@@ -86,7 +86,7 @@ def task_of(instance: Problem, specification: str, knobs: Knobs, record: tuple[s
         family = family_of(instance)
         if not family.has_policy(specification):
             raise InputError(f"is no policy of {family.name}", field="policies", value=specification)
-        names = family.knobs(specification)
+        names = SEARCH_KNOBS if family.searches(specification) else ()
         return RunTask(instance, specification, {name: knobs[name] for name in names if name in knobs})
     is_reference = _is_reference(instance, specification)
     if is_reference and has_launches(instance):

@@ -95,7 +95,7 @@ class Family:
     simulate: Callable[..., Any]  # the schedule of a problem and a plan
     validate: Callable[[Any], None]  # checks a schedule from the rules alone
     export: Callable[..., "Exported"]  # the files of a format, with checked facts of them
-    sweep: Callable[..., list[dict[str, Any]]]  # policies over varied values
+    sweep: Callable[..., Iterable[dict[str, Any]]]  # policies over varied values
     robustness: Callable[..., Any]  # plans of schedules in disturbed copies of a problem
     rival: Callable[[Any], str]  # the policy whose plan stands beside another one in disturbed copies
     read_solution: Callable[..., tuple[Any, Any]]  # a schedule file, perhaps of a problem, and the summary in it
@@ -106,7 +106,7 @@ class Family:
     on_graph: Callable[..., Any] = lambda problem, policies, *, needed: problem
     doubts: Callable[[Any], Iterable[str]] = lambda problem: ()  # sentences about figures that seem wrong
     # of batches, which ask instances on dimensions and their policies themselves:
-    knobs: Callable[[str], tuple[str, ...]] = lambda specification: ()  # the limits that a policy minds
+    searches: Callable[[str], bool] = lambda specification: False  # whether a policy minds limits
     facts: Callable[[Any], Mapping[str, str | int]] = lambda problem: {}  # columns of rows that describe a problem
     explain: Callable[[Any], "Explanation"] = explain  # the critical path of a schedule, and what each resource does
     plot: Callable[..., "Axes"] = plot  # draws a schedule on axes

@@ -26,14 +26,7 @@ def export(schedule: Any, to: str, folder: Path, *, check: bool = False) -> Expo
 
 
 def export_trace(timed: TimedOperations, name: str, folder: Path) -> Exported:
-    """Write trace.json, which Perfetto shows."""
-    make_folder(folder)
-    write_atomically(folder / "trace.json", operations_trace(timed, name))
-    return Exported([folder / "trace.json"])
-
-
-def operations_trace(timed: TimedOperations, name: str) -> str:
-    """The operations as a trace in the Chrome JSON format, one track for each resource; times in microseconds.
+    """Write the operations as trace.json, which Perfetto shows, one track for each resource; times in microseconds.
 
     Events are written as text at once: as objects, each would take twice as long as its place in the schedule.
     """
@@ -49,7 +42,10 @@ def operations_trace(timed: TimedOperations, name: str) -> str:
         for label, resource, start, duration in zip(labels, *(column.tolist() for column in numbers), strict=True)
     ]
     events, about = ",\n".join([*tracks, *slices]), json.dumps({"problem": name})
-    return f'{{"traceEvents": [\n{events}\n], "displayTimeUnit": "ns", "otherData": {about}}}\n'
+    make_folder(folder)
+    text = f'{{"traceEvents": [\n{events}\n], "displayTimeUnit": "ns", "otherData": {about}}}\n'
+    write_atomically(folder / "trace.json", text)
+    return Exported([folder / "trace.json"])
 
 
 def write_operations(folder: Path, compared: PolicyComparison[Any]) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
 from themis_opt.families import family
-from themis_opt.families.family import SEARCH_KNOBS, Family, lazily, refuse_changes
+from themis_opt.families.family import Family, lazily, refuse_changes
 from themis_opt.graphs.bounds import graph_bounds
 from themis_opt.graphs.comparison import GraphComparison, compare_graph
 from themis_opt.graphs.description import graph_in_short
@@ -37,11 +37,6 @@ def bounds(problem: GraphInstance, **options: Any) -> Mapping[str, float]:
     """Bounds on any algorithm."""
     proven = graph_bounds(problem, **options).items()
     return {name: float(one.picoseconds) for name, one in proven if one.holds == "any algorithm"}
-
-
-def knobs(specification: str) -> tuple[str, ...]:
-    """The limits of searches; plans have none."""
-    return SEARCH_KNOBS if is_search(specification) else ()
 
 
 def facts(problem: GraphInstance) -> Mapping[str, str | int]:
@@ -123,7 +118,7 @@ GRAPH_FAMILY = Family(
     in_short=graph_in_short,
     changed=changed,
     doubts=lambda problem: graph_doubts(problem.network),
-    knobs=knobs,
+    searches=is_search,
     facts=facts,
     usual=tuple(GRAPH_POLICIES),
     instead={

@@ -11,7 +11,7 @@ import numpy as np
 from formulations.limits import Limits
 from themis_opt.base.errors import InputError
 from themis_opt.families import family
-from themis_opt.families.family import SEARCH_KNOBS, Family, lazily, refuse_changes
+from themis_opt.families.family import Family, lazily, refuse_changes
 from themis_opt.pipelines import comparison
 from themis_opt.pipelines.bounds import bound
 from themis_opt.pipelines.comparison import PipelineComparison
@@ -43,11 +43,6 @@ def bounds(problem: Pipeline, **options: Any) -> Mapping[str, float]:
 def has_policy(specification: str) -> bool:
     """Whether there is such a rule, or it is the reference."""
     return specification in (*PIPELINE_POLICIES, REFERENCE)
-
-
-def knobs(specification: str) -> tuple[str, ...]:
-    """The limits of the reference; rules have none."""
-    return SEARCH_KNOBS if specification == REFERENCE else ()
 
 
 def facts(problem: Pipeline) -> Mapping[str, str | int]:
@@ -133,7 +128,7 @@ PIPELINE_FAMILY = Family(
     text=lazily("themis_opt.pipelines.files:pipeline_text"),
     in_short=in_short,
     changed=changed,
-    knobs=knobs,
+    searches=REFERENCE.__eq__,
     facts=facts,
     usual=tuple(PIPELINE_POLICIES),
     instead={
