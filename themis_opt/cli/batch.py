@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
+from themis_opt.cli.answers.answer import Reply, has_pictures
 from themis_opt.cli.process import INTERRUPTED, UNMET, undisturbed
 
 if TYPE_CHECKING:
@@ -62,7 +63,6 @@ def batch(
 def _check_report(experiment: Path) -> None:
     """Refuse an experiment whose report does not exist before its runs are made; these need no pictures."""
     from themis_opt.batches.experiment import read_experiment
-    from themis_opt.cli.answers.answer import has_pictures
     from themis_opt.reports.making import report_function
 
     try:
@@ -115,17 +115,12 @@ def report(
     as_json: options.Json = False,
 ) -> None:
     """Write the report of an experiment (README.md, pictures as SVG, report.html) and print its summary."""
-    from themis_opt.cli.printing import print_json, say, tell_files
     from themis_opt.reports.making import make_report
 
     if not folder.is_dir():
         rule = "must be the folder of an experiment, which 'themis-opt batch' fills with rows"
         raise InputError(rule, field="folder", value=str(folder))
     made = make_report(folder, rows=rows, output=output, html=html)
-    if as_json:
-        print_json({"report": made.name, "rows": made.num_rows, "files": [str(file) for file in made.files]})
-        return
-    for line in (f"# {made.report.title}", made.report.verdict, *made.report.summary):
-        if line:
-            say(line)
-    tell_files(made.files)
+    document = {"report": made.name, "rows": made.num_rows, "files": [str(file) for file in made.files]}
+    lines = (f"# {made.report.title}", made.report.verdict, *made.report.summary)
+    Reply(document, list(filter(None, lines)), files=made.files).tell(as_json=as_json)

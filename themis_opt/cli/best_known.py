@@ -7,6 +7,7 @@ from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
+from themis_opt.cli.answers.answer import Listing, Reply, columns
 
 if TYPE_CHECKING:
     from themis_opt.study.best_known import BestKnown, Library
@@ -44,7 +45,6 @@ def best_known(
 def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> None:
     from themis_opt.base.documents import read_json
     from themis_opt.base.units import format_percent, format_short_time
-    from themis_opt.cli.printing import print_json, say
     from themis_opt.solving.certificates import CERTIFICATE_FORMAT
     from themis_opt.study.best_known import TABLE_FORMATS
 
@@ -62,18 +62,16 @@ def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> No
             tables = " or ".join(f"'{name}'" for name in TABLE_FORMATS)
             error.rule = f"must be a schedule that 'solve' writes, an order table ({tables}) or '{CERTIFICATE_FORMAT}'"
         raise error.within(str(path)) from None
-    if as_json:
-        print_json([row.model_dump(mode="json") for row in rows])
-        return
+    sentences = []
     for row in rows:
         gain, gap = format_percent(1 - row.makespan_ps / before[row.key].makespan_ps), format_percent(row.gap)
         news = f"bound {format_short_time(row.bound_ps)}" if is_proof else f"{gain} shorter than what was known"
-        say(f"{row.name}, chunk sizes {row.sizes}: {news}, gap {gap}")
+        sentences.append(f"{row.name}, chunk sizes {row.sizes}: {news}, gap {gap}")
+    Reply([row.model_dump(mode="json") for row in rows], sentences).tell(as_json=as_json)
 
 
 def _print(rows: "list[BestKnown]", *, whole: bool, as_json: bool) -> None:
     from themis_opt.base.units import format_percent, format_short_time
-    from themis_opt.cli.answers.answer import Listing, Reply, columns
     from themis_opt.study.best_known import shares
 
     documents = [row.model_dump(mode="json") | {"gap": row.gap} for row in rows]

@@ -136,8 +136,7 @@ def plan(
 ) -> None:
     """Say what a training step should gather and reduce when, in which buckets, and what it gains."""
     from themis_opt.base.sources import watched_reading
-    from themis_opt.cli.printing import print_json, say, tell_files
-    from themis_opt.cli.process import leave, remaining, undisturbed
+    from themis_opt.cli.process import remaining
     from themis_opt.cli.progress import comparison_progress, live
     from themis_opt.families.calls import plan as make
     from themis_opt.families.calls import training_step
@@ -151,12 +150,8 @@ def plan(
         planned = make(instance, time_limit=seconds, progress=progress, workers=workers)
     with undisturbed():
         files = [] if folder is None else _write(folder, planned)
-    if as_json:
-        print_json(planned.document())
-    else:
-        say(f"{planned.sentence()}.")
-    tell_files(files)
-    leave(0.0, None, interrupted=planned.interrupted)
+    sentence = f"{planned.sentence()}."
+    Reply(planned.document(), [sentence], files=files, interrupted=planned.interrupted).tell(as_json=as_json)
 
 
 def _write(folder: Path, planned: "StepPlan") -> list[Path]:
