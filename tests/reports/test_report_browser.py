@@ -23,7 +23,7 @@ from themis_opt.pipelines.policies import gpipe
 from themis_opt.pipelines.schedule import simulate
 from themis_opt.problem.catalog import shipped_graphs
 from themis_opt.reports.network import draw_network
-from themis_opt.reports.pictures import draw_gantt, draw_pipeline
+from themis_opt.reports.pictures import draw_gantt, pipeline_chart
 from themis_opt.reports.rendering.charts import save
 from themis_opt.reports.rendering.document import Report
 from themis_opt.reports.rendering.page import HTML, render_html, write_report
@@ -268,7 +268,7 @@ def drawn(tmp_path_factory):
     draw_gantt(folder / "schedule.svg", compare(instance, ["themis+scf"]).best.schedule)
     draw_gantt(folder / "plan.svg", compare(iteration, ["ddp/baseline+fifo"]).best.schedule)
     steps = pipeline(stages=4, microbatches=8)
-    draw_pipeline(folder / "pipeline.svg", simulate(steps, gpipe(steps)), "An iteration.")
+    save(pipeline_chart(simulate(steps, gpipe(steps))), folder / "pipeline.svg", "An iteration.")
     draw_network(load_graph(shipped_graphs()["dgx1.all_gather.1GB"]).network, folder / "network.svg")
     save(
         draw("scaling", read_rows(write_rows(folder / "rows.csv", sample("scaling"))).to_frame()).figures[0].chart,

@@ -209,20 +209,15 @@ def _override(instance: Problem, name: str, overrides: Mapping[str, Any], block:
 
 def _with_values(instance: Instance, overrides: Mapping[str, Any]) -> Instance:
     """The instance with the values that are given; its rules were checked with the block, collectives are here."""
-    changes: dict[str, Any] = {}
+    changes = {name: overrides[name] for name in ("latency", "ag_order") if name in overrides}
     each = {name: overrides[name] for name in ("size", "chunks") if name in overrides}
     if has_launches(instance):
         changes |= each
     elif each:
         changes["collectives"] = tuple(collective.replace(**each) for collective in instance.collectives)
-    costs = {name: overrides[name] for name in COST_TERMS if name in overrides}
-    if costs:
+    if costs := {name: overrides[name] for name in COST_TERMS if name in overrides}:
         changes["network"] = instance.network.with_costs(costs)
-    changes |= {name: overrides[name] for name in ("latency", "ag_order") if name in overrides}
-    if not changes:
-        return instance
-    values = {name: getattr(instance, name) for name in Instance.model_fields} | changes
-    return Instance.model_construct(instance.model_fields_set | set(changes), **values)
+    return instance.varied(**changes) if changes else instance
 
 
 def instance_columns(instance: Problem) -> Columns:

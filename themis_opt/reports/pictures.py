@@ -52,11 +52,6 @@ MOST_LOSSES = 40  # bars of lost parts
 Picture = tuple[str, Chart | StackedChart]  # a title and what stands below it
 
 
-def draw_pipeline(path: Path, schedule: PipelineSchedule, title: str) -> None:
-    """Draw :func:`pipeline_chart` below a title. Raises InputError if no picture has that ending."""
-    save(pipeline_chart(schedule), path, title)
-
-
 def pipeline_chart(schedule: PipelineSchedule) -> StackedChart:
     """What each stage does over time, and the activations that it keeps."""
     pipeline, (unit, scale) = schedule.pipeline, time_unit(schedule.makespan)

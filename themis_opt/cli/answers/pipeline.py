@@ -136,10 +136,11 @@ def explain(schedule: "PipelineSchedule", summary: "Summary", *, steps: int) -> 
 def plot(schedule: "PipelineSchedule", path: Path) -> Reply:
     """What stages and links do over time."""
     from themis_opt.pipelines.comparison import waits
-    from themis_opt.reports.pictures import draw_pipeline
+    from themis_opt.reports.pictures import pipeline_chart
+    from themis_opt.reports.rendering.charts import save
 
     name, time = schedule.pipeline.name or "pipeline", format_short_time(schedule.value)
-    draw_pipeline(path, schedule, f"{name}: {time}; {waits(schedule)}")
+    save(pipeline_chart(schedule), path, f"{name}: {time}; {waits(schedule)}")
     return Reply(None, files=[path])
 
 
