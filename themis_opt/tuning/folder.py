@@ -31,7 +31,13 @@ def write_tuned(folder: Path, tuned: Tuned) -> list[Path]:
     for name, text in texts.items():
         write_atomically(folder / name, text)
     files = [folder / name for name in texts]
-    files += write_schedule(folder, schedule, _summary(tuned))
+    summary = Summary(
+        policy=tuned.policy,
+        bounds_ns={"ideal": nanoseconds(tuned.space.ideal)},
+        status="feasible",
+        settings={name: value for name, value in tuned.choice.items() if name != "policy"},
+    )
+    files += write_schedule(folder, schedule, summary)
     files += write_gantt(folder, schedule, title, tuned.space.proven)
     charts = {"history": history_chart(tuned)}
     if tuned.importances and tuned.num_run >= LEAST_TRIALS:
@@ -52,15 +58,6 @@ def best_setting(tuned: Tuned) -> dict[str, Any]:
         "gain": tuned.gain,
         "results": tuned.rows(),
     }
-
-
-def _summary(tuned: Tuned) -> Summary:
-    return Summary(
-        policy=tuned.policy,
-        bounds_ns={"ideal": nanoseconds(tuned.space.ideal)},
-        status="feasible",
-        settings={name: value for name, value in tuned.choice.items() if name != "policy"},
-    )
 
 
 LEAST_TRIALS = 10  # trials below which importances are chance

@@ -4,13 +4,11 @@ import json
 import logging
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from formulations.interruption import INTERRUPTION, TimeUp
 from themis_opt.base.allowance import Allowance, cut_off
@@ -25,18 +23,6 @@ from themis_opt.tuning.space import ParameterValue, Space, TrialMeasurement, Tun
 
 if TYPE_CHECKING:
     import optuna
-    from optuna.samplers import BaseSampler
-
-
-def sampler(seeds: Sequence[int]) -> "BaseSampler":
-    """The sampler of one trial, which depends on its seeds alone."""
-    from optuna.exceptions import ExperimentalWarning
-    from optuna.samplers import TPESampler
-
-    seed = int(np.random.SeedSequence(seeds).generate_state(1)[0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", category=ExperimentalWarning)
-        return TPESampler(seed=seed, multivariate=True)
 
 
 class Journal:
@@ -179,11 +165,13 @@ class Search:
 
     def __init__(self, space: Space, seed: int, journal: Journal) -> None:
         import optuna
-        import optuna.samplers
+        from optuna.exceptions import ExperimentalWarning
 
         optuna.logging.disable_default_handler()
-        self.study, self.space, self.seed = optuna.create_study(), space, seed
-        self.journal = journal
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", category=ExperimentalWarning)
+            sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
+        self.study, self.space, self.journal = optuna.create_study(sampler=sampler), space, journal
         self.trials: list[Trial] = []
         self.known: dict[str, Trial] = {}
         self.asked = 0
@@ -267,7 +255,6 @@ class Search:
     def _try_next(self, allowance: Allowance) -> Trial:
         from optuna.trial import TrialState
 
-        self.study.sampler = sampler([self.seed, len(self.trials), 0])
         asked = self.study.ask()
         raw = {parameter.name: suggested(asked, parameter) for parameter in self.space.parameters}
         trial = self._outcome(asked.number, raw, allowance)
