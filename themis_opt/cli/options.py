@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_type_hints
 
 from typer import Argument, Option
 
@@ -44,9 +44,8 @@ Policies = Annotated[
     ),
 ]
 Seed = Annotated[int, Option(help="Seed of the solver and of random policies.", min=0, max=2**31 - 1)]
-ChunkSizes = Annotated[
-    str, Option("--chunk-sizes", help="Where a policy can choose: equal, or free (at most --chunks).")
-]
+Sizes = Literal["equal", "free"]
+ChunkSizes = Annotated[Sizes, Option("--chunk-sizes", help="Where a policy can choose; free: at most --chunks.")]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -151,7 +150,7 @@ class Replanning(OptionGroup):
 
     costs: Costs = field(default_factory=Costs)
     chunk_sizes: Annotated[
-        str | None, Option(help="equal, or free for those that suit its order best, instead of the schedule's.")
+        Sizes | None, Option(help="Instead of the schedule's; free: those that suit its order best.")
     ] = None
 
     def apply(self, schedule: Any) -> Any:
@@ -161,15 +160,13 @@ class Replanning(OptionGroup):
         from themis_opt.problem.cost_overrides import with_costs
         from themis_opt.schedules.schedule import Schedule
         from themis_opt.solving.sizing import replanned
-        from themis_opt.study.comparison import checked_sizes
 
         if not isinstance(schedule, Schedule):
             refuse_changes(family_of(schedule.problem).name, self.given())
             return schedule
         costs = self.costs.given()
         instance = with_costs(schedule.instance, **costs) if costs else schedule.instance
-        sizes = None if self.chunk_sizes is None else checked_sizes(self.chunk_sizes)
-        return replanned(schedule, instance, sizes)
+        return replanned(schedule, instance, self.chunk_sizes)
 
 
 @dataclass(frozen=True)
@@ -366,7 +363,7 @@ def scheduled(instance: "Instance", specification: str) -> "Schedule":
 
 
 def choose_policies(
-    instance: "Instance", text: str | None, default: Callable[["Instance"], Sequence[str]], sizes: str = "equal"
+    instance: "Instance", text: str | None, default: Callable[["Instance"], Sequence[str]], sizes: Sizes = "equal"
 ) -> dict[str, "Policy"]:
     """The policies for an instance by their specifications: those in a list with commas, or the default ones.
 

@@ -47,10 +47,9 @@ def run(
     from themis_opt.families.door import format_in
 
     path = Path(source)
-    is_schedule = path.suffix == ".json" and "schedule" in format_in(path)
     given: dict[str, Any] = {"sizes": sizes, "dtype": dtype, "reduction": reduction, "in_flight": in_flight}
     given |= {"iterations": iterations, "transport": transport, "output": output, "local": local, "pace": pace}
-    if is_schedule:
+    if "schedule" in format_in(path):
         for name in ("size", "chunks", "ag_order"):
             if getattr(changes, name) is not None:
                 rule = "a schedule states its sizes, chunks and orders"

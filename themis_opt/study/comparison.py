@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from themis_opt.search.exact import Exact
 
 Sizes = Literal["equal", "free"]
-SIZES: tuple[Sizes, ...] = ("equal", "free")
 
 SECONDS_PER_STAGE: Mapping[str, float] = {"baseline": 1e-6, "themis": 3e-6}
 """What policies take to plan and simulate on a slow core, by name; others take :data:`SLOWEST`."""
@@ -138,14 +137,6 @@ class Comparison(PolicyComparison[Result]):
 
 
 OPTIMAL_ORDER = "optimal order"  # the status of the best schedule along lines and grids
-
-
-def checked_sizes(text: str) -> Sizes:
-    """The text as a choice of sizes. Raises InputError if it is neither ``equal`` nor ``free``."""
-    for sizes in SIZES:
-        if text == sizes:
-            return sizes
-    raise InputError(f"must be {' or '.join(SIZES)}", field="--chunk-sizes", value=text)
 
 
 def solve(

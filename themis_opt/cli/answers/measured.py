@@ -49,11 +49,10 @@ def compare_measured(
 ) -> Reply:
     """What was measured beside what is proven; not met below the bound, or farther above it than the gap."""
     from themis_opt.cli.printing import tell_note
-    from themis_opt.study.comparison import checked_sizes
     from themis_opt.study.measured import measured
 
     instance, limits = healthy, search.settings()
-    limits |= {"time_limit": time_limit, "sizes": checked_sizes(search.sizes)}
+    limits["time_limit"] = time_limit
     if time_limit is not None and not search.deterministic:
         limits["time_limit"] = remaining(time_limit)
     if not isinstance(healthy, Instance):

@@ -59,18 +59,17 @@ def introduce(instance: "Instance", imported: "Import", *, whole: bool = False) 
     return Reply(document, sentences, tables, (*hidden, *imported.notes))
 
 
-def bound(instance: "Instance", *, chunk_sizes: str | None = None) -> Reply:
+def bound(instance: "Instance", *, chunk_sizes: options.Sizes | None = None) -> Reply:
     """Name, value and meaning of every bound; beside compute also the exposed time that it leaves."""
     from themis_opt.schedules.plan import has_launches
     from themis_opt.solving.bounds import bounds, bounds_of
     from themis_opt.study.columns import objective
-    from themis_opt.study.comparison import checked_sizes
     from themis_opt.study.step_plan import with_gathers
 
-    free, rows = chunk_sizes is not None and checked_sizes(chunk_sizes) == "free", list[dict[str, Any]]()
+    rows = list[dict[str, Any]]()
     for name, value in bounds(instance).items():
         kind = bounds_of(instance)[name]
-        if free and kind.equal_sizes_only:
+        if chunk_sizes == "free" and kind.equal_sizes_only:
             continue
         exposed = max(value - instance.compute - instance.bubble, 0.0) if has_launches(instance) else None
         meaning = {"equal_sizes_only": kind.equal_sizes_only, "scope": kind.scope, "meaning": kind.meaning}
@@ -106,7 +105,12 @@ def validate(schedule: "Schedule", *, data: bool = False) -> Reply:
 
 
 def explain(
-    written: "Schedule", summary: "Summary", *, steps: int, chunk_sizes: str | None = None, **costs: str | None
+    written: "Schedule",
+    summary: "Summary",
+    *,
+    steps: int,
+    chunk_sizes: options.Sizes | None = None,
+    **costs: str | None,
 ) -> Reply:
     """Where time goes, the critical path, what compute waits for, and the bounds."""
     from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
@@ -180,7 +184,9 @@ def _bound(schedule: "Schedule") -> float | None:
     return max(bounds(schedule.instance, equal_sizes=schedule.has_equal_sizes).values())
 
 
-def simulate(instance: "Instance", policies: str | None, *, sizes: str = "equal", output: Path | None = None) -> Reply:
+def simulate(
+    instance: "Instance", policies: str | None, *, sizes: options.Sizes = "equal", output: Path | None = None
+) -> Reply:
     """Exact times of policies, without bounds; perhaps with a folder of files for each."""
     from themis_opt.base.documents import file_name
     from themis_opt.cli.printing import assumptions, free_cuts_in_words
@@ -189,9 +195,8 @@ def simulate(instance: "Instance", policies: str | None, *, sizes: str = "equal"
     from themis_opt.schedules.simulator import simulate as run
     from themis_opt.schedules.validation import validate as check
     from themis_opt.study.columns import schedule_row
-    from themis_opt.study.comparison import checked_sizes
 
-    chosen = options.choose_policies(instance, policies, usual_policies, checked_sizes(sizes))
+    chosen = options.choose_policies(instance, policies, usual_policies, sizes)
     schedules = {name: run(instance, policy(instance)) for name, policy in chosen.items()}
     files: list[Path] = []
     for name, schedule in schedules.items():
@@ -232,7 +237,6 @@ def compare(
     from themis_opt.study import comparison
     from themis_opt.study.columns import objective
 
-    comparison.checked_sizes(search.sizes)
     if folder is not None:
         make_folder(folder)  # before the search, which would be lost
     kept = 0.0 if folder is None else seconds_to_write(instance, search.time_limit)

@@ -29,7 +29,7 @@ def run(
     local: str | None = None,
     transport: str = "tcp",
     output: Path | None = None,
-    sizes: str = "equal",
+    sizes: options.Sizes = "equal",
     dtype: str = "float32",
     reduction: str = "sum",
     in_flight: int = 1,
@@ -69,14 +69,13 @@ def _schedules(
     pace: str | None,
     policies: str | None,
     costs: dict[str, str],
-    sizes: str,
+    sizes: options.Sizes,
 ) -> "dict[str, Schedule]":
     """The schedule of a file with the first usual policy before it, or policies alone, by name."""
     from themis_opt.policies.registry import usual_policies
     from themis_opt.runtime.local_network import on_network
     from themis_opt.schedules.schedule import Schedule
     from themis_opt.schedules.simulator import simulate
-    from themis_opt.study.comparison import checked_sizes
 
     planned = None
     if isinstance(subject, Schedule):
@@ -86,7 +85,7 @@ def _schedules(
         instance,
         policies,
         lambda made: usual_policies(made)[: 1 if planned is not None else None],
-        checked_sizes(sizes),
+        sizes,
     )
     schedules = {policy: simulate(instance, planner(instance)) for policy, planner in chosen.items()}
     if planned is not None:

@@ -33,7 +33,7 @@ def sweep(
     over: Sequence[str] | None,
     *,
     policies: str | None = None,
-    sizes: str = "equal",
+    sizes: options.Sizes = "equal",
     output: Path | None = None,
     target: float | None = None,
     measured: str | None = None,
@@ -41,7 +41,6 @@ def sweep(
 ) -> Reply:
     """Policies over message sizes, chunk counts and figures of dimensions; perhaps with a table and pictures."""
     from themis_opt.study.columns import objective
-    from themis_opt.study.comparison import checked_sizes
     from themis_opt.study.sweep import sweep as run
     from themis_opt.study.verdict import on_sweep
 
@@ -53,7 +52,7 @@ def sweep(
     rows: list[dict[str, Any]] = []
     interrupted = False
     try:
-        rows.extend(run(instance, varied, options.split(policies), sizes=checked_sizes(sizes), overhead=overhead))
+        rows.extend(run(instance, varied, options.split(policies), sizes=sizes, overhead=overhead))
     except KeyboardInterrupt:
         if not rows or target is not None or measured is not None:
             raise
