@@ -5,6 +5,7 @@ The runner knows futures alone; what it needs besides is in :class:`Site`.
 
 import multiprocessing
 import os
+import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -45,9 +46,7 @@ def processes(jobs: int) -> Iterator[Site]:
 
     `jobs`: threads that may be busy at once.
     """
-    with suppress(ImportError, ValueError):  # each keeps eight pipes open, and many systems allow 1024 at first
-        import resource
-
+    with suppress(ValueError):  # each keeps eight pipes open, and many systems allow 1024 at first
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft + 9 * jobs, hard), hard))
     context = multiprocessing.get_context("spawn")
@@ -78,9 +77,6 @@ def processes(jobs: int) -> Iterator[Site]:
 @contextmanager
 def _deaf() -> Iterator[None]:
     """Keep Ctrl-C from processes that are started inside; this one hears of it afterwards."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

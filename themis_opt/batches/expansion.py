@@ -21,6 +21,7 @@ from themis_opt.base.units import nanoseconds
 from themis_opt.batches.experiment import Block, Experiment, Workload
 from themis_opt.batches.measured_run import RUN_KNOBS, Columns, RunTask, code_version, task_of
 from themis_opt.batches.rows_file import BOUND
+from themis_opt.families.calls import layers_of
 from themis_opt.families.door import FAMILIES, family_named, family_of
 from themis_opt.families.door import load_problem as read_problem
 from themis_opt.families.family import Problem
@@ -409,18 +410,14 @@ def _make(workload: Workload, network: Network, folder: Path, place: str) -> Ins
     from themis_opt.pipelines.cuts import read_cut_setup
     from themis_opt.workloads.models import find_model
     from themis_opt.workloads.parallelisms import make_workload
-    from themis_opt.workloads.setup import weights_only
-    from themis_opt.workloads.timing import Rate, Timing, parse_rate, read_times
+    from themis_opt.workloads.setup import rate_of
+    from themis_opt.workloads.timing import read_times
 
     with _placed(place):
         model = find_model(workload.model)
-        layers = model.layers(workload.sequence)
-        if workload.weights_only:
-            layers = weights_only(layers)
-        if workload.times is not None:
-            timing: Timing = read_times(folder / workload.times, layers)
-        else:
-            timing = Rate(parse_rate(workload.flops), workload.efficiency)
+        layers = layers_of(workload.model, workload.sequence, weights_only=workload.weights_only)
+        rate = rate_of(workload.flops, workload.efficiency, "", workload.dtype)
+        timing = rate if workload.times is None else read_times(folder / workload.times, layers)
         setup, _ = read_cut_setup(network, timing, layers, **workload.model_dump(exclude=set(APART)))
         instance = make_workload(model, layers, setup, parallelism=workload.parallelism, chunks=workload.chunks)
         check_clock(instance)

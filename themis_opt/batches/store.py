@@ -8,9 +8,9 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
+from themis_opt.base.documents import make_folder
 from themis_opt.base.errors import InputError
 
 APPLICATION = 0x7E815  # what SQLite keeps in the header of the file: that it belongs to this program
@@ -50,10 +50,7 @@ class RunStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot be written: {error.strerror}", source=str(path)) from None
+        make_folder(path.parent)
         with self._located():
             self.connection = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)
         try:
@@ -66,9 +63,7 @@ class RunStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -86,15 +81,9 @@ class RunStore:
         `rows`: plain values, with `key`, `code_version` and `status` among them.
         """
         values = [(row["key"], row["code_version"], row["status"], json.dumps(dict(row))) for row in rows]
-        with self._located():
+        with self._located(), self.connection:
             self.connection.execute("BEGIN IMMEDIATE")
-            try:
-                self.connection.executemany(_REPLACE, values)
-                self.connection.execute("COMMIT")
-            except BaseException:
-                if self.connection.in_transaction:
-                    self.connection.execute("ROLLBACK")
-                raise
+            self.connection.executemany(_REPLACE, values)
 
     def statuses(self, code_version: str) -> dict[str, str]:
         """Status of every run of a version of the code, by key."""

@@ -80,12 +80,9 @@ class WorkloadPart:
     def at(self, bandwidths: Sequence[float] | FloatArray) -> Instance:
         """The instance with the network that has these bandwidths, in bytes per second."""
         network = self.instance.network
-        if len(network.dimensions) == len(self.parents):
-            values = [float(bandwidths[k]) for k in self.parents]
-        else:
-            values = [float(value) for value in bandwidths]
-        pairs = zip(network.dimensions, values, strict=True)
-        dimensions = tuple(dimension.model_copy(update={"bandwidth": value}) for dimension, value in pairs)
+        is_split = len(network.dimensions) < len(self.parents)  # else a dimension for each part
+        pairs = zip(network.dimensions, range(len(bandwidths)) if is_split else self.parents, strict=True)
+        dimensions = tuple(one.model_copy(update={"bandwidth": float(bandwidths[k])}) for one, k in pairs)
         return self.instance.varied(network=network.varied(dimensions=dimensions))
 
     def fixed_pieces(self) -> tuple[Piece, ...]:

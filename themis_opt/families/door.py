@@ -55,12 +55,7 @@ def family_named(name: str, value: str = "") -> Family:
 
 def family_in_file(path: Path) -> str:
     """The family of the problem that a file holds: the format and the network of a JSON document decide."""
-    if path.suffix != ".json":
-        return "product"
-    try:
-        document = read_json(path)
-    except InputError:
-        return "product"  # whose readers say what is wrong with the file
+    document = _document(path)
     if str(document.get("format", "")).startswith("themis-opt/pipeline/"):
         return "pipeline"
     return "graph" if catalog.is_graph(document) else "product"
@@ -97,10 +92,14 @@ def load(source: str | Path) -> Any:
 
 def format_in(path: Path) -> str:
     """The field `format` of a JSON file; nothing if it cannot be read."""
+    return str(_document(path).get("format", ""))
+
+
+def _document(path: Path) -> dict[str, Any]:
     try:
-        return str(read_json(path).get("format", ""))
+        return read_json(path) if path.suffix == ".json" else {}
     except InputError:
-        return ""  # the reader says what is wrong with the file
+        return {}  # the reader says what is wrong with the file
 
 
 def load_problem(source: str | Path) -> "Instance | GraphInstance | Pipeline":

@@ -21,8 +21,16 @@ MOST_BARS = 6_000
 def schedule_section(comparison: Comparison) -> Section:
     """The best schedule beside the first one, as far as they are two and a browser can show them."""
     shown = _shown(comparison)
-    text = () if shown else ("The schedules have too many bars for a picture.",)
-    return Section("Schedule", text, figures=(_figure(comparison, shown),) if shown else (), is_open=True)
+    if not shown:
+        return Section("Schedule", ("The schedules have too many bars for a picture.",), is_open=True)
+    figure = Figure(
+        "schedule",
+        " and ".join(f"{result.policy}: {format_short_time(result.makespan)}" for result in shown),
+        _timeline(comparison, shown),
+        "Turn the wheel to zoom, drag to move, double-click to see all again; click a bar to follow its chunk through "
+        "the dimensions, and beside the bars to see all chunks.  Bars are fainter while chunks grow.",
+    )
+    return Section("Schedule", figures=(figure,), is_open=True)
 
 
 def _shown(comparison: Comparison) -> list[Result]:
@@ -34,16 +42,6 @@ def _shown(comparison: Comparison) -> list[Result]:
     while chosen and sum(bars[: len(chosen)]) > MOST_BARS:
         chosen.pop()
     return chosen
-
-
-def _figure(comparison: Comparison, shown: Sequence[Result]) -> Figure:
-    return Figure(
-        "schedule",
-        " and ".join(f"{result.policy}: {format_short_time(result.makespan)}" for result in shown),
-        _timeline(comparison, shown),
-        "Turn the wheel to zoom, drag to move, double-click to see all again; click a bar to follow its chunk through "
-        "the dimensions, and beside the bars to see all chunks.  Bars are fainter while chunks grow.",
-    )
 
 
 def _timeline(comparison: Comparison, shown: Sequence[Result]) -> Chart:
