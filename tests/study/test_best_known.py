@@ -15,7 +15,7 @@ from themis_opt.graphs.schedule import GraphSchedule, simulate_graph
 from themis_opt.graphs.trees import tree_plan
 from themis_opt.problem.catalog import LIBRARY, library_instances, read_instance, shipped
 from themis_opt.schedules.schedule import Schedule
-from themis_opt.study.best_known import BestKnown, Library, LibrarySchedule, beside_best_known, shares
+from themis_opt.study.best_known import BestKnown, Library, LibrarySchedule, beside_best_known, shares, solution_of
 
 FILE = "instances/hetero.json"
 GRAPH = "instances/pods.json"
@@ -62,28 +62,28 @@ def row_of(library: Library, file: str) -> BestKnown:
 
 def test_a_better_schedule_takes_the_row(library: Library) -> None:
     better = planned(library, "themis+scf")
-    (row,) = library.submit(better, "themis")
+    (row,) = library.submit(solution_of(better), "themis")
     assert (row.makespan_ps, row.solver, row.status) == (better.makespan, "themis", "open")
     assert row_of(Library(library.folder), FILE) == row
 
 
 @pytest.mark.parametrize(("policy", "words"), [("baseline", "as fast"), ("themis+lifo", "faster")])
 def test_a_schedule_that_is_no_better_is_refused(library: Library, policy: str, words: str) -> None:
-    library.submit(planned(library, "themis+scf"), "themis") if policy != "baseline" else None
+    library.submit(solution_of(planned(library, "themis+scf")), "themis") if policy != "baseline" else None
     before = (library.folder / "index.json").read_bytes()
     with pytest.raises(InputError, match=words):
-        library.submit(planned(library, policy), "anybody")
+        library.submit(solution_of(planned(library, policy)), "anybody")
     assert (library.folder / "index.json").read_bytes() == before
 
 
 def test_a_schedule_of_another_instance_is_refused(library: Library) -> None:
     other = read_instance(library.folder / FILE).overridden(chunks=3)
     with pytest.raises(InputError, match="no such instance"):
-        library.submit(schedule_of(other, "themis"), "anybody")
+        library.submit(solution_of(schedule_of(other, "themis")), "anybody")
 
 
 def test_a_better_schedule_on_a_graph_takes_the_row(library: Library) -> None:
-    (row,) = library.submit(on_graph(library, 16), "trees")
+    (row,) = library.submit(solution_of(on_graph(library, 16)), "trees")
     assert row.makespan_ps == on_graph(library, 16).makespan
     assert row.bound == "cut"
 

@@ -4,13 +4,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from themis_opt.base.errors import InputError
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Reply, has_pictures
-from themis_opt.cli.process import INTERRUPTED, UNMET, undisturbed
+from themis_opt.cli.process import undisturbed
 
 if TYPE_CHECKING:
     from themis_opt.batches.experiment_run import Finished
@@ -57,7 +56,7 @@ def batch(
             report=report,
             undisturbed=undisturbed,
         )
-    _conclude(finished, as_json)
+    _conclude(finished).tell(as_json=as_json)
 
 
 def _check_report(experiment: Path) -> None:
@@ -83,25 +82,21 @@ def _command(experiment: Path, given_options: dict[str, Any]) -> str:
     return shlex.join(["themis-opt", "batch", experiment.as_posix(), *given])
 
 
-def _conclude(finished: "Finished", as_json: bool) -> None:
-    from themis_opt.cli.printing import print_json, say, tell, tell_files
-
+def _conclude(finished: "Finished") -> Reply:
     outcome = finished.outcome
     summary = {name: finished.provenance[name] for name in ("runs", "rows", "failed", "seconds")}
     summary |= {"files": [str(file) for file in finished.files]}
     summary |= {"executed": outcome.executed, "interrupted": outcome.interrupted}
-    if as_json:
-        print_json(summary)
-    else:
-        say("{rows} of {runs} rows, {failed} failed, {executed} run now, {seconds:.1f} s".format(**summary))
-        tell_files(finished.files)
-        if not finished.files:
-            tell(f"kept {finished.rows}, which holds more rows; -o names another file")
-    if outcome.interrupted:
-        tell("interrupted: what is finished is kept, the same command goes on")
-        raise typer.Exit(INTERRUPTED)
-    if outcome.state.failed:
-        raise typer.Exit(UNMET)
+    sentence = "{rows} of {runs} rows, {failed} failed, {executed} run now, {seconds:.1f} s".format(**summary)
+    return Reply(
+        summary,
+        [sentence],
+        notes=[] if finished.files else [f"kept {finished.rows}, which holds more rows; -o names another file"],
+        files=finished.files,
+        is_met=not outcome.state.failed,
+        interrupted=outcome.interrupted,
+        kept="what is finished is kept, the same command goes on",
+    )
 
 
 def report(

@@ -1,7 +1,7 @@
 """``themis-opt best-known``: the best schedules known of the instances of the library, and better ones."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
@@ -46,7 +46,7 @@ def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> No
     from themis_opt.base.documents import read_json
     from themis_opt.base.units import format_percent, format_short_time
     from themis_opt.solving.certificates import CERTIFICATE_FORMAT
-    from themis_opt.study.best_known import TABLE_FORMATS
+    from themis_opt.study.best_known import TABLE_FORMATS, solution_of
 
     before, document = {row.key: row for row in library.rows}, read_json(path)
     is_proof = document.get("format") == CERTIFICATE_FORMAT
@@ -54,9 +54,10 @@ def _submit(library: "Library", path: Path, solver: str, *, as_json: bool) -> No
         if is_proof:
             rows = library.certify(document)
         elif document.get("format") in TABLE_FORMATS:
-            rows = library.submit_table(document, solver)
+            rows = library.submit(document, solver)
         else:
-            rows = library.submit(options.load_solution(path)[0], solver)
+            schedule: Any = options.load_solution(path)[0]
+            rows = library.submit(solution_of(schedule), solver)
     except InputError as error:
         if error.field == "format":
             tables = " or ".join(f"'{name}'" for name in TABLE_FORMATS)

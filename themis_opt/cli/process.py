@@ -32,11 +32,13 @@ def leave(
     interrupted: bool = False,
     left_out: Collection[str] = (),
     is_met: bool = True,
+    kept: str = "the best schedules so far are kept",
 ) -> None:
     """End with the exit code of an interrupted search or of a request that was not met, unless all went well.
 
     `left_out`: policies without a legal plan that were asked for.
     `is_met`: whether the answer, which says so itself, is what was hoped for.
+    `kept`: what there is after an interruption.
     """
     import typer
 
@@ -44,7 +46,7 @@ def leave(
     from themis_opt.cli.printing import tell
 
     if interrupted:
-        tell("interrupted: the best schedules so far are kept")
+        tell(f"interrupted: {kept}")
         raise typer.Exit(INTERRUPTED)
     if asked is not None and reached > asked:
         tell(f"the gap of {format_percent(asked)} was not reached: {format_percent(reached)}")

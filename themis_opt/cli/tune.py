@@ -6,12 +6,11 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from themis_opt.cli import completion, options
 from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures, write_files
-from themis_opt.cli.process import INTERRUPTED, undisturbed
+from themis_opt.cli.process import undisturbed
 
 if TYPE_CHECKING:
     from themis_opt.cli.printing import ShownColumns
@@ -53,7 +52,7 @@ def tune(
     instance = options.load_instance(source, options.Changes(size, ag_order=ag_order))
 
     from themis_opt.cli.answers.product import seconds_to_write
-    from themis_opt.cli.printing import tell, tell_note
+    from themis_opt.cli.printing import tell_note
     from themis_opt.cli.progress import trial_progress
     from themis_opt.problem.cost_overrides import is_free_to_cut
     from themis_opt.tuning.folder import write_tuned
@@ -78,10 +77,9 @@ def tune(
     with undisturbed():
         files = write_tuned(folder, tuned)
     tables = [] if as_json else [_settings(tuned)]
-    Reply(_summary(tuned), tuned.verdict, tables, files=files).tell(as_json=as_json)
-    if tuned.interrupted:
-        tell("interrupted: the best setting so far is kept; the same command goes on")
-        raise typer.Exit(INTERRUPTED)
+    kept = "the best setting so far is kept; the same command goes on"
+    answer = Reply(_summary(tuned), tuned.verdict, tables, files=files, interrupted=tuned.interrupted, kept=kept)
+    answer.tell(as_json=as_json)
 
 
 def _settings(tuned: "Tuned") -> Listing:

@@ -50,7 +50,6 @@ from themis_opt.designing.problem import (
     MONEY_BUDGET,
     DesignNetwork,
     DesignProblem,
-    DesignWorkload,
     checked,
     instance_of,
     load_problem,
@@ -174,42 +173,33 @@ class WorkloadPart:
         return tuple(float(other == parent) for other in range(len(self.network.dimensions)))
 
 
-def parts_of(problem: DesignProblem) -> tuple[WorkloadPart, ...]:
+def parts_of(problem: DesignProblem) -> Iterator[WorkloadPart]:
     """The parts of all workloads.
 
     Raises InputError if a workload names an instance that there is not, or a dimension, or could outlast the clock.
     """
-    return tuple(
-        part for number, workload in enumerate(problem.workloads) for part in _parts(problem, number, workload)
-    )
-
-
-def _parts(problem: DesignProblem, number: int, workload: DesignWorkload) -> Iterator[WorkloadPart]:
     network, reference = problem.network, [1e9] * len(problem.network.dimensions)
-    if workload.collectives is None:
-        instance = instance_of(problem, number, workload)
-        pairs = zip(network.at(reference).dimensions, instance.network.dimensions, strict=True)
-        renamed = tuple(dimension.model_copy(update={"name": other.name}) for dimension, other in pairs)
-        splits = instance.iteration.splits if instance.iteration else ()
-        parents = _parents(instance.network.dimension_names, splits)
-        instance = instance.varied(network=instance.network.varied(dimensions=renamed))
-        yield WorkloadPart(workload.name, workload.weight, network, checked(instance, workload.name), parents)
-        return
-    fabric = Network(name=network.name, dimensions=tuple(_fabric(network, reference)))
-    parents = _parents(network.dimension_names, network.splits)
-    for position, entry in enumerate(workload.collectives, start=1):
-        name = entry.name or f"{entry.kind}{position}"
-        collective = entry.model_dump(mode="json", exclude_unset=True, exclude={"count", "release"})
-        label = f"{workload.name}.{name}"
-        instance = _instance(label, fabric, collective, f"workloads[{number}].collectives[{position - 1}]")
-        yield WorkloadPart(label, workload.weight * entry.count, network, instance, parents)
-
-
-def _instance(name: str, fabric: Network, collective: Mapping[str, object], field: str) -> Instance:
-    try:
-        return checked(Instance(name=name, network=fabric, collectives=(collective,)), name)
-    except ModelError as error:
-        raise InputError(error.rule, field=field) from None
+    for number, workload in enumerate(problem.workloads):
+        if workload.collectives is None:
+            instance = instance_of(problem, number, workload)
+            pairs = zip(network.at(reference).dimensions, instance.network.dimensions, strict=True)
+            renamed = tuple(dimension.model_copy(update={"name": other.name}) for dimension, other in pairs)
+            splits = instance.iteration.splits if instance.iteration else ()
+            parents = _parents(instance.network.dimension_names, splits)
+            instance = instance.varied(network=instance.network.varied(dimensions=renamed))
+            yield WorkloadPart(workload.name, workload.weight, network, checked(instance, workload.name), parents)
+            continue
+        fabric = Network(name=network.name, dimensions=tuple(_fabric(network, reference)))
+        parents = _parents(network.dimension_names, network.splits)
+        for position, entry in enumerate(workload.collectives, start=1):
+            label = f"{workload.name}.{entry.name or f'{entry.kind}{position}'}"
+            collective = entry.model_dump(mode="json", exclude_unset=True, exclude={"count", "release"})
+            try:
+                instance = checked(Instance(name=label, network=fabric, collectives=(collective,)), label)
+            except ModelError as error:
+                field = f"workloads[{number}].collectives[{position - 1}]"
+                raise InputError(error.rule, field=field) from None
+            yield WorkloadPart(label, workload.weight * entry.count, network, instance, parents)
 
 
 def _fabric(network: DesignNetwork, bandwidths: Sequence[float]) -> Iterator[Dimension]:
@@ -423,7 +413,7 @@ def design(
     if not isinstance(problem, DesignProblem):
         problem = load_problem(problem)
     check_choice(reading, READINGS, "reading")
-    parts = parts_of(problem)
+    parts = tuple(parts_of(problem))
     policy = policy or (FIXED_POLICY if reading == "fixed" else FREE_POLICY)
     in_order = allocated(problem, tuple(Group(part.weight, part.fixed_pieces()) for part in parts))
     if reading == "fixed":

@@ -126,11 +126,7 @@ class Library:
         spec.loader.exec_module(module)
         return module
 
-    def submit(self, schedule: Any, solver: str, seconds: float = 0.0) -> tuple[BestKnown, ...]:
-        """The same as :meth:`submit_table` for a schedule."""
-        return self.submit_table(solution_of(schedule), solver, seconds)
-
-    def submit_table(self, table: dict[str, Any], solver: str, seconds: float = 0.0) -> tuple[BestKnown, ...]:
+    def submit(self, table: dict[str, Any], solver: str, seconds: float = 0.0) -> tuple[BestKnown, ...]:
         """Check an order table, and store it in every row that it improves, which are returned.
 
         Raises InputError if there is no row for its instance, it is no better than what is known, or the checker

@@ -136,6 +136,7 @@ class Reply:
     `files`: files that were written.
     `is_met`, `interrupted`: what the exit code says: whether the answer is what was hoped for, and whether Ctrl-C cut
       it short.
+    `kept`: what there is then.
     """
 
     document: Any
@@ -145,6 +146,7 @@ class Reply:
     files: Sequence[Path] = ()
     is_met: bool = True
     interrupted: bool = False
+    kept: str = "the best schedules so far are kept"
 
     def tell(self, *, as_json: bool) -> None:
         """Print the answer, and end the command where it is not met, or was interrupted."""
@@ -161,7 +163,7 @@ class Reply:
         for note in self.notes:
             tell_note(note)
         tell_files(self.files)
-        leave(0.0, None, interrupted=self.interrupted, is_met=self.is_met)
+        leave(0.0, None, interrupted=self.interrupted, is_met=self.is_met, kept=self.kept)
 
 
 def ask(question: str, problem: "Problem", *subjects: Any, by: tuple[str, str] | None = None, **options: Any) -> Any:
