@@ -38,12 +38,13 @@ def test_misspelled_times_are_seen(text: str) -> None:
 
 
 @pytest.fixture
-def files(tmp_path: Path, trained: Path) -> dict[str, str]:
+def files(tmp_path: Path, trained: Path, solution: Path) -> dict[str, str]:
     """Files that commands read, by a short name."""
     save_problem(sharded(8, 8, 8), tmp_path / "step.json")
     sizes = [(1 << power, 10 + (1 << power) / 40e3, 11 + (1 << power) / 40e3) for power in range(20, 31, 2)]
     (tmp_path / "all_reduce.log").write_text(nccl_table(sizes), encoding="utf-8")
-    return {name: str(tmp_path / name) for name in ("step.json", "all_reduce.log")} | {"layers": str(trained)}
+    others = {"layers": str(trained), "schedule": str(solution / "schedule.json")}
+    return {name: str(tmp_path / name) for name in ("step.json", "all_reduce.log")} | others
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,9 @@ def files(tmp_path: Path, trained: Path) -> dict[str, str]:
         f"show {PIPELINE}",
         "tune fig5.all_reduce.256MB --trials 3 --time-limit 3 -o OUT",
         "best-known show equal-01",
+        "explain schedule",
+        "validate schedule",
+        "plot schedule -o OUT/gantt.svg",
     ],
 )
 def test_all_times_of_an_answer_are_spelled_alike(invoke, files, tmp_path: Path, command: str) -> None:
@@ -78,16 +82,4 @@ def test_all_times_of_an_answer_are_spelled_alike(invoke, files, tmp_path: Path,
     pictures = [words_of(path) for path in (tmp_path / "out").rglob("*.svg")]
     texts = [result.stdout, result.stderr, *pictures]
     assert any(TIME.search(text) for text in texts) or "bound" in command
-    assert not [word for text in texts for word in misspelled(text)]
-
-
-def test_schedules_are_explained_validated_and_exported_in_the_same_spelling(succeed, solution, tmp_path: Path) -> None:
-    file = solution / "schedule.json"
-    said = [
-        succeed("explain", file),
-        succeed("validate", file),
-        succeed("export", file, "--to", "trace", "-o", tmp_path),
-    ]
-    texts = [*said, *(words_of(path) for path in solution.glob("*.svg"))]
-    assert any(TIME.search(text) for text in texts)
     assert not [word for text in texts for word in misspelled(text)]

@@ -180,19 +180,20 @@ def test_a_makespan_without_a_bound_has_no_gap():
     assert not result.is_optimal
 
 
-def test_a_bound_for_equal_chunks_does_not_judge_free_ones():
-    proven = bound(bound_ns=900, bound_equal_ns=990)
-    assert bounds_of(row(sizes="equal"), row(sizes="free"), proven) == [990, 900]
+EXACT, FREE, BOUND = {"policy": "exact"}, row(sizes="free"), {"bound_ns": 900}
 
 
-def test_what_a_search_proved_of_equal_chunks_does_not_judge_free_ones():
-    search = row(policy="exact", sizes="equal", bound_ns=995)
-    assert bounds_of(search, row(sizes="free"), bound(bound_ns=900)) == [995, 900]
-
-
-def test_what_a_search_proved_of_free_chunks_judges_all():
-    search = row(policy="exact", sizes="free", bound_ns=950)
-    assert bounds_of(search, row(sizes="equal")) == [950, 950]
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ((row(sizes="equal"), FREE, bound(**BOUND, bound_equal_ns=990)), [990, 900]),
+        ((row(**EXACT, sizes="equal", bound_ns=995), FREE, bound(**BOUND)), [995, 900]),
+        ((row(**EXACT, sizes="free", bound_ns=950), row(sizes="equal")), [950, 950]),
+    ],
+    ids=["proven of equal chunks", "a search proved of equal chunks", "a search proved of free chunks"],
+)
+def test_what_is_proven_of_equal_chunks_does_not_judge_free_ones(rows, expected):
+    assert bounds_of(*rows) == expected
 
 
 @pytest.mark.parametrize("status", ["failed", "interrupted"])
