@@ -1,11 +1,10 @@
-"""How far commands run past their time limit: 30 cases, each with the CPU time that it takes over the limit.
+"""How far commands run past their time limit: 33 cases, each with the CPU time that it takes over the limit.
 
 ``python -m pytest -m benchmarks benchmarks/test_limit_overruns.py -s`` prints the table.  Imports and
 compilation do not count: commands run in a process that has run all of them before.  Neither does other work on the
 machine: the clock of limits is that of the process.
 """
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,8 @@ from held_out import with_costs
 from limited_command import count_processor_time, run_command
 
 import themis_opt
+from themis_opt.families import door
+from themis_opt.families.family import Problem
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.network import Dimension, Network
@@ -39,7 +40,7 @@ def wide(dimensions: int, size: int, chunks: int, collectives: int = 1) -> Insta
     return Instance(network=Network(dimensions=switches), collectives=operations)
 
 
-INSTANCES: dict[str, Callable[[], Instance]] = {
+INSTANCES: dict[str, Callable[[], Problem]] = {
     "4 dimensions": lambda: themis_opt.load("4d-ring_fc_ring_sw.all_reduce.100MiB").overridden(size="16 MiB"),
     "with costs": lambda: with_costs(themis_opt.load("3d-fc_ring_sw.all_reduce.100MiB"), "2 us", True),
     "6 dimensions": lambda: themis_opt.load("6d-ring_fc_ring_sw_sw_sw.all_reduce.1000MiB"),
@@ -49,6 +50,7 @@ INSTANCES: dict[str, Callable[[], Instance]] = {
     "bert-large": lambda: themis_opt.load("v100-256.bert-large"),
     "600 tensors": lambda: layered_iterations.layers(600, size=2**16, chunks=8),
     "5,000 tensors": lambda: layered_iterations.layers(5_000, size=2**13, chunks=4),
+    "1,024 GPUs without a NIC": lambda: door.problem_for("cluster:h100:npus=1024", lost="pod0.box0.nic0"),
 }
 
 
@@ -81,8 +83,8 @@ def cases() -> Iterator[LimitCase]:
 
 def overrun(case: LimitCase, folder: Path) -> float:
     """CPU seconds that a command takes over its limit, which counts those seconds, or work."""
-    instance, path = INSTANCES[case.instance](), folder / "instance.json"
-    path.write_text(json.dumps({"format": instance.format} | instance.model_dump(mode="json", exclude_defaults=True)))
+    path = folder / "instance.json"
+    door.save(INSTANCES[case.instance](), path)
     command, *rest = case.command
     options = [*rest, "--time-limit", str(case.limit)]
     options += [] if command == "compare" else ["-o", str(folder / "out")]

@@ -20,6 +20,8 @@ NO_CYCLING = "max_number_of_iterations: 10000"
 
 LEAST_MILLISECONDS = 10  # what a solver is given at least: 0 would be no limit
 
+LIMITED = (pywraplp.Solver.FEASIBLE, pywraplp.Solver.NOT_SOLVED)  # how a solver ends whose time is over
+
 RowKey = TypeVar("RowKey", bound=Hashable)
 
 
@@ -28,10 +30,10 @@ def solve_in_time(solver: pywraplp.Solver) -> bool:
     left = SECONDS_LEFT.get()
     if left is not None:
         solver.SetTimeLimit(max(int(min(left(), 1e6) * 1000), LEAST_MILLISECONDS))
-    is_solved = bool(solver.Solve() == pywraplp.Solver.OPTIMAL)
-    if not is_solved and left is not None and left() <= 0:
+    status = solver.Solve()
+    if left is not None and (status in LIMITED or (status != pywraplp.Solver.OPTIMAL and left() <= 0)):
         raise TimeUp
-    return is_solved
+    return bool(status == pywraplp.Solver.OPTIMAL)
 
 
 def add_unit_flow(solver: pywraplp.Solver, job: JobClass) -> dict[Arc, pywraplp.Variable]:

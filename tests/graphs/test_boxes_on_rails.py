@@ -192,18 +192,13 @@ def test_messages_that_break_a_rule_are_refused(
         validate_graph(schedule)
 
 
-@pytest.mark.parametrize("later", [-1, 1])
-def test_slots_with_another_makespan_are_refused(later: int) -> None:
-    schedule = slots_of(instance_of(boxes_on_rails(4, 2), "all_to_all", "1 MB"))
-    with pytest.raises(InvalidSchedule, match="makespan"):
-        validate_graph(replace(schedule, makespan=schedule.makespan + later))
-
-
-def test_slots_before_their_data_are_refused() -> None:
+def test_slots_with_another_makespan_or_before_their_data_are_refused() -> None:
     schedule = slots_of(instance_of(boxes_on_rails(4, 2), "all_reduce", "1 MB"))
-    early = schedule.start - schedule.start.max() // 3
-    with pytest.raises(InvalidSchedule, match="order"):
-        validate_graph(replace(schedule, start=early.clip(0), end=early.clip(0) + schedule.end - schedule.start))
+    early = (schedule.start - schedule.start.max() // 3).clip(0)
+    changes = [("makespan", {"makespan": schedule.makespan + later}) for later in (-1, 1)]
+    for rule, change in [*changes, ("order", {"start": early, "end": early + schedule.end - schedule.start})]:
+        with pytest.raises(InvalidSchedule, match=rule):
+            validate_graph(replace(schedule, **change))
 
 
 @pytest.mark.parametrize("kind", KINDS)

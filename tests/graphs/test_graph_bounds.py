@@ -14,6 +14,7 @@ from samples import every
 
 from formulations.concurrent_flow import Lengths, concurrent_flow, length_time
 from formulations.flow_network import CapacityGraph
+from formulations.interruption import SECONDS_LEFT, TimeUp
 from formulations.shared_roots import partition_bound, partition_throughput, share_roots
 from formulations.worst_cut import fixed_shares, worst_broadcast, worst_cut, worst_cut_of_shares
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
@@ -259,6 +260,16 @@ def test_the_concurrent_flow_is_that_of_all_pairs(seed: int) -> None:
         assert flow_proven(graph, flow.lengths) >= best * (1 - 1e-7)
     assert concurrent_flow(graph, fold=False).throughput == pytest.approx(best, rel=1e-6)
     assert flow_proven(graph, concurrent_flow(graph, fold=False).lengths) == pytest.approx(best, rel=1e-6)
+
+
+def test_a_solver_that_its_limit_ends_is_late() -> None:
+    """Also where time is left, since its milliseconds are whole."""
+    token = SECONDS_LEFT.set(lambda: 1e-3)
+    try:
+        with pytest.raises(TimeUp):
+            concurrent_flow(boxes_on_rails(6, 8, 8), fold=False)
+    finally:
+        SECONDS_LEFT.reset(token)
 
 
 def flow_proven(graph: CapacityGraph, lengths: Lengths) -> float:
