@@ -46,3 +46,9 @@ def test_an_idle_link_is_waited_for_by_some_sources_alone() -> None:
     arrival = latest_arrival(graph, latencies, amounts, 2)
     assert arrival.sources == (0,)
     assert arrival.time == pytest.approx(1500, abs=1)
+
+
+def test_alike_nodes_with_a_short_and_a_long_way_are_followed_over_the_short_one() -> None:
+    latencies = {(a, b): 10 if a + 2 == b else 500 for a in (0, 1) for b in (2, 3)} | {(2, 4): 10, (3, 4): 10}
+    graph = CapacityGraph(5, tuple(range(5)), dict.fromkeys(latencies, 1))
+    assert latest_arrival(graph, latencies, {0: Fraction(40), 1: Fraction(40)}, 4).time == pytest.approx(60, abs=1)
