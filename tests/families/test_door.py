@@ -67,7 +67,7 @@ def test_rows_have_the_same_keys_in_every_family(problem: themis_opt.Instance, f
 
 
 def test_a_policy_makes_a_plan_that_is_simulated(problem: themis_opt.Instance, family: str) -> None:
-    policy = themis_opt.make_policy(USUAL[family], family=family)
+    policy = themis_opt.make_policy(USUAL[family])
     schedule = themis_opt.simulate(problem, policy(problem))
     result = themis_opt.compare(problem, [USUAL[family]]).best
     assert schedule.problem.fingerprint == problem.fingerprint

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from themis_opt.families.family import AnySchedule, Problem
     from themis_opt.policies.registry import Policy
     from themis_opt.problem.instance import Instance
-    from themis_opt.schedules.schedule import Schedule
     from themis_opt.workloads.timing import Rate
 
 InstanceArgument = Annotated[
@@ -352,14 +351,6 @@ def solver_logged(path: Path | None) -> Iterator[None]:
         LOG.removeHandler(handler)
         LOG.setLevel(logging.NOTSET)
         handler.close()
-
-
-def scheduled(instance: "Instance", specification: str) -> "Schedule":
-    """What a policy makes of an instance."""
-    from themis_opt.policies.registry import make_policy, specify
-    from themis_opt.schedules.simulator import simulate
-
-    return simulate(instance, make_policy(specify(specification, instance))(instance))
 
 
 def choose_policies(

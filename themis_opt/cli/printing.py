@@ -220,11 +220,6 @@ def times_in_words(schedule: "Schedule") -> str:
     return ", ".join(f"{column.title} {cells(column.form, [column.value(schedule)])[0]}" for column in times)
 
 
-def sizes_in_words(schedule: "Schedule") -> str:
-    """How the chunks of a schedule are cut, in the words of ``--chunk-sizes``."""
-    return "equal" if schedule.has_equal_sizes else "free"
-
-
 def assumptions(instance: "Instance", sizes: str) -> str:
     """The name of an instance, and under what its schedules are compared; of an iteration what a start-up costs too."""
     latency = {"occupy": "occupies", "lag": "lags"}[instance.latency]

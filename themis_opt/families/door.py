@@ -249,14 +249,14 @@ def measured(problem: AnyProblem, *sources: str | Path, lost: Lost = None, slow:
     return measured(changed, *sources, **options)
 
 
-def make_policy(specification: str, family: str = "product", **knobs: Any) -> Any:
-    """A function from a problem to a plan.
+def make_policy(specification: str, family: str | None = None, **knobs: Any) -> Any:
+    """A function from a problem to a plan, of a family or of the first that has the policy.
 
     Parameters
     ----------
     specification : str
         Such as ``themis+scf``, ``trees`` or ``zb1p``.
-    family : {"product", "graph", "pipeline"}
+    family : {"product", "graph", "pipeline"}, optional
     **knobs
         Fields of the policy.
 
@@ -265,7 +265,9 @@ def make_policy(specification: str, family: str = "product", **knobs: Any) -> An
     >>> make_policy("themis+scf")(load("fig5.all_reduce.256MB")).dispatch
     'scf'
     """
-    return family_named(family).make_policy(specification, **knobs)
+    families = map(family_named, [family] if family else FAMILIES)
+    chosen = next((one for one in families if one.has_policy(specification)), family_named(family or "product"))
+    return chosen.make_policy(specification, **knobs)
 
 
 def simulate(problem: AnyProblem, plan: Any, **options: Any) -> Any:

@@ -68,9 +68,7 @@ def export(schedule: GraphSchedule, to: str, folder: Path, *, check: bool = Fals
     from themis_opt.families import files
     from themis_opt.formats.graph_exports import export_graph
 
-    if to == "trace":
-        return files.export_trace(schedule.timed, schedule.problem.name, folder)
-    if to.startswith(files.JOB_SHOP):
+    if to.partition(":")[0] in files.SHARED:
         return files.export(schedule, to, folder, check=check)
     return export_graph(schedule, to, folder, check=check)
 

@@ -70,12 +70,10 @@ def export(schedule: PipelineSchedule, to: str, folder: Path, *, check: bool = F
     from themis_opt.formats.exports import Exported, Replay
     from themis_opt.pipelines.torch_csv import TORCH, torch_rows, write_torch_csv
 
-    if to == "trace":
-        return files.export_trace(schedule.timed, schedule.pipeline.name, folder)
-    if to.startswith(files.JOB_SHOP):
+    if to.partition(":")[0] in files.SHARED:
         return files.export(schedule, to, folder, check=check)
     if to != TORCH:
-        rule = f"must be {TORCH}, {files.JOB_SHOP} or trace for the schedule of a pipeline"
+        rule = f"must be one of {', '.join((TORCH, *files.SHARED))} for the schedule of a pipeline"
         raise InputError(rule, field="--to", value=to)
     make_folder(folder)
     write_torch_csv(folder / f"{TORCH}.csv", schedule)

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from themis_opt.base.documents import read_json
 from themis_opt.base.errors import InvalidSchedule
 from themis_opt.formats.exports import Exporter
 from themis_opt.formats.order_table import order_columns, order_json
 from themis_opt.formats.tables import columns_csv, tasks_csv
-from themis_opt.formats.trace import chrome_trace
+from themis_opt.formats.trace import chrome_trace, operations_trace
 from themis_opt.schedules.schedule import Schedule
 
 ORDER_SCHEMA = Path(__file__).with_name("order.schema.json")
@@ -60,9 +60,12 @@ class Trace(Exporter):
     endings: ClassVar[tuple[str, ...]] = ("json",)
     note: ClassVar[str] = "open it on ui.perfetto.dev; nothing leaves the browser"
 
-    def files(self, schedule: Schedule) -> Iterator[tuple[str, str]]:
+    def files(self, schedule: Any) -> Iterator[tuple[str, str]]:
         """The file."""
-        yield "trace.json", json.dumps(chrome_trace(schedule)) + "\n"
+        if isinstance(schedule, Schedule):
+            yield "trace.json", json.dumps(chrome_trace(schedule)) + "\n"
+        else:
+            yield "trace.json", operations_trace(schedule.timed, schedule.problem.name)
 
     def check(self, schedule: Schedule, folder: Path) -> Iterator[str]:
         """Check that slices of a track never overlap, which viewers would draw wrong or drop."""

@@ -9,6 +9,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from themis_opt.base.units import NANOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_M
 from themis_opt.formats.timeline import MAX_PICTURED_BARS, Timeline, is_pictured, last_iterations
 from themis_opt.problem.phases import Phase
 from themis_opt.schedules.schedule import Schedule
+from themis_opt.schedules.timed import TimedOperations
 
 NETWORK, IN_FLIGHT, NPU = 1, 2, 3  # process numbers: stages that hold a dimension, results on their way, and compute
 COMPUTE = 1  # the only track of the NPU
@@ -261,3 +263,23 @@ def microseconds(picoseconds: int) -> float:
 def trace_json(schedule: Schedule) -> str | None:
     """The trace as the text of a file, unless it would be too long to be read."""
     return json.dumps(chrome_trace(schedule)) + "\n" if is_pictured(schedule) else None
+
+
+def operations_trace(timed: TimedOperations, name: str) -> str:
+    """The operations as a trace in the Chrome JSON format, one track for each resource; times in microseconds.
+
+    Events are written as text at once: as objects, each would take twice as long as its place in the schedule.
+    """
+    tracks = [
+        f'{{"ph": "M", "pid": 1, "tid": {number}, "name": "thread_name", "args": {{"name": {json.dumps(resource)}}}}}'
+        for number, resource in enumerate(timed.resources)
+    ]
+    labels = map(encode_basestring_ascii, map(timed.label, range(len(timed.start))))
+    numbers = (timed.operations.resource, timed.start, timed.operations.duration)
+    slices = [
+        f'{{"ph": "X", "pid": 1, "tid": {resource}, "name": {label}, '
+        f'"ts": {start / PICOSECONDS_PER_MICROSECOND}, "dur": {duration / PICOSECONDS_PER_MICROSECOND}}}'
+        for label, resource, start, duration in zip(labels, *(column.tolist() for column in numbers), strict=True)
+    ]
+    events, about = ",\n".join([*tracks, *slices]), json.dumps({"problem": name})
+    return f'{{"traceEvents": [\n{events}\n], "displayTimeUnit": "ns", "otherData": {about}}}\n'

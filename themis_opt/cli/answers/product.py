@@ -114,7 +114,7 @@ def explain(
 ) -> Reply:
     """Where time goes, the critical path, what compute waits for, and the bounds."""
     from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
-    from themis_opt.cli.printing import sizes_in_words, times_in_words
+    from themis_opt.cli.printing import times_in_words
     from themis_opt.schedules.envelope import with_bounds_of
     from themis_opt.schedules.explanation import explain as analyse
     from themis_opt.solving.bounds import bounds
@@ -130,7 +130,7 @@ def explain(
     in_ns = {name: nanoseconds(value) for name, value in proven.items()}
     described = parts(explanation)
     document = schedule_row(schedule) | {"bounds_ns": in_ns} | described
-    title = f"{times_in_words(schedule)}, chunk sizes {sizes_in_words(schedule)}"
+    title = f"{times_in_words(schedule)}, chunk sizes {'equal' if schedule.has_equal_sizes else 'free'}"
     rails = [rail | {"bytes": format_megabytes(rail["bytes"])} for rail in described["rails"]]
     carried = columns("dimension", "rail", "bytes", "share", bytes=("bytes per NPU", "text"))
     tables = [
@@ -160,9 +160,12 @@ def _wait_tables(waits: Sequence[dict[str, Any]], makespan: int, limit: int) -> 
 
 def plot(schedule: "Schedule", path: Path, *, beside: str | None = None, style: str = "screen") -> Reply:
     """A Gantt picture, or in papers and beside another policy a compact one."""
-    from themis_opt.base.units import format_short_time
+    from themis_opt.policies.registry import make_policy, specify
+    from themis_opt.schedules.simulator import simulate
 
-    others = {} if beside is None else {beside: options.scheduled(schedule.instance, beside)}
+    instance, others = schedule.instance, dict[str, "Schedule"]()
+    if beside is not None:
+        others[beside] = simulate(instance, make_policy(specify(beside, instance))(instance))
     if style == "paper" or others or path.suffix.lower() in (".pdf", ".pgf"):
         from themis_opt.formats.plot import save_plot
 
@@ -172,7 +175,7 @@ def plot(schedule: "Schedule", path: Path, *, beside: str | None = None, style: 
 
         draw_gantt(path, schedule, bound=_bound(schedule))
     times = [format_short_time(schedule.makespan), *(f"{n} {format_short_time(s.makespan)}" for n, s in others.items())]
-    return Reply(None, [f"{schedule.instance.name or 'instance'}: {', '.join(times)}"], files=[path])
+    return Reply(None, [f"{instance.name or 'instance'}: {', '.join(times)}"], files=[path])
 
 
 def _bound(schedule: "Schedule") -> float | None:
