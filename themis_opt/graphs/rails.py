@@ -137,6 +137,13 @@ class Rails(Forest):
         return leaves
 
     @cached_property
+    def pods(self) -> list[IntArray]:
+        """Boxes by their leaves: those of a pod have one in common."""
+        joined = (self.leaf[:, None] == self.leaf) & (self.leaf >= 0)
+        pod = joined.any(axis=2).argmax(axis=1)
+        return [np.flatnonzero(pod == first) for first in np.unique(pod)]
+
+    @cached_property
     def has_nic(self) -> BoolArray:
         """Which NPUs have a NIC of full speed, that of most; all where none has a switch; shape (boxes, places)."""
         ends = {npu: (npu, int(self.leaf[at])) for npu, at in self.place.items() if self.leaf[at] >= 0}

@@ -7,23 +7,26 @@ slots are a legal schedule, whether or not the network is symmetric, and none is
 
 Slots are made for an all-gather.  A reduce-scatter is the same backwards, and an all-reduce is both, chunk by chunk.
 A broadcast scatters pieces to the NPUs of other boxes first, which then gather them; a reduce is that backwards.
-In an all-to-all a message goes to the NPU of its box on the rail of its target first, and then over this rail.  Between
-boxes that are near in the order of boxes it goes over the rail of its source, and within the box of its target then:
-NICs send these while others are on their way within boxes.
+In an all-to-all a message goes to the NPU of its box on the rail of its target first, and then over this rail.  Of half
+of the pairs of boxes it goes over the rail of its source, and within the box of its target then: NICs send these while
+others are on their way within boxes.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from operator import mul
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from themis_opt.base.arrays import IntArray
+from themis_opt.base.arrays import BoolArray, IntArray
 from themis_opt.base.errors import InputError
+from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.plan import GraphPiece, GraphPlan, demands, divide, shares
 from themis_opt.graphs.problem import GraphInstance
 from themis_opt.graphs.rails import Rails
@@ -63,6 +66,7 @@ class SlotTable:
     `elements`: of each piece, or of the messages to each NPU; `sizes`: those that occur.
     `personal`: whether the slots are those of an all-to-all.
     `root`: the NPU that has all pieces at first, if one does.
+    `relays`: whether one box of each pod has pieces of others first, and passes them on.
     `links`, `lags`: of each slot the class of its links, and the longest latency.
     `names`, `mirrored`: of each class its name, and the class of the same links the other way.
     `loads`: of each slot bandwidths, by their numbers, and messages of each size that a link with it serves.
@@ -76,6 +80,7 @@ class SlotTable:
     elements: IntArray
     personal: bool = False
     root: int | None = None
+    relays: bool = False
     is_lifted: bool = False
     links: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -126,7 +131,7 @@ class SlotTable:
         """All messages, which are made when they are asked for."""
         table = self
         if not self.is_lifted:
-            table = SlotTable(self.rails, self.elements, self.personal, self.root, is_lifted=True)
+            table = SlotTable(self.rails, self.elements, self.personal, self.root, self.relays, is_lifted=True)
         return table.made
 
     def arcs(self, tails: IntArray, heads: IntArray) -> IntArray:
@@ -242,15 +247,63 @@ class SlotTable:
         if not self.is_lifted:
             self._places = self._unlike_places(plain)
         self.first_between_whole = len(self.links)
-        is_pod = (rails.leaf[plain] == rails.leaf[plain[0]]).all()
-        boxes = plain if is_pod else np.arange(len(whole))  # of all, so that those of a leaf spread evenly over spines
-        for shift in range(1, len(boxes)):
-            others = np.roll(boxes, -shift)
-            if (both := whole[boxes] & whole[others]).any():
-                if self.personal and 2 * shift < len(boxes):
-                    self._send_pairs(-1, boxes[both], -1, others[both], begin[-1], is_near=True)
-                else:
-                    self._send(-1, boxes[both], -1, others[both], begin, spread)
+        self._send_between(whole, begin, spread)
+
+    def _send_between(self, whole: BoolArray, begin: dict[int, int], spread: dict[int, int]) -> None:
+        """Pieces between whole boxes: those of all boxes of a pod to another one at once, or within it."""
+        pods = [pod[whole[pod]] for pod in self.rails.pods]
+        if self.relays and max(map(len, pods)) <= 2 * min(map(len, pods)):
+            self._relay(pods, begin[-1])
+            return
+        if len(pods) > 1:  # of all boxes, so that those of a leaf spread evenly over spines
+            pods = self.rails.pods if len({*map(len, self.rails.pods)}) == 1 else [np.arange(len(whole))]
+        boxes = np.array(pods)
+        shifts = list(product(*map(range, boxes.shape)))[1:]
+        for number, (pod, place) in enumerate(shifts if self.personal else shifts[::-1]):  # the longest ways first
+            tails, heads = boxes.ravel(), np.roll(boxes, (-pod, -place), axis=(0, 1)).ravel()
+            if not (both := whole[tails] & whole[heads]).any():
+                continue
+            if self.personal and 2 * number + 1 < len(shifts):
+                self._send_pairs(-1, tails[both], -1, heads[both], begin[-1], changes_late=True)
+            else:
+                self._send(-1, tails[both], -1, heads[both], begin, spread)
+
+    def _relay(self, pods: list[IntArray], begin: int) -> None:
+        """Pieces of boxes to one box of each other pod, from which all others there have them.
+
+        Boxes of a pod stand for those at the same places of others, and pass pieces on to the next ones, one after the
+        other.  Pieces of boxes without their like double from round to round.
+        """
+        shifts = [list(zip(pods, [*pods[shift:], *pods[:shift]], strict=True)) for shift in range(len(pods))]
+        entered = [begin]
+        for pairs in shifts[1:]:
+            ways = [(source[: len(target)], source[: len(target)], target[: len(source)]) for source, target in pairs]
+            entered.append(self._pass_on(ways, begin))
+        for pairs, wait in zip(shifts, entered, strict=True):
+            for shift in range(1, max(map(len, pods))):
+                ways = [
+                    (source[: len(target)], target[: len(source)], np.roll(target, -shift)[: len(source)])
+                    for source, target in pairs
+                    if shift < len(target)
+                ]
+                self._pass_on(ways, wait)
+        lines = [  # a box without its like, and boxes that have its pieces after it
+            np.append(root, np.roll(target, -place - shift * len(target) // len(pods)))
+            for shift, pairs in enumerate(shifts)
+            for source, target in pairs
+            for place, root in enumerate(source[len(target) :])
+        ]
+        wait, have = begin, 1
+        while have < max(map(len, lines), default=0):
+            heads = [line[have : 2 * have] for line in lines]
+            ways = [(0 * some + line[0], line[: len(some)], some) for line, some in zip(lines, heads, strict=True)]
+            wait, have = self._pass_on(ways, wait), 2 * have
+
+    def _pass_on(self, ways: Sequence[tuple[IntArray, IntArray, IntArray]], wait: int) -> int:
+        """The pieces of some boxes from boxes, which have these, to others; the slot in which they enter."""
+        roots, tails, heads = map(np.concatenate, zip(*ways, strict=True))
+        pieces, _, row, g, _ = self._roots(roots, np.arange(len(roots)))
+        return self._cross(-1, -1, (pieces, tails[row], heads[row], g), [wait])[0]
 
     def _scatter(self, root: int, plain: IntArray, begin: int) -> tuple[int, int]:
         """Pieces from a root to NPUs of whole boxes, over its mates; the slots in which they enter and are spread.
@@ -332,21 +385,21 @@ class SlotTable:
                 self._cross(source, target, (pieces[part], b[part], other[part], j[part]), [wait], stands_in=stands_in)
 
     def _send_pairs(
-        self, source: int, b: IntArray, target: int, other: IntArray, begin: int, *, is_near: bool = False
+        self, source: int, b: IntArray, target: int, other: IntArray, begin: int, *, changes_late: bool = False
     ) -> None:
         """Messages of all NPUs of boxes to those of others: in the box to the rail of the target, and over it.
 
-        Those to near boxes go over the rail of the source, and then within the box of the target.
+        Those that change rails late go over the rail of the source, and then within the box of the target.
         """
         boxes = self.rails.boxes
         ways = np.stack(np.meshgrid(np.arange(boxes.shape[1]), self._places, indexing="ij")).reshape(2, -1)
         row, way = (side.ravel() for side in np.indices((len(b), ways.shape[1])))
-        b, other, (g, h) = b[row], other[row], ways[:: -1 if is_near else 1, way]
+        b, other, (g, h) = b[row], other[row], ways[:: -1 if changes_late else 1, way]
         used = (boxes[b, g] >= 0) & (boxes[other, h] >= 0)
         b, other, g, h = b[used], other[used], g[used], h[used]
-        rail, turn = (g, h) if is_near else (h, g)
+        rail, turn = (g, h) if changes_late else (h, g)
         j, pairs, waits = self.rails.heads(b, rail, other, turn), self._pairs(boxes[b, g], boxes[other, h]), [begin]
-        if len(self._places) < boxes.shape[1] and not is_near:
+        if len(self._places) < boxes.shape[1] and not changes_late:
             waits.append(self._again(begin))
         elif (early := j != g).any():
             waits.append(self._inside(source, pairs[early], b[early], g[early], j[early], begin))
@@ -475,17 +528,19 @@ class SlotTable:
         pieces, b, _, g, _ = self._roots(boxes, boxes)
         return self._within(side, pieces, b, g, begin) if len(pieces) else begin
 
-    def _again(self, wait: int) -> int:
-        """The slots in which whole boxes spread their pieces within, once more; the last slot."""
+    def _again(self, wait: int, pieces: int = 1) -> int:
+        """The slots in which whole boxes spread their pieces within, for some times as many; the last slot."""
         for slot in self.whole_spread:
-            wait = self._slot(self.links[slot], self.loads[slot], self.lags[slot], [wait])
+            loads = [[rate, *(pieces * count for count in counts)] for rate, *counts in self.loads[slot]]
+            wait = self._slot(self.links[slot], loads, self.lags[slot], [wait])
         return wait
 
     def _within(self, side: int, roots: IntArray, b: IntArray, g: IntArray, wait: int) -> int:
         """From NPUs at places of boxes to all others there, over the switch of the box or links; the last slot."""
         boxes, count = self.rails.boxes, self.rails.boxes.shape[1]
         if len(self._places) < count:  # pieces of whole boxes enter others at each place, as those of their own do
-            return self._again(wait)
+            entered = np.bincount(b * count + g)[b * count + g] // self.rails.variants[g]
+            return self._again(wait, int(entered.max()))
         rows, mates = np.repeat(np.arange(len(b)), count), np.tile(np.arange(count), len(b))
         kept = (mates != g[rows]) & (boxes[b[rows], mates] >= 0)
         rows, mates = rows[kept], mates[kept]
@@ -651,5 +706,23 @@ def slot_plan(name: str, instance: GraphInstance, rails: Rails | None = None) ->
     known, kind = np.unique(np.repeat(weights / parts, parts), return_inverse=True)
     largest = np.zeros(len(known), dtype=np.int64)
     np.maximum.at(largest, kind, elements)
-    slots = Slots(instance, SlotTable(rails, largest[kind], root=root))
-    return SlotPlan(name, instance, tuple(pieces), (), False, slots)
+    table = SlotTable(rails, largest[kind], root=root, relays=_needs_relays(instance, rails))
+    return SlotPlan(name, instance, tuple(pieces), (), False, Slots(instance, table))
+
+
+def _needs_relays(instance: GraphInstance, rails: Rails) -> bool:
+    """Whether the uplinks of a leaf need more time than NICs, by more than a message takes between boxes.
+
+    So they do if what the boxes of a pod have enters each box of the others over spines.
+    """
+    network, boxes = instance.network, len(rails.boxes)
+    far, longer = boxes - min(map(len, rails.pods)), [Fraction(0)]
+    for leaf, first, nics in zip(*np.unique(rails.leaf, return_index=True, return_counts=True), strict=True):
+        if far and leaf >= 0:
+            uplinks = sum((network.arcs[leaf, spine] for spine in rails.beside[leaf]), Fraction(0))
+            nic = network.arcs[rails.boxes.flat[first], leaf]
+            longer.append(int(nics) * far / uplinks - (boxes - 1) / nic)
+    sizes = {int(rails.has_nic[pod].all(axis=1).sum()) for pod in rails.pods}
+    rounds = 2 if len(sizes) == 1 and not instance.demand.rooted else 2 + max(sizes).bit_length()
+    size = Fraction(instance.size * PICOSECONDS_PER_SECOND, network.num_npus)
+    return max(longer) * size > rounds * max(network.latencies.values())
