@@ -162,10 +162,12 @@ def _counted_times(
     infinity = solver.infinity()
     counted = {arc: solver.NumVar(0, infinity, "") for arc in graph.arcs}
     times = [solver.NumVar(0, 0 if node in sources else infinity, "") for node in range(graph.num_nodes)]
+    used = solver.Constraint(-infinity, float(amount) / largest / unit)  # (3)
     for (tail, head), length in counted.items():
-        solver.Add(times[head] <= times[tail] + latencies[tail, head] / unit + length)  # (2)
-    used = solver.Sum([capacity / largest * counted[arc] for arc, capacity in graph.arcs.items()])
-    solver.Add(used <= float(amount) / largest / unit)  # (3)
+        used.SetCoefficient(length, graph.arcs[tail, head] / largest)
+        row = solver.Constraint(-infinity, latencies[tail, head] / unit)  # (2)
+        for variable, sign in ((times[head], 1), (times[tail], -1), (length, -1)):
+            row.SetCoefficient(variable, sign)
     solver.Maximize(times[sink])
     if solver.Solve() != pywraplp.Solver.OPTIMAL:
         return dict.fromkeys(graph.arcs, 0)

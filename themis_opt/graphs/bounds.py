@@ -256,6 +256,8 @@ def _entry_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
     parts = _parts(network)
     times = list[tuple[int, int]]()
     for turned in (False, True):
+        if times and network.capacities.is_symmetric:  # whose latencies are the same both ways
+            break
         copiers = network.switches_that("sums" if turned else "multicasts")
         if (demand.sums_for_all or turned == demand.is_backwards) and not copiers:
             graph, latencies = network.capacities, network.latencies
