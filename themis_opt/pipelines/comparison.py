@@ -17,6 +17,8 @@ from themis_opt.policies.registry import REFERENCE
 from themis_opt.schedules.incumbent import Progress, tell_notebook
 from themis_opt.schedules.results import PolicyComparison, PolicyResult
 
+USUAL = ("1f1b", "interleaved", "gpipe")  # policies that the best schedule is held against
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PipelineResult(PolicyResult):
@@ -55,29 +57,21 @@ class PipelineComparison(PolicyComparison[PipelineResult]):
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What the comparison comes to, in sentences."""
-        return tuple(verdict(self))
-
-
-USUAL = ("1f1b", "interleaved", "gpipe")  # policies that the best schedule is held against
-
-
-def verdict(compared: PipelineComparison) -> list[str]:
-    """The best schedule against what is in use, its gap, and its memory."""
-    best = compared.best
-    schedule = best.schedule
-    words = f"an iteration takes {format_short_time(schedule.value)} by {best.policy}, {_judged(best)}"
-    others = [result for result in compared.results if result.policy in USUAL and result is not best]
-    if others:
-        usual = min(others, key=lambda result: result.schedule.value)
-        ratio = usual.schedule.value / schedule.value
-        words += f"; {format_short_time(usual.schedule.value)} by {usual.policy}, {ratio:.3f} times as long"
-    limit = schedule.pipeline.memory
-    kept = f"a stage keeps {format_short_size(max(schedule.peaks()))} at most"
-    kept += f" of {format_short_size(limit)}" if limit else ""
-    if schedule.offloads:
-        kept += f", and {schedule.offloads} activations go to the host and back"
-    return [f"{words}.", f"{kept}; {waits(schedule)}."]
+        """What the comparison comes to, in sentences: the best schedule against what is in use, its gap and memory."""
+        best, schedule = self.best, self.best.schedule
+        judged = f"at most {format_percent(best.gap)} above the optimum" if best.gap > PROVEN_GAP else "proven optimal"
+        words = f"an iteration takes {format_short_time(schedule.value)} by {best.policy}, {judged}"
+        others = [result for result in self.results if result.policy in USUAL and result is not best]
+        if others:
+            usual = min(others, key=lambda result: result.schedule.value)
+            ratio = usual.schedule.value / schedule.value
+            words += f"; {format_short_time(usual.schedule.value)} by {usual.policy}, {ratio:.3f} times as long"
+        limit = schedule.pipeline.memory
+        kept = f"a stage keeps {format_short_size(max(schedule.peaks()))} at most"
+        kept += f" of {format_short_size(limit)}" if limit else ""
+        if schedule.offloads:
+            kept += f", and {schedule.offloads} activations go to the host and back"
+        return f"{words}.", f"{kept}; {waits(schedule)}."
 
 
 def waits(schedule: PipelineSchedule) -> str:
@@ -88,11 +82,6 @@ def waits(schedule: PipelineSchedule) -> str:
         words += f": {format_percent(bubble)} bubble, {format_percent(messages)} messages"
         words += " and transfers to the host" if schedule.offloads else ""
     return words
-
-
-def _judged(result: PipelineResult) -> str:
-    near = result.gap <= PROVEN_GAP
-    return "proven optimal" if near else f"at most {format_percent(result.gap)} above the optimum"
 
 
 def compare(

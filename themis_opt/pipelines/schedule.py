@@ -136,20 +136,17 @@ def lower(pipeline: Pipeline, orders: StageOrders) -> tuple[list[Action], Operat
         for action in order
     ]
     duration = [pipeline.duration(action.kind, action.part) for action in actions]
-    served, turns = Counter[int](), list[int]()
-    for one in resource:
-        turns.append(served[one])
-        served[one] += 1
     source = {half: number for number, action in enumerate(actions) for half in (action, *halves(action))}
     message_of = dict[int, int]()
     for number, action in enumerate(actions):
         for to in {pipeline.stage_of[after.part] for after in pipeline.after(action)} - {resource[number]}:
-            link = links[resource[number], to]
             message_of[number] = len(resource)
-            resource.append(link)
+            resource.append(links[resource[number], to])
             duration.append(pipeline.message)
-            turns.append(served[link])
-            served[link] += 1
+    served, turns = Counter[int](), list[int]()
+    for one in resource:
+        turns.append(served[one])
+        served[one] += 1
     edges = list(message_of.items())
     for number, action in enumerate(actions):
         need = pipeline.before(action)

@@ -359,29 +359,29 @@ def launch_parts(instance: Instance, plan: Plan) -> list[LaunchPart]:
 
 def launches_of(instance: Instance, parts: Sequence[LaunchPart]) -> tuple[Launch, ...]:
     """The launches of parts in the field ``launches``."""
-    return tuple(_launch(instance, parts, number) for number in range(len(parts)))
-
-
-def _launch(instance: Instance, parts: Sequence[LaunchPart], number: int) -> Launch:
-    part, field = parts[number], f"launches[{number}]"
     tensors = {exchange.name: index for index, exchange in enumerate(instance.exchanges)}
-    launches = {launch.name: index for index, launch in enumerate(parts)}
-    if launches[part.name] != number:
-        raise InputError("names must differ", field=f"{field}.name", value=part.name)
+    numbers = {launch.name: index for index, launch in enumerate(parts)}
 
-    def task(of: TaskPart | None, name: str) -> TaskOf | None:
-        return None if of is None else TaskOf(_index(instance.task_index, of.task, f"{field}.{name}.task"), of.later)
+    def task(of: TaskPart | None, field: str) -> TaskOf | None:
+        return None if of is None else TaskOf(_index(instance.task_index, of.task, f"{field}.task"), of.later)
 
-    return Launch(
-        name=part.name,
-        kind=part.kind,
-        tensors=tuple(_index(tensors, name, f"{field}.tensors") for name in part.tensors),
-        after=task(part.after, "after"),
-        before=task(part.before, "before"),
-        after_launches=tuple(_index(launches, name, f"{field}.after_launches") for name in part.after_launches),
-        part=part.part,
-        urgent=part.kind.rule.urgent if part.urgent is None else part.urgent,
-    )
+    launches = []
+    for number, part in enumerate(parts):
+        field = f"launches[{number}]"
+        if numbers[part.name] != number:
+            raise InputError("names must differ", field=f"{field}.name", value=part.name)
+        launch = Launch(
+            name=part.name,
+            kind=part.kind,
+            tensors=tuple(_index(tensors, name, f"{field}.tensors") for name in part.tensors),
+            after=task(part.after, f"{field}.after"),
+            before=task(part.before, f"{field}.before"),
+            after_launches=tuple(_index(numbers, name, f"{field}.after_launches") for name in part.after_launches),
+            part=part.part,
+            urgent=part.kind.rule.urgent if part.urgent is None else part.urgent,
+        )
+        launches.append(launch)
+    return tuple(launches)
 
 
 def _index(places: Mapping[str, int], name: str, field: str) -> int:
