@@ -1,6 +1,7 @@
 """Exceptions that a user may meet: each names the place, the value and the rule it breaks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 
 class ThemisError(Exception):
@@ -57,6 +58,15 @@ class InvalidSchedule(ThemisError):
     def within(self, source: str) -> "InvalidSchedule":
         """The same error, located in the file `source`."""
         return type(self)(self.rule, self.detail, source=source)
+
+
+@contextmanager
+def reading(field: str, value: object) -> Iterator[None]:
+    """Name the field whose value cannot be read: InputError in the place of ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(str(error), field=field, value=value) from None
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

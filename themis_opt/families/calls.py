@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, reading
 from themis_opt.base.units import parse_size
 from themis_opt.families.door import AnyProblem, family_of, problem_for
 from themis_opt.families.family import AnySchedule
@@ -49,10 +49,8 @@ def training_step(sources: "Sequence[AnyProblem]", memory: int | str | None = No
         step = max(map(instance_for, sources), key=lambda instance: instance.compute)
     if memory is None:
         return step
-    try:
+    with reading("--memory", memory):
         limit = parse_size(memory)
-    except ValueError as error:
-        raise InputError(str(error), field="--memory", value=memory) from None
     if limit < 1:
         raise InputError("must be more than nothing", field="--memory", value=memory)
     return step.replace(memory=limit)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, reading
 from themis_opt.base.units import parse_bandwidth
 from themis_opt.problem.documents import errors_of
 from themis_opt.problem.instance import Instance
@@ -65,7 +65,5 @@ def read_each(text: str, count: int, what: str, read: Callable[[str], float], fi
     if len(parts) != count:
         rule = f"must be {count} {what}, one for each dimension, with commas between them"
         raise InputError(rule, field=field, value=text)
-    try:
+    with reading(field, text):
         return [read(part.strip()) for part in parts]
-    except ValueError as error:
-        raise InputError(str(error), field=field, value=text) from None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-from themis_opt.base.errors import InputError, check_choice
+from themis_opt.base.errors import InputError, check_choice, reading
 from themis_opt.base.units import format_bandwidth, format_size, parse_bandwidth, parse_size, parse_time
 from themis_opt.problem.network import Network
 from themis_opt.workloads.layers import Layer, Parameter
@@ -204,7 +204,8 @@ def read_setup(
     given: dict[str, Any] = {"memory": memory_of(others.get("device", ""))}
     for name, value in others.items():
         if value is not None:
-            given[name] = _quantity(option_of(name), value, TEXT_PARSERS[name]) if name in TEXT_PARSERS else value
+            with reading(option_of(name), value):
+                given[name] = TEXT_PARSERS[name](value) if name in TEXT_PARSERS else value
     return Setup(
         network=network,
         timing=timing,
@@ -227,13 +228,6 @@ TEXT_PARSERS: Mapping[str, Callable[[str], Any]] = {
     "update": parse_time, "memory": parse_size, "host_link": parse_bandwidth, "layers_per_stage": _counts,
 }  # fmt: skip
 """Choices that are texts."""
-
-
-def _quantity(field: str, text: str, parse: Callable[[str], Any]) -> Any:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise InputError(str(error), field=field, value=text) from None
 
 
 def rate_of(flops: str | None, efficiency: float, device: str, dtype: str) -> Rate:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from themis_opt.base.documents import read_json, schema_text
-from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.errors import InputError, reading, suggestion
 from themis_opt.base.units import PICOSECONDS_PER_SECOND, Picoseconds, parse_quantity
 from themis_opt.problem.documents import errors_of
 from themis_opt.problem.fields import MOST_ERRORS, Model
@@ -117,10 +117,8 @@ def parse_rate(text: str) -> int:
 
     Raises InputError if it is no rate, or not at least one operation per second.
     """
-    try:
+    with reading("--flops", text):
         rate = parse_quantity(text, RATE_UNITS, "FLOP/s")
-    except ValueError as error:
-        raise InputError(str(error), field="--flops", value=text) from None
     if rate < 1:
         raise InputError("must be at least 1 FLOP/s", field="--flops", value=text)
     return int(rate)

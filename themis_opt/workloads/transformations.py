@@ -14,7 +14,7 @@ from typing import get_args
 
 import numpy as np
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, reading
 from themis_opt.base.units import parse_time
 from themis_opt.problem.cost import path_costs
 from themis_opt.problem.exchanges import Parallelism, Tensor
@@ -82,13 +82,11 @@ def parse_refresh(text: str) -> int:
     Raises InputError if it is no time, or no whole number of iterations follows the slash.
     """
     time, slash, count = text.partition("/")
-    try:
+    with reading("--refresh", text):
         iterations = int(count) if slash else 1
         if iterations < 1:
             raise ValueError("must be a time, or a time over 1 iteration or more, such as 50 ms/1000")
         return round(Fraction(parse_time(time.strip()), iterations))
-    except ValueError as error:
-        raise InputError(str(error), field="--refresh", value=text) from None
 
 
 def transformed(iteration: Iteration, compression: Compression, refresh: int, tolerance: float) -> Iteration:
