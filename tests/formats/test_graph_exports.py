@@ -126,8 +126,8 @@ def test_sums_without_what_arrived_before_are_refused() -> None:
 def test_scratch_is_no_longer_than_a_buffer_may_be() -> None:
     schedule = doubled(2, (1333, 667))
     exact, coarse = (graph_program(schedule, most).layout for most in (20, 16))
-    assert (exact.total, exact.buffers.scratch) == (3, 20)
-    assert (coarse.total, coarse.buffers.scratch) == (2, 13)
+    assert (exact.total, exact.buffers["s"]) == (3, 20)
+    assert (coarse.total, coarse.buffers["s"]) == (2, 13)
 
 
 def test_networks_of_ns3_list_every_link(tmp_path: Path) -> None:

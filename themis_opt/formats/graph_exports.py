@@ -109,9 +109,7 @@ def move_data(schedule: GraphSchedule) -> MovedData:
     """
     coarser = to_export(schedule)
     program = graph_program(coarser, DIALECTS["msccl"].max_offset)
-    buffers, count = program.layout.buffers, program.layout.num_gpus
-    sizes = [{INPUT: buffers.input, OUTPUT: buffers.output, SCRATCH: buffers.scratch}] * count
-    memories = random_memories(sizes, in_place=False)
+    memories = random_memories([program.layout.buffers] * program.layout.num_gpus, in_place=False)
     inputs = np.stack([memory[INPUT] for memory in memories])
     for source, target, _, taken, added, kept, units, *_ in program.transfers:
         data = memories[source][taken.buffer][taken.offset : taken.offset + units].copy()
@@ -246,9 +244,9 @@ def graph_program(schedule: GraphSchedule, most_units: int) -> MscclProgram:
     """
     parts, block_units = _parts(schedule, most_units)
     program = _UnitFlow(schedule, parts, block_units).program()
-    buffers = program.layout.buffers
-    if buffers.scratch > most_units:  # it is in proportion to the other buffers
-        most_units = block_units * schedule.plan.instance.network.num_npus * most_units // buffers.scratch
+    scratch = program.layout.buffers[SCRATCH]
+    if scratch > most_units:  # it is in proportion to the other buffers
+        most_units = block_units * schedule.plan.instance.network.num_npus * most_units // scratch
         program = _UnitFlow(schedule, *_parts(schedule, most_units)).program()
     return program
 

@@ -55,16 +55,10 @@ class LinkPace:
     @classmethod
     def of(cls, instance: Instance) -> Self:
         """The pace of a network, by the cost model."""
-        dimensions, one = instance.fabric.dimensions, np.ones(1)
-
-        def seconds_per_byte(phase: Phase, dimension: int) -> float:
-            occupancy = variable_occupancy(instance, phase, np.array([dimension]), one, whole_packets=False)
-            return float(occupancy[0]) / PICOSECONDS_PER_SECOND
-
+        dimensions, every = instance.fabric.dimensions, np.arange(len(instance.fabric.dimensions))
+        held = [variable_occupancy(instance, p, every, np.ones(len(every)), whole_packets=False) for p in Phase]
         return cls(
-            seconds_per_byte=tuple(
-                tuple(seconds_per_byte(phase, k) for k in range(len(dimensions))) for phase in Phase
-            ),
+            seconds_per_byte=tuple(tuple((times / PICOSECONDS_PER_SECOND).tolist()) for times in held),
             launch=tuple(d.launch_overhead / PICOSECONDS_PER_SECOND for d in dimensions),
             latency=tuple(d.latency / PICOSECONDS_PER_SECOND for d in dimensions),
         )

@@ -144,7 +144,10 @@ def splitbrain(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     for number in range(groups.size):
         _round(passes, connected, setup, groups, number, boundary)
     passes.backward(convolutions, setup)
-    _boundary_gradients(passes, convolutions, connected, setup, groups)
+    elements, needed = setup.batch * connected[0].inputs, f"{convolutions[-1].name}.weight_gradient"
+    for number in range(1, groups.size + 1):
+        name, ready = f"round{number}.error", f"{connected[0].name}.round{number}.input_gradient"
+        passes.exchange(name, CollectiveKind.REDUCE_SCATTER, elements, ready, needed, groups.inside, model=True)
     for layer in reversed(connected):
         shard, needed = -(-layer.elements() // groups.size), f"{layer.name}.round1.forward"
         name, ready = f"{layer.name}.gradients", f"{layer.name}.round{groups.size}.weight_gradient"
@@ -187,14 +190,3 @@ def _round(
         passes.compute(f"{name}.input_gradient", times.input_gradient)
         if layer is not connected[0]:
             passes.block(f"{name}.error", CollectiveKind.REDUCE_SCATTER, setup.batch * layer.inputs, groups.inside)
-
-
-def _boundary_gradients(
-    passes: Passes, convolutions: tuple[Layer, ...], connected: tuple[Layer, ...], setup: Setup, groups: NpuGroups
-) -> None:
-    """Gradients of the activations of all rounds, needed before the backward pass of the last convolution."""
-    needed = f"{convolutions[-1].name}.weight_gradient"
-    elements = setup.batch * connected[0].inputs
-    for number in range(1, groups.size + 1):
-        name, ready = f"round{number}.error", f"{connected[0].name}.round{number}.input_gradient"
-        passes.exchange(name, CollectiveKind.REDUCE_SCATTER, elements, ready, needed, groups.inside, model=True)

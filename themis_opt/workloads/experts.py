@@ -43,7 +43,11 @@ def expert(layers: tuple[Layer, ...], setup: Setup) -> Iteration:
     for layer in reversed(layers):
         _backward(passes, layer, setup, groups, is_first=layer is layers[0])
     for layer in reversed(layers):
-        _gradients(passes, layer, setup, groups)
+        ready, needed = f"{layer.name}.weight_gradient", "update" if setup.update else f"{layer.name}.forward"
+        shared, reduce = layer.elements() - layer.expert_elements, CollectiveKind.ALL_REDUCE
+        passes.exchange(f"{layer.name}.gradients", reduce, shared, ready, needed)
+        sharded = -(-layer.expert_elements // groups.size)
+        passes.exchange(f"{layer.name}.expert_gradients", reduce, sharded, ready, needed, groups.across)
     return passes.iteration(groups.splits)
 
 
@@ -114,12 +118,3 @@ def _backward(passes: Passes, layer: Layer, setup: Setup, groups: NpuGroups, *, 
     if not is_first:
         passes.compute(f"{name}.input_gradient", times.input_gradient)
     _routed(passes, layer, setup, groups, "dispatch_gradient")
-
-
-def _gradients(passes: Passes, layer: Layer, setup: Setup, groups: NpuGroups) -> None:
-    """All-reduces of a layer's gradients, needed before the update or before its next forward pass."""
-    ready, needed = f"{layer.name}.weight_gradient", "update" if setup.update else f"{layer.name}.forward"
-    shared = layer.elements() - layer.expert_elements
-    passes.exchange(f"{layer.name}.gradients", CollectiveKind.ALL_REDUCE, shared, ready, needed)
-    sharded = -(-layer.expert_elements // groups.size)
-    passes.exchange(f"{layer.name}.expert_gradients", CollectiveKind.ALL_REDUCE, sharded, ready, needed, groups.across)

@@ -104,10 +104,6 @@ def _blocks(layers: tuple[Layer, ...], setup: Setup) -> list[tuple[Layer, ...]]:
     return [layers[begin:end] for begin, end in pairwise(edges)]
 
 
-def _parts(layer: Layer, groups: NpuGroups) -> int:
-    return groups.size if layer.sharded else 1
-
-
 def _forward(
     passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups, prefix: str, *, keep: bool
 ) -> None:
@@ -115,7 +111,7 @@ def _forward(
         elements = layer.elements(groups.size)
         if layer.kind == "table":
             elements = -(-elements // setup.network.num_npus)
-        time = setup.times(layer, _parts(layer, groups)).forward
+        time = setup.times(layer, groups.size if layer.sharded else 1).forward
         passes.compute(f"{prefix}{layer.name}.forward", time, elements if keep else 0)
         _reduce_output(passes, layer, setup, groups, f"{prefix}{layer.name}.output")
 
@@ -127,7 +123,7 @@ def _reduce_output(passes: Passes, layer: Layer, setup: Setup, groups: NpuGroups
 
 def _backward(passes: Passes, layers: tuple[Layer, ...], setup: Setup, groups: NpuGroups, prefix: str) -> None:
     for layer in reversed(layers):
-        times, name = setup.times(layer, _parts(layer, groups)), f"{prefix}{layer.name}"
+        times, name = setup.times(layer, groups.size if layer.sharded else 1), f"{prefix}{layer.name}"
         if setup.repeats:
             passes.compute(f"{name}.recompute", times.forward)
             _reduce_output(passes, layer, setup, groups, f"{name}.recomputed")

@@ -30,6 +30,9 @@ from themis_opt.formats.msccl.algorithm import (
 from themis_opt.formats.msccl.clock import TimedStep, replayed
 from themis_opt.formats.msccl.interpreter import SLOTS, interpret
 from themis_opt.formats.msccl.transfers import (
+    INPUT,
+    OUTPUT,
+    SCRATCH,
     MscclProgram,
     ProgramExporter,
     UnitPlace,
@@ -128,7 +131,7 @@ def _assembled(program: MscclProgram, dialect: Dialect, messages: int, head: Msc
     lanes = sorted({key.lane for builder in builders for key in builder.steps if key.way != COPY})
     channels = {lane: number for number, lane in enumerate(lanes)}
     gpus = [
-        Gpu(number, buffers.input, buffers.output, buffers.scratch, builder.threadblocks(channels))
+        Gpu(number, buffers[INPUT], buffers[OUTPUT], buffers[SCRATCH], builder.threadblocks(channels))
         for number, builder in enumerate(builders)
     ]
     return replace(head, gpus=gpus, nchannels=len(lanes))

@@ -262,9 +262,9 @@ def _gpus(program: MscclProgram, span: tuple[int, ...], node_dimensions: int) ->
         gpus.append(
             PlanGpu(
                 id=gpu,
-                input_chunks=buffers.input,
-                output_chunks=buffers.output,
-                scratch_chunks=buffers.scratch + used[gpu],
+                input_chunks=buffers[INPUT],
+                output_chunks=buffers[OUTPUT],
+                scratch_chunks=buffers[SCRATCH] + used[gpu],
                 channels=[
                     Connections(channel_type=way, connected_to=peers) for way, peers in channels.items() if peers
                 ],
@@ -317,7 +317,7 @@ def _slots(program: MscclProgram) -> tuple[dict[int, int], dict[int, int]]:
     used: dict[int, int] = defaultdict(int)
     slots = {}
     for transfer in program.transfers:
-        slots[id(transfer)] = program.layout.buffers.scratch + used[transfer.target]
+        slots[id(transfer)] = program.layout.buffers[SCRATCH] + used[transfer.target]
         used[transfer.target] += transfer.units
     return slots, used
 

@@ -78,15 +78,6 @@ class Copy(NamedTuple):
         return Copy(self.gpu, self.taken.moved(moved), self.kept.moved(moved), self.units, chunk)
 
 
-@dataclass(frozen=True)
-class Buffers:
-    """Units of each buffer of a GPU."""
-
-    input: int
-    output: int
-    scratch: int
-
-
 @dataclass(frozen=True, eq=False)
 class Layout:
     """The buffers of a collective.
@@ -115,14 +106,14 @@ class Layout:
         return self.kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
 
     @cached_property
-    def buffers(self) -> Buffers:
-        """How long the buffers are: sums that one GPU wants are made in scratch."""
+    def buffers(self) -> dict[str, int]:
+        """Units of each buffer of a GPU: sums that one of them wants are made in scratch."""
         whole, demand = self.num_gpus * self.total, self.kind.rule.demand
-        return Buffers(
-            self.total if demand == Demand(Ends.EACH, Ends.ALL) else whole,
-            self.total if demand == Demand(Ends.ALL, Ends.EACH) else whole,
-            self.relayed + (whole if demand and demand.is_backwards else 0),
-        )
+        return {
+            INPUT: self.total if demand == Demand(Ends.EACH, Ends.ALL) else whole,
+            OUTPUT: self.total if demand == Demand(Ends.ALL, Ends.EACH) else whole,
+            SCRATCH: self.relayed + (whole if demand and demand.is_backwards else 0),
+        }
 
     def same_memory(self, gpu: int, place: UnitPlace) -> UnitPlace:
         """A place under the name that it shares with others where output and input are the same memory."""

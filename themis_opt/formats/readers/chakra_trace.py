@@ -21,7 +21,6 @@ from themis_opt.base.units import PICOSECONDS_PER_MICROSECOND, PICOSECONDS_PER_S
 from themis_opt.formats.chakra import CommType, Node, NodeType, read_trace
 from themis_opt.formats.readers.draft import LAUNCHED_SO, NOTHING, Draft, needs_network
 from themis_opt.formats.readers.parts import Machine, Part, Reader, dimensions_of, only
-from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.phases import CollectiveKind
@@ -234,8 +233,7 @@ class _TraceBuild:
             collectives.append(Collective(**what, **({"dimensions": span} if span else {})))
         if not collectives:
             raise self._source.error(NOTHING)
-        what = {"network": machine.network, "collectives": tuple(collectives), "latency": machine.latency}
-        return Instance(format=INSTANCE_FORMAT, name=name, **what)
+        return machine.problem(name, collectives=tuple(collectives))
 
     def run(self, order: Sequence[Node]) -> Draft:
         if order[0].type not in COMPUTE_NODES:

@@ -6,7 +6,6 @@ from typing import Any
 
 from themis_opt.base.sources import Source
 from themis_opt.formats.readers.parts import EACH_WHEN_READY, Machine
-from themis_opt.problem.documents import INSTANCE_FORMAT
 from themis_opt.problem.exchanges import Parallelism
 from themis_opt.problem.instance import Instance
 from themis_opt.problem.iteration import MAX_TASKS, MAX_TENSORS, Iteration, Split
@@ -87,17 +86,9 @@ class Draft(Passes):
         if not self.tensors:
             raise self._source.error(NOTHING)
         empty = f"{self.empty} collectives without bytes or partners are left out." if self.empty else ""
-        return Instance(
-            format=INSTANCE_FORMAT,
-            name=name,
-            description=empty,
-            network=machine.network,
-            iteration=Iteration(
-                tasks=tuple(self.tasks), tensors=tuple(self.tensors), splits=tuple(splits), launching=launching
-            ),
-            chunks=machine.chunks,
-            latency=machine.latency,
-        )
+        made = {"tasks": tuple(self.tasks), "tensors": tuple(self.tensors), "splits": tuple(splits)}
+        iteration = Iteration(**made, launching=launching)
+        return machine.problem(name, description=empty, iteration=iteration, chunks=machine.chunks)
 
 
 def needs_network(source: Source, machine: Machine | None) -> Machine:

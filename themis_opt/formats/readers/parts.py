@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from themis_opt.base.errors import InputError
 from themis_opt.base.sources import Source
@@ -30,6 +30,10 @@ class Machine:
     memory_bandwidth: float | None = None  # bytes per second and NPU
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # NPUs of the communicators that have names
     launching: str = EACH_WHEN_READY  # the policy that stands for the tool
+
+    def problem(self, name: str, **content: Any) -> Instance:
+        """What runs here, as fields of an instance."""
+        return Instance(format=INSTANCE_FORMAT, name=name, network=self.network, latency=self.latency, **content)
 
 
 @dataclass(frozen=True)
@@ -169,13 +173,7 @@ def _requested(machine: Machine | None, request: Request | None, parts: Sequence
         rule = "is no whole problem: 'themis-opt import' puts one together from a network and what is exchanged on it"
         raise InputError(rule, source=_names(parts))
     collective = Collective(kind=request.kind, size=request.size, chunks=request.chunks or machine.chunks)
-    return Instance(
-        format=INSTANCE_FORMAT,
-        name=f"{machine.network.name or 'network'} {collective.kind}",
-        network=machine.network,
-        collectives=(collective,),
-        latency=machine.latency,
-    )
+    return machine.problem(f"{machine.network.name or 'network'} {collective.kind}", collectives=(collective,))
 
 
 def extents(network: Network, ranks: Sequence[int]) -> dict[str, int]:
