@@ -67,7 +67,10 @@ class ScheduledAllReduce:
 
     def __init__(self, schedule: Schedule, mesh: DeviceMesh | None = None) -> None:
         self._program = compile_program(schedule, RunOptions(paced=False))
-        _check(schedule)
+        exchanges, count = schedule.instance.exchanges, len(schedule.instance.fabric.dimensions)
+        is_one = len(exchanges) == 1 and not schedule.has_period
+        if not is_one or exchanges[0].kind is not CollectiveKind.ALL_REDUCE or len(exchanges[0].span) != count:
+            raise InputError("must be one all-reduce over all dimensions", field="schedule")
         shape = tuple(reversed(self._program.sizes))
         if mesh is None:
             if distributed.get_world_size() != math.prod(shape):
@@ -174,13 +177,6 @@ def _finish(tensor: torch.Tensor) -> None:
     """Wait for a device that works beside this thread: stages of other dimensions may use the result next."""
     if tensor.is_cuda:
         torch.cuda.current_stream(tensor.device).synchronize()
-
-
-def _check(schedule: Schedule) -> None:
-    exchanges, count = schedule.instance.exchanges, len(schedule.instance.fabric.dimensions)
-    is_one = len(exchanges) == 1 and not schedule.has_period
-    if not is_one or exchanges[0].kind is not CollectiveKind.ALL_REDUCE or len(exchanges[0].span) != count:
-        raise InputError("must be one all-reduce over all dimensions", field="schedule")
 
 
 @lru_cache(maxsize=256)

@@ -47,7 +47,7 @@ def test_rows_of_aicb_are_a_chain_in_their_groups(write):
         ("CommType.reduce_scatter", "CommType.isend", "must be one of all_reduce"),
         ("CommGroup.tp_group,4", "CommGroup.pp_group,4", "must be one of tp_group"),
         ("[rank0 ~ rank31]\n", "[rank0]\ncomm_type,comm_group\n", "several stages of a pipeline"),
-        (",4096,", ",many,", "must be a whole number"),
+        (",4096,", ",40²,", "must be a whole number"),
         (",2\n", ",2000000\n", "line 4 = 2000000: must have at most 10000 collectives in a step"),
     ],
 )

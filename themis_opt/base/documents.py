@@ -118,7 +118,8 @@ def read_bytes(path: Path, form: str, most: int = MAX_FILE_BYTES) -> bytes:
     Only regular files have an end for sure: devices may have none, and a pipe waits for whoever writes.
     """
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
+        # Opened without waiting for the other end of a pipe.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise InputError(f"is a pipe or a device, must be a {form} file", source=str(path))
             data = file.read(most + 1)
@@ -131,11 +132,6 @@ def read_bytes(path: Path, form: str, most: int = MAX_FILE_BYTES) -> bytes:
     if len(data) > most:
         raise InputError(f"must be at most {format_size(most)}", source=str(path))
     return data
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting for the other end of a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # what may be half of a surrogate pair, escaped

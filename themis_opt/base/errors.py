@@ -61,12 +61,12 @@ class InvalidSchedule(ThemisError):
 
 
 @contextmanager
-def reading(field: str, value: object) -> Iterator[None]:
-    """Name the field whose value cannot be read: InputError in the place of ValueError."""
+def reading(field: str, value: object, rule: str = "") -> Iterator[None]:
+    """Name the field whose value cannot be read: InputError in the place of errors of numbers."""
     try:
         yield
-    except ValueError as error:
-        raise InputError(str(error), field=field, value=value) from None
+    except (ValueError, ZeroDivisionError) as error:
+        raise InputError(rule or str(error), field=field, value=value) from None
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -52,15 +52,17 @@ def parse_quantity(value: object, units: Mapping[str, Decimal], base: str) -> De
     `value`: a text with a unit, or a plain number in `base`.
     `base`: the unit of a plain number.
     """
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"must be a number with a unit, such as '1 {base}'")
-    number, unit = (str(value), base) if not isinstance(value, str) else _split(value, base)
+    rule = f"must be a number with a unit, such as '1 {base}'"
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    if match is None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise ValueError(rule)
+    number, unit = (match[1], match[2] or base) if match else (str(value), base)
     if unit.replace("µ", "u") not in units:
         raise ValueError(f"unknown unit '{unit}'{_nearest_unit(unit, units)}")
     try:
         amount = Decimal(number)
     except InvalidOperation:
-        raise ValueError(f"must be a number with a unit, such as '1 {base}'") from None
+        raise ValueError(rule) from None
     if not amount.is_finite():
         raise ValueError("must be finite")
     if amount and abs(amount.adjusted()) > MAX_EXPONENT:
@@ -88,13 +90,6 @@ def _nearest_unit(unit: str, units: Mapping[str, Decimal]) -> str:
     if near is None and not same:
         return suggestion(unit, units) or f"; use one of {', '.join(units)}"
     return f"; did you mean '{near or same[0]}'?"
-
-
-def _split(text: str, base: str) -> tuple[str, str]:
-    match = _QUANTITY.fullmatch(text)
-    if match is None:
-        raise ValueError(f"must be a number with a unit, such as '1 {base}'")
-    return match[1], match[2] or base
 
 
 def parse_time(value: object) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import reading
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import ask
 
@@ -64,10 +64,8 @@ def _rates(text: str | None) -> Iterator[tuple[str, float]]:
 
     for part in options.split(text) or ():
         name, _, rate = part.partition("=")
-        try:
+        with reading("--bandwidths", part):
             yield name, parse_bandwidth(rate)
-        except ValueError as error:
-            raise InputError(str(error), field="--bandwidths", value=part) from None
 
 
 def generate(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from themis_opt.base.errors import InputError, suggestion
+from themis_opt.base.errors import InputError, reading, suggestion
 from themis_opt.graphs.links import GraphLink
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
 
@@ -67,10 +67,8 @@ def _factors(slow: Factors) -> list[tuple[str, float]]:
 
 def _factor(text: str) -> tuple[str, float]:
     name, _, factor = text.partition("=")
-    try:
+    with reading("--slow", text, "must be a link and a factor, such as a-b=0.5"):
         return name, float(factor)
-    except ValueError:
-        raise InputError("must be a link and a factor, such as a-b=0.5", field="--slow", value=text) from None
 
 
 def _slow_links(network: GraphNetwork, slow: Factors) -> dict[str, float]:

@@ -17,7 +17,7 @@ from decimal import Decimal
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
-from themis_opt.base.errors import InputError, check_choice
+from themis_opt.base.errors import InputError, check_choice, reading
 from themis_opt.base.units import (
     BANDWIDTH_UNITS,
     PICOSECONDS_PER_SECOND,
@@ -332,10 +332,8 @@ def _range(name: str, low: str, high: str, factor: str) -> list[Any]:
 
 
 def _whole(name: str, text: str) -> int:
-    try:
+    with reading(name, text, "must be a whole number"):
         return int(text)
-    except ValueError:
-        raise InputError("must be a whole number", field=name, value=text) from None
 
 
 def _quantity(name: str) -> Quantity | None:
@@ -367,10 +365,8 @@ def _of_network(network: Network, name: str, value: Any) -> Network:
     """A network with other NPUs, a share of every bandwidth, or smaller data on the wire."""
     if name == "npus":
         return resized(network, int(value))
-    try:
+    with reading(name, value, "must be a number"):
         factor = _read_ratio(value)
-    except ValueError:
-        raise InputError("must be a number", field=name, value=value) from None
     if name == "share":
         if not 0 < factor <= 1:
             raise InputError("must be more than 0 and at most 1", field=name, value=value)

@@ -58,7 +58,13 @@ class _Divided:
     groups: NpuGroups
 
     def iteration(self) -> Iteration:
-        self._check()
+        if {layer.kind for layer in self.layers} - {"convolution", "linear"} or not self.layers[0].rows:
+            rule = "needs a model of convolutions and fully connected layers"
+            raise InputError(rule, field="--parallelism", value=self.by)
+        rows = min(layer.rows for layer in self.layers if layer.rows)
+        if self.by == "spatial" and rows < self.groups.size:
+            rule = f"cannot divide images of {rows} rows among {self.groups.size} NPUs"
+            raise InputError(rule, field="--parallelism", value=self.by)
         passes = Passes(self.setup.element_bytes)
         if self.setup.update:
             passes.compute("update", self.setup.optimizer)
@@ -69,16 +75,6 @@ class _Divided:
         replicas = None if self.by == "spatial" else self.groups.across  # other NPUs of a group have other parts
         passes.gradients(self.layers, self.setup, self._parameters, replicas)
         return passes.iteration(self.groups.splits)
-
-    def _check(self) -> None:
-        if {layer.kind for layer in self.layers} - {"convolution", "linear"} or not self.layers[0].rows:
-            rule = "needs a model of convolutions and fully connected layers"
-            raise InputError(rule, field="--parallelism", value=self.by)
-        if self.by == "spatial":
-            rows = min(layer.rows for layer in self.layers if layer.rows)
-            if rows < self.groups.size:
-                rule = f"cannot divide images of {rows} rows among {self.groups.size} NPUs"
-                raise InputError(rule, field="--parallelism", value=self.by)
 
     def _parameters(self, layer: Layer) -> int:
         return layer.elements() if self.by == "spatial" else -(-layer.elements() // self.groups.size)
@@ -98,7 +94,9 @@ class _Divided:
     def _backward(self, passes: Passes, layer: Layer) -> None:
         times = self.setup.times(layer, self.groups.size)
         if self.by == "spatial":
-            self._borders(passes, f"{layer.name}.output_border", layer.halos[1], self._rows_before(layer))
+            following = self.layers[self.layers.index(layer) + 1 :][:1]
+            rows = tuple(f"{layer.name}.rows" for layer in following if self._leaves_image(layer))
+            self._borders(passes, f"{layer.name}.output_border", layer.halos[1], rows)
         passes.compute(f"{layer.name}.weight_gradient", times.weight_gradient)
         if layer is self.layers[0]:
             return
@@ -113,11 +111,6 @@ class _Divided:
         """Whether the layer before is the last one that sees images."""
         place = self.layers.index(layer)
         return place > 0 and bool(self.layers[place - 1].rows) and not layer.rows
-
-    def _rows_before(self, layer: Layer) -> tuple[str, ...]:
-        """The all-to-all that brings back the rows of the layer's outputs, if there is one."""
-        following = self.layers[self.layers.index(layer) + 1 :][:1]
-        return tuple(f"{layer.name}.rows" for layer in following if self._leaves_image(layer))
 
     def _borders(self, passes: Passes, name: str, elements: int, after: tuple[str, ...] = ()) -> None:
         """Rows at the border, to both neighbours, along all dimensions at once by the NPUs with neighbours there."""

@@ -84,8 +84,7 @@ def _groups(layers: Sequence[Layer], setup: Setup) -> NpuGroups:
         rule = "takes --experts alone; --parallelism pipeline takes tensor groups, too"
         raise InputError(rule, field="--parallelism", value="expert")
     size, field = setup.experts or setup.group, "--experts" if setup.experts else "--tensor-group"
-    chosen = size or _most_npus(setup.network, gcd(*expert_counts(layers)))
-    groups = divide(setup.network, chosen, field=field)
+    groups = divide(setup.network, size or _most_npus(setup.network, gcd(*expert_counts(layers))), field=field)
     check_experts(layers, groups.size, field)
     return groups
 

@@ -92,7 +92,9 @@ def _layer(name: str, shapes: Mapping[str, tuple[int, ...]]) -> Layer:
     parameters = tuple(Parameter(place, math.prod(shape), _role(place, shape)) for place, shape in shapes.items())
     largest = max(shapes.values(), key=math.prod)
     outputs, inputs = (largest[0], math.prod(largest[1:2])) if largest else (1, 1)
-    kind = _kind(name, largest)
+    kind: LayerKind = "convolution" if len(largest) > 2 else "linear"
+    if "embed" in name.lower():
+        kind = "embedding"
     weights = sum(parameter.elements for parameter in parameters if parameter.role == "weight")
     return Layer(name, kind, parameters, 0 if kind == "embedding" else 2 * weights, inputs, outputs)
 
@@ -101,9 +103,3 @@ def _role(name: str, shape: tuple[int, ...]) -> Role:
     if "bias" in name:
         return "bias"
     return "weight" if len(shape) > 1 else "norm"
-
-
-def _kind(name: str, largest: tuple[int, ...]) -> LayerKind:
-    if "embed" in name.lower():
-        return "embedding"
-    return "convolution" if len(largest) > 2 else "linear"

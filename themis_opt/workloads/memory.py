@@ -67,14 +67,15 @@ def memory_use(layers: Sequence[Layer], setup: Setup, parallelism: str, make: Ma
         return max(use_by_stage(tuple(layers), setup), key=lambda use: use.total)
     elements = sum(task.parameter_bytes for task in make(parallelism, setup).tasks) // setup.element_bytes
     zero = 1 if parallelism == "zero1" else setup.zero
-    group = _group(setup, parallelism)
-    copies = setup.network.num_npus // group
+    all_npus = setup.network.num_npus  # a group of them holds a copy of the model together, each all samples
+    usual = {"hybrid": setup.network.sizes[0], "sequence": setup.network.sizes[0], "tensor": all_npus}
+    group = (setup.group or usual[parallelism]) if parallelism in usual else 1
     kept = sum(layer.inputs for layer in layers) if setup.local_blocks == 1 and parallelism in WHOLE_SAMPLES else 0
     if parallelism in ("fsdp", "hsdp"):
         every = sum(map(setup.kept, layers))
         kept = every + max(layer.kept for layer in layers) if setup.recompute else every
     shares = group if parallelism == "sequence" else 1
-    use = _states(elements, copies, setup, zero)
+    use = _states(elements, all_npus // group, setup, zero)
     whole = setup.element_bytes * sum(layer.elements() for layer in layers)
     if setup.accumulate > 1 and parallelism in ("fsdp", "hsdp"):  # gradients stay whole until the last step
         use = replace(use, gradients=whole, parameters=whole if setup.gathers == "step" else use.parameters)
@@ -112,13 +113,6 @@ def _states(elements: int, copies: int, setup: Setup, zero: int) -> MemoryUse:
     shares = [copies if zero > stage else 1 for stage in (2, 1, 0)]
     sizes = (setup.element_bytes, setup.element_bytes, bytes_of_adam)
     return MemoryUse(*(elements * size // share for size, share in zip(sizes, shares, strict=True)))
-
-
-def _group(setup: Setup, parallelism: str) -> int:
-    """NPUs that hold a copy of the model together, of which each has all samples."""
-    if parallelism in ("hybrid", "sequence"):
-        return setup.group or setup.network.sizes[0]
-    return setup.group or setup.network.num_npus if parallelism == "tensor" else 1
 
 
 def use_by_stage(layers: tuple[Layer, ...], setup: Setup) -> Iterator[MemoryUse]:

@@ -55,8 +55,9 @@ def transformer(shape: TransformerShape, sequence: int) -> tuple[Layer, ...]:
 
 def blocks(name: str, hidden: int, sequence: int, inner: int = 0) -> tuple[Layer, Layer]:
     """Attention and feed-forward of one layer, which is `inner` wide, or four times as wide as the rest."""
-    wide = inner or 4 * hidden
-    return _attention(f"{name}.attention", hidden, sequence), feed_forward(f"{name}.mlp", hidden, wide, sequence)
+    flops = 2 * 4 * hidden**2 * sequence + 2 * 2 * hidden * sequence**2  # projections; all pairs of tokens, twice
+    attention = sublayer(f"{name}.attention", "attention", (hidden, 3 * hidden, hidden), sequence, flops, 13 * hidden)
+    return attention, feed_forward(f"{name}.mlp", hidden, inner or 4 * hidden, sequence)
 
 
 def _embedding(shape: TransformerShape, sequence: int) -> Layer:
@@ -64,12 +65,6 @@ def _embedding(shape: TransformerShape, sequence: int) -> Layer:
     parameters = tuple(Parameter(name, number * shape.hidden) for name, number in rows.items() if number)
     last = norms(shape.hidden) if shape.pooled else ()
     return Layer("embedding", "embedding", parameters + last, 0, sequence, sequence * shape.hidden)
-
-
-def _attention(name: str, hidden: int, sequence: int) -> Layer:
-    """Queries, keys and values; scores of all pairs of tokens; the weighted sum; the projection."""
-    flops = 2 * 4 * hidden**2 * sequence + 2 * 2 * hidden * sequence**2
-    return sublayer(name, "attention", (hidden, 3 * hidden, hidden), sequence, flops, 13 * hidden)
 
 
 def feed_forward(name: str, hidden: int, wide: int, sequence: int) -> Layer:

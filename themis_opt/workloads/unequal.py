@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from themis_opt.base.errors import InputError, check_choice
+from themis_opt.base.errors import InputError, check_choice, reading
 
 BatchShare = Literal["equal", "proportional"]
 
@@ -70,10 +70,8 @@ def parse_unequal(text: str, share: str) -> Unequal:
     check_choice(share, get_args(BatchShare), "--share")
     if not text and share != "equal":
         raise InputError("needs --speeds", field="--share", value=share)
-    try:
+    with reading("--speeds", text, "must be numbers with commas between, such as 1,1,0.5"):
         speeds = tuple(Fraction(part.strip()) for part in text.split(",")) if text else ()
-    except (ValueError, ZeroDivisionError):
-        raise InputError("must be numbers with commas between, such as 1,1,0.5", field="--speeds", value=text) from None
     if any(speed <= 0 for speed in speeds):
         raise InputError("must be more than 0 each", field="--speeds", value=text)
     return Unequal(speeds, share) if set(speeds) - {1} else EQUAL  # type: ignore[arg-type]  # checked above

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, reading
 from themis_opt.base.units import format_percent
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply, columns, write_files
@@ -122,11 +122,9 @@ def _used(
 
     places = list(_trained_places(instance, varied, "compression", policies, "--measured", measured))
     number, is_factor, _ = measured.strip().partition("%")
-    try:
+    rule = "must be the time of an iteration, such as 190 ms, or a scaling factor, such as 60 %"
+    with reading("--measured", measured, rule):
         time = round(instance.compute / (float(number) / 100)) if is_factor else parse_time(measured)
-    except (ValueError, ZeroDivisionError):
-        rule = "must be the time of an iteration, such as 190 ms, or a scaling factor, such as 60 %"
-        raise InputError(rule, field="--measured", value=measured) from None
     rows = []
     for policy, point in places:
         share = measured_share(instance, policy, time, **point)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from themis_opt.base.arrays import IntArray
 from themis_opt.base.documents import read_text
 from themis_opt.base.errors import InputError
 from themis_opt.base.units import format_percent
@@ -291,19 +290,15 @@ class Msccl(ProgramExporter):
             rule = f"{count} chunks x {gpus} GPUs = {gpus * count:,} units; offsets end at {limits.max_offset:,}"
             raise InputError(f"{rule}: use at most {limits.max_offset // gpus} chunks", field="chunks", value=count)
         units = self.units(schedule)
-        self._refuse_early(schedule, launch, units)
-        return self.of_program(transfers_of(schedule, launch, units), self.name(schedule))
-
-    def _refuse_early(self, schedule: Schedule, launch: int, units: IntArray) -> None:
-        """Refuse what a chunk of each path shows to be beyond the limits: all chunks would take minutes."""
-        copies = one_chunk_of_each_path(schedule, launch)
+        copies = one_chunk_of_each_path(schedule, launch)  # refused before all chunks are followed, which takes minutes
         few = transfers_of(schedule, launch, units, only=copies)
-        for what, has, most in least_needs(few, DIALECTS[self.dialect], copies):
+        for what, has, most in least_needs(few, limits, copies):
             if has > most:
-                fitting = len(units) * most // has
+                fitting = count * most // has
                 remedy = f"use at most {fitting} chunks" if fitting else "use fewer GPUs"
-                rule = f"{len(units)} chunks need {has:,} {what} or more, dialect {self.dialect} allows {most:,}"
-                raise InputError(f"{rule}: {remedy}", field="chunks", value=len(units))
+                rule = f"{count} chunks need {has:,} {what} or more, dialect {self.dialect} allows {most:,}"
+                raise InputError(f"{rule}: {remedy}", field="chunks", value=count)
+        return self.of_program(transfers_of(schedule, launch, units), self.name(schedule))
 
     def of_program(self, program: MscclProgram, name: str) -> tuple[MscclAlgorithm, bool]:
         """The algorithm of a program, and whether it works in place too.

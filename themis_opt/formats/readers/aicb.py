@@ -103,7 +103,7 @@ def _row(source: Source, number: int, kind: str, row: Mapping[str, str | None]) 
 
 
 def _whole(source: Source, number: int, text: str | None) -> int:
-    if not text or not text.isdigit() or len(text) > len(str(MAX_BYTES)):
+    if not text or not text.isdecimal() or len(text) > len(str(MAX_BYTES)):
         raise source.error("must be a whole number", f"line {number}", text)
     return source.whole(int(text), f"line {number}", most=MAX_BYTES)
 

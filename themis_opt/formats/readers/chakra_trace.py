@@ -66,7 +66,7 @@ def _rank(source: Source) -> int:
     """The NPU of a file named ``prefix.RANK.et``; 0 where it does not say."""
     parts = source.path.name.removesuffix(".gz").split(".")
     number = parts[-2] if len(parts) > 2 else "0"
-    return int(number) if number.isdigit() and len(number) < 10 else 0
+    return int(number) if number.isdecimal() and len(number) < 10 else 0
 
 
 def _checked(source: Source) -> dict[int, Node]:

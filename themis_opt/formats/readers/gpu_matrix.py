@@ -269,7 +269,7 @@ def _read_amd(sources: Sequence[Source]) -> Part:
 
 def _links(kind: str, hops: str, rate: str) -> float:
     """XGMI links of a pair: none over several hops, more where the bandwidth of all is that of several."""
-    if kind != "XGMI" or (hops.isdigit() and int(hops) > 1):
+    if kind != "XGMI" or (hops.isdecimal() and int(hops) > 1):
         return 0
     match = RANGE.fullmatch(rate)
     return int(match[2]) / int(match[1]) if match else 1
