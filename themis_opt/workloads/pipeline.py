@@ -121,13 +121,11 @@ def balanced(weights: Sequence[int], parts: int) -> tuple[int, ...]:
 def _check(layers: tuple[Layer, ...], setup: Setup) -> None:
     if setup.stages is None and setup.data is None and setup.experts is None and setup.context is None:
         raise InputError("is required for pipeline", field="--stages")
-    if (setup.stages or 1) > min(len(layers), MAX_PIPELINE_STAGES):
-        rule = f"must be at most the {min(len(layers), MAX_PIPELINE_STAGES)} that the layers make"
-        raise InputError(rule, field="--stages", value=setup.stages)
-    if (setup.stages or 1) * setup.virtual_stages > len(layers):
-        rule = (
-            f"must be at most {len(layers) // (setup.stages or 1)}, for {len(layers)} layers on {setup.stages} stages"
-        )
+    stages, most = setup.stages or 1, min(len(layers), MAX_PIPELINE_STAGES)
+    if stages > most:
+        raise InputError(f"must be at most the {most} that the layers make", field="--stages", value=stages)
+    if stages * setup.virtual_stages > len(layers):
+        rule = f"must be at most {len(layers) // stages}, for {len(layers)} layers on {setup.stages} stages"
         raise InputError(rule, field="--virtual-stages", value=setup.virtual_stages)
     if setup.batch % setup.microbatches:
         rule = f"must divide the batch of {setup.batch}"
@@ -285,12 +283,10 @@ def _parameters(passes: Passes, stages: PipelineStages, setup: Setup, order: Seq
         return
     stage = stages.stage_of[order[0].part]
     for number, one in enumerate(order):
-        first = number < 2 or (one.microbatch, one.backward) == (0, False)
         ready, after = _name(order[number - 2]), tuple[str, ...]()
-        if first:
-            ready = (
-                f"update{stage + 1}" if setup.update else _name(MicrobatchPass(one.part, setup.microbatches - 1, True))
-            )
+        if number < 2 or (one.microbatch, one.backward) == (0, False):
+            last = _name(MicrobatchPass(one.part, setup.microbatches - 1, True))
+            ready = f"update{stage + 1}" if setup.update else last
             names = [tensor.name for tensor in passes.tensors if tensor.name.startswith(f"stage{one.part + 1}.")]
             after = () if setup.update else tuple(name for name in names if name.endswith("gradients"))
         sums = map(sum, zip(*(elements_of(layer, setup) for layer in stages.layers[one.part]), strict=True))
@@ -345,14 +341,9 @@ def _reduced(
     """An all-reduce of gradients; with ZeRO a reduce-scatter, and an all-gather of the parameters after it."""
     ready, needed = _name(MicrobatchPass(part, setup.microbatches - 1, True)), _name(MicrobatchPass(part, 0, False))
     updated = f"update{stages.stage_of[part] + 1}" if setup.update else needed
-    if not setup.zero:
-        passes.exchange(name, CollectiveKind.ALL_REDUCE, elements, ready, updated, dimensions)
-        return
-    passes.exchange(name, CollectiveKind.REDUCE_SCATTER, elements, ready, updated, dimensions)
-    if setup.zero == 3 and setup.gathers == "microbatch":
-        return
-    gathered, gather = name.replace("gradients", "parameters"), CollectiveKind.ALL_GATHER
-    if setup.update:
-        passes.exchange(gathered, gather, elements, updated, needed, dimensions)
-    else:
-        passes.exchange(gathered, gather, elements, ready, needed, dimensions, after=(name,))
+    kind = CollectiveKind.REDUCE_SCATTER if setup.zero else CollectiveKind.ALL_REDUCE
+    passes.exchange(name, kind, elements, ready, updated, dimensions)
+    if setup.zero and (setup.zero < 3 or setup.gathers == "step"):
+        gathered, after = name.replace("gradients", "parameters"), () if setup.update else (name,)
+        ready = updated if setup.update else ready
+        passes.exchange(gathered, CollectiveKind.ALL_GATHER, elements, ready, needed, dimensions, after=after)
