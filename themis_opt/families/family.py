@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from formulations.limits import Limits
 from themis_opt.base.errors import InputError, check_choice
 from themis_opt.base.registries import imported
 
@@ -134,6 +135,15 @@ def make_policy(policies: Mapping[str, Any], specification: str, **knobs: Any) -
     """The policy of a name. Raises InputError if there is none."""
     check_choice(specification, policies, "policy")
     return partial(policies[specification], **knobs)
+
+
+def with_limits(compare: Callable[..., "PolicyComparison[Any]"]) -> Callable[..., Any]:
+    """The comparison with its limits as options."""
+
+    def limited(problem: Any, policies: Any, *, time_limit: float = Limits.seconds, **limits: Any) -> Any:
+        return compare(problem, policies, Limits(seconds=time_limit, **limits))
+
+    return limited
 
 
 def sweep(

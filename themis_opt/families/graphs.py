@@ -1,17 +1,16 @@
 """Collectives on graphs of NPUs, switches and links: trees, rings, matchings and searches."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from formulations.limits import Limits
 from themis_opt.base.errors import InputError
 from themis_opt.families import family
 from themis_opt.families.family import Family, lazily, refuse_changes
 from themis_opt.graphs.bounds import graph_bounds
-from themis_opt.graphs.comparison import GraphComparison, compare_graph
+from themis_opt.graphs.comparison import compare_graph
 from themis_opt.graphs.description import graph_in_short
 from themis_opt.graphs.plan import GraphPlan
 from themis_opt.graphs.problem import GraphInstance, graph_doubts, graph_text
@@ -26,11 +25,7 @@ if TYPE_CHECKING:
     from themis_opt.study.robustness import Disturbance
 
 
-def compare(
-    problem: GraphInstance, policies: Sequence[Any] | None, *, time_limit: float = Limits.seconds, **limits: Any
-) -> GraphComparison:
-    """Policies and searches by name."""
-    return compare_graph(problem, policies, Limits(seconds=time_limit, **limits))
+compare = family.with_limits(compare_graph)
 
 
 def bounds(problem: GraphInstance, **options: Any) -> Mapping[str, float]:

@@ -1,20 +1,18 @@
 """Pipelines of microbatches: orders of actions on stages."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from formulations.limits import Limits
 from themis_opt.base.errors import InputError
 from themis_opt.families import family
 from themis_opt.families.family import Family, lazily, refuse_changes
 from themis_opt.pipelines import comparison
 from themis_opt.pipelines.bounds import bound
-from themis_opt.pipelines.comparison import PipelineComparison
 from themis_opt.pipelines.policies import PIPELINE_POLICIES
 from themis_opt.pipelines.problem import Pipeline
 from themis_opt.pipelines.schedule import PipelineSchedule, simulate
@@ -28,21 +26,12 @@ if TYPE_CHECKING:
     from themis_opt.study.robustness import Disturbance
 
 
-def compare(
-    problem: Pipeline, policies: Sequence[Any] | None, *, time_limit: float = Limits.seconds, **limits: Any
-) -> PipelineComparison:
-    """Policies by name."""
-    return comparison.compare(problem, policies, Limits(seconds=time_limit, **limits))
+compare = family.with_limits(comparison.compare)
 
 
 def bounds(problem: Pipeline, **options: Any) -> Mapping[str, float]:
     """The bound of filling and draining, in any order of the microbatches."""
     return {"filling_and_draining": float(bound(problem, **options))}
-
-
-def has_policy(specification: str) -> bool:
-    """Whether there is such a rule, or it is the reference."""
-    return specification in (*PIPELINE_POLICIES, REFERENCE)
 
 
 def facts(problem: Pipeline) -> Mapping[str, str | int]:
@@ -114,7 +103,7 @@ PIPELINE_FAMILY = Family(
     solve=partial(compare, policies=None),
     compare=compare,
     bounds=bounds,
-    has_policy=has_policy,
+    has_policy={*PIPELINE_POLICIES, REFERENCE}.__contains__,
     make_policy=partial(family.make_policy, PIPELINE_POLICIES),
     simulate=simulate,
     validate=validate,
