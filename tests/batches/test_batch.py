@@ -60,7 +60,7 @@ def test_every_run_gets_its_row_and_progress_ends_with_all(many, store):
     rows = finished_rows(many, store)
     assert [row["key"] for row in rows] == [run.key for run in many]
     assert {row["status"] for row in rows} == {"ok"}
-    assert (outcome.executed, outcome.state.done, outcome.interrupted) == (60, 60, False)
+    assert (outcome.executed, outcome.done, outcome.interrupted) == (60, 60, False)
     assert (states[0].done, states[-1].done, states[-1].total) == (0, 60, 60)
 
 
@@ -82,7 +82,7 @@ def test_a_failing_run_is_a_row_and_the_others_go_on(many, store, breaking):
     failed = [row for row in finished_rows(many, store) if row["status"] == "failed"]
     assert [row["chunks"] for row in failed] == [7, 7]
     assert {row["error"] for row in failed} == {"ZeroDivisionError: no way"}
-    assert (outcome.state.failed, outcome.state.done) == (2, 60)
+    assert (outcome.failed, outcome.done) == (2, 60)
 
 
 class Fragile(ThreadPoolExecutor):
@@ -107,7 +107,7 @@ class Once(Fragile):
 def test_a_run_that_kills_its_process_fails_alone_and_a_lost_one_is_run_again(many, store, kind, failed):
     outcome = run_batch(many, store, threads(2, kind))
     rows = finished_rows(many, store)
-    assert len(rows) == outcome.state.done == 60
+    assert len(rows) == outcome.done == 60
     assert {row["chunks"] for row in rows if row["status"] == "failed"} == failed
 
 

@@ -52,7 +52,7 @@ def test_policies_and_values_of_no_family_are_refused(tmp_path, old, new, said):
 def test_one_report_has_the_rows_of_every_family(tmp_path):
     planned(tmp_path)
     finished = run_experiment(tmp_path / "experiment.toml", jobs=1)
-    assert finished.outcome.state.failed == 0
+    assert finished.state.failed == 0
     with finished.rows.open(newline="", encoding="utf-8") as file:
         rows = {(row["instance"], row["policy"]): row for row in csv.DictReader(file)}
     assert float(rows["p4_m8", "exact"]["makespan_ns"]) == float(rows["p4_m8", "bound"]["bound_ns"]) == 25e6

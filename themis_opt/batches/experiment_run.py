@@ -23,7 +23,7 @@ from themis_opt.batches.expansion import Run, expand
 from themis_opt.batches.experiment import STORE, read_experiment
 from themis_opt.batches.measured_run import RECORDED, code_version
 from themis_opt.batches.rows_file import num_rows, provenance_of, rows_of, write_csv
-from themis_opt.batches.runner import BatchListener, Outcome, run_batch, unfinished
+from themis_opt.batches.runner import BatchListener, BatchState, run_batch, unfinished
 from themis_opt.batches.store import RunStore
 from themis_opt.problem.cost_terms import COST_TERMS
 
@@ -120,7 +120,7 @@ class Finished:
     rows: Path  # CSV file of the rows, for make_report
     files: tuple[Path, ...]  # all files but the store
     provenance: dict[str, Any]  # where the rows come from
-    outcome: Outcome  # how the batch ended
+    state: BatchState  # how the batch ended
 
 
 def run_experiment(
@@ -190,15 +190,15 @@ def run_experiment(
 
         try:
             with executors.processes(jobs or executors.cores()) as site:
-                outcome = run_batch(runs, kept, site, report=report, committed=export_now_and_then)
+                state = run_batch(runs, kept, site, report=report, committed=export_now_and_then)
         except BaseException:
             if len(unfinished(runs, kept)) < left:
                 with undisturbed():
                     _export(runs, kept, rows, command, began)
             raise
         with undisturbed():
-            files, known = _export(runs, kept, rows, command, began, is_changed=outcome.executed > 0)
-    return Finished(rows, files, known, outcome)
+            files, known = _export(runs, kept, rows, command, began, is_changed=state.executed > 0)
+    return Finished(rows, files, known, state)
 
 
 def _export(

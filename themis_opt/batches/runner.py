@@ -86,15 +86,8 @@ class BatchState:
     failed: int = 0  # those of them that failed
     running: int = 0  # runs that are being executed now
     seconds_left: float | None = None  # how long the rest may take; None where nothing is known yet
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a batch ended: its state, the runs that were executed now, and whether Ctrl-C ended it."""
-
-    state: BatchState
-    executed: int
-    interrupted: bool
+    executed: int = 0  # runs that were executed in this call
+    interrupted: bool = False  # whether Ctrl-C ended it
 
 
 BatchListener = Callable[[BatchState], None]
@@ -114,7 +107,7 @@ def run_batch(
     report: BatchListener = lambda state: None,
     committed: Callable[[], None] = lambda: None,
     commit_seconds: float = COMMIT_SECONDS,
-) -> Outcome:
+) -> BatchState:
     """Execute all runs that have no row yet, and those that failed before.
 
     Raises InputError if rows cannot be stored, or a worker has other code; rows before are kept.
@@ -128,13 +121,12 @@ def run_batch(
     left, total = unfinished(runs, store), len({run.key for run in runs})
     state = BatchState(total, total - len(left))
     runner = _Runner(deque(left), store, site, report, committed, state, commit_seconds)
-    interrupted = False
     if left:
         try:
             runner.run()
         except KeyboardInterrupt:
-            interrupted = True
-    return Outcome(runner.state, runner.executed, interrupted)
+            return replace(runner.state, interrupted=True)
+    return runner.state
 
 
 @dataclass
@@ -148,7 +140,6 @@ class _Runner:
     committed: Callable[[], None]
     state: BatchState
     commit_seconds: float
-    executed: int = 0
 
     def __post_init__(self) -> None:
         self.running: dict[Future[Columns], Run] = {}
@@ -213,9 +204,9 @@ class _Runner:
             self.committed_at = monotonic()
         self.rows.append({"key": run.key} | run.columns | result)
         self.estimate.finish(run, result.get("seconds"))
-        self.executed += 1
+        done, executed = self.state.done + 1, self.state.executed + 1
         failed = self.state.failed + (result["status"] == "failed")
-        self.state = replace(self.state, done=self.state.done + 1, failed=failed)
+        self.state = replace(self.state, done=done, executed=executed, failed=failed)
         self.is_told = False
 
     def tell(self) -> None:

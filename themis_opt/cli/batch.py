@@ -83,18 +83,18 @@ def _command(experiment: Path, given_options: dict[str, Any]) -> str:
 
 
 def _conclude(finished: "Finished") -> Reply:
-    outcome = finished.outcome
+    state = finished.state
     summary = {name: finished.provenance[name] for name in ("runs", "rows", "failed", "seconds")}
     summary |= {"files": [str(file) for file in finished.files]}
-    summary |= {"executed": outcome.executed, "interrupted": outcome.interrupted}
+    summary |= {"executed": state.executed, "interrupted": state.interrupted}
     sentence = "{rows} of {runs} rows, {failed} failed, {executed} run now, {seconds:.1f} s".format(**summary)
     return Reply(
         summary,
         [sentence],
         notes=[] if finished.files else [f"kept {finished.rows}, which holds more rows; -o names another file"],
         files=finished.files,
-        is_met=not outcome.state.failed,
-        interrupted=outcome.interrupted,
+        is_met=not state.failed,
+        interrupted=state.interrupted,
         kept="what is finished is kept, the same command goes on",
     )
 

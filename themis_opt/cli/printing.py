@@ -123,23 +123,6 @@ def widths(columns: Sequence[Shown], width: int) -> list[int]:
     return widest
 
 
-def print_ruled(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, in several parts where the terminal is too narrow for one."""
-    console = Console(highlight=False)
-    columns = columns_of(headings, rows)
-    console.print(Text(title, style="italic"))
-    for block in blocks(columns, console.width):
-        table = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-        for column, width in zip(block, widths(block, console.width), strict=True):
-            table.add_column(
-                Text(column.heading), justify="right" if column.is_number else "left", width=width, overflow="fold"
-            )
-        for row in zip(*(column.cells for column in block), strict=True):
-            table.add_row(*map(Text, row))
-        console.print(table)
-        console.print()
-
-
 ShownColumns = Mapping[str, tuple[str, Form]]  # title and form of what a table shows, by the names of columns
 
 MOST_LINES = 2  # files of one folder that have a line each
@@ -195,14 +178,26 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: ruled on a terminal, tab-separated in a pipe."""
+    """Print a table: ruled on a terminal, in parts where that is too narrow for one, and tab-separated in a pipe."""
     if not is_terminal(sys.stdout):
         typer.echo(f"# {printable(title)}")
         for row in (columns, *rows):
             typer.echo("\t".join(printable(cell) for cell in row))
         return
 
-    print_ruled(printable(title), columns, [[printable(cell) for cell in row] for row in rows])
+    shown = columns_of(columns, [[printable(cell) for cell in row] for row in rows])
+    console = Console(highlight=False)
+    console.print(Text(printable(title), style="italic"))
+    for block in blocks(shown, console.width):
+        table = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+        for column, width in zip(block, widths(block, console.width), strict=True):
+            table.add_column(
+                Text(column.heading), justify="right" if column.is_number else "left", width=width, overflow="fold"
+            )
+        for row in zip(*(column.cells for column in block), strict=True):
+            table.add_row(*map(Text, row))
+        console.print(table)
+        console.print()
 
 
 def print_rows(title: str, rows: Sequence[Mapping[str, Any]], shown: ShownColumns) -> None:
