@@ -281,23 +281,20 @@ class DesignProblem(Model):
     budget: Budget = Budget()
     constraints: tuple[str, ...] = ()
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of dimensions, as constraints use them."""
-        return self.network.dimension_names
-
     @cached_property
     def rates(self) -> tuple[SoughtRate, ...]:
         """The bandwidth of each dimension; dollars are those of all NPUs."""
         npus = math.prod(dimension.size for dimension in self.network.dimensions)
-        return tuple(d.rate(name, npus) for name, d in zip(self.names, self.network.dimensions, strict=True))
+        return tuple(
+            d.rate(name, npus) for name, d in zip(self.network.dimension_names, self.network.dimensions, strict=True)
+        )
 
     @cached_property
     def rows(self) -> dict[str, "LinearRow"]:
         """The linear constraints by their texts, those with two signs as two, and budgets last."""
         from formulations.allocation import LinearRow
 
-        constraints = [row for text in self.constraints for row in read_constraint(text, self.names)]
+        constraints = [row for text in self.constraints for row in read_constraint(text, self.network.dimension_names)]
         rows = {row.text: LinearRow(row.coefficients, row.sense, row.limit) for row in constraints}
         if self.budget.bandwidth is not None:
             rows[BANDWIDTH_BUDGET] = LinearRow((1.0,) * len(self.rates), "<=", self.budget.bandwidth)
@@ -309,7 +306,7 @@ class DesignProblem(Model):
     def _check(self) -> Self:
         for number, text in enumerate(self.constraints):
             try:
-                read_constraint(text, self.names)
+                read_constraint(text, self.network.dimension_names)
             except ValueError as error:
                 raise FieldError(str(error), f"constraints[{number}]") from None
         names = [workload.name for workload in self.workloads]
