@@ -1,6 +1,7 @@
 """``themis-opt import`` and ``generate``: an instance from files of other tools, or one that is made."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -33,7 +34,6 @@ def import_command(
     as_json: options.Json = False,
 ) -> None:
     """Read files of simulators, profilers and libraries, and put them together as one instance."""
-    from themis_opt.cli.printing import tell
     from themis_opt.families.door import family_of, save
     from themis_opt.formats.readers.parts import Request
     from themis_opt.formats.readers.registry import import_files
@@ -54,9 +54,8 @@ def import_command(
     options.warn(family.doubts(problem), files[0])
     if output is not None:
         save(problem, output)
-    ask("introduce", problem, problem, imported, whole=whole).tell(as_json=as_json)
-    if output is not None:
-        tell(f"wrote {output}")
+    answer = ask("introduce", problem, problem, imported, whole=whole)
+    replace(answer, files=[] if output is None else [output]).tell(as_json=as_json)
 
 
 def _rates(text: str | None) -> Iterator[tuple[str, float]]:

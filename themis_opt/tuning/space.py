@@ -38,16 +38,11 @@ class TunedParameter:
     name: str
     values: tuple[ParameterValue, ...]
 
-    @property
-    def is_number(self) -> bool:
-        """Whether the values are numbers."""
-        return all(isinstance(value, int) for value in self.values)
-
     def nearest(self, value: ParameterValue) -> ParameterValue:
         """The value itself if it is allowed, else the nearest number, or the first text."""
         if value in self.values:
             return value
-        if not isinstance(value, int) or not self.is_number:
+        if isinstance(value, str):
             return self.values[0]
         return min(self.values, key=lambda v: abs(math.log(int(v) / value)))
 

@@ -281,7 +281,7 @@ class Search:
 
 def suggested(asked: "optuna.Trial", parameter: TunedParameter) -> ParameterValue:
     """What the sampler suggests; numbers on a logarithmic scale, then the nearest that is allowed."""
-    if not parameter.is_number:
+    if isinstance(parameter.values[0], str):
         return str(asked.suggest_categorical(parameter.name, parameter.values))
     low, high = int(parameter.values[0]), int(parameter.values[-1])
     return parameter.nearest(asked.suggest_int(parameter.name, low, high, log=True))

@@ -9,6 +9,7 @@ from themis_opt.base.units import format_megabytes, format_short_time, nanosecon
 from themis_opt.cli import options
 from themis_opt.cli.answers.answer import Listing, Reply, columns, has_pictures, write_page
 from themis_opt.cli.answers.measured import compare_measured as compare_measured
+from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
 from themis_opt.cli.answers.runs import run as run
 from themis_opt.cli.answers.sweeps import sweep as sweep
 from themis_opt.cli.process import remaining
@@ -113,7 +114,6 @@ def explain(
     **costs: str | None,
 ) -> Reply:
     """Where time goes, the critical path, what compute waits for, and the bounds."""
-    from themis_opt.cli.answers.operations import bound_table, parts, path_table, resource_table
     from themis_opt.cli.printing import times_in_words
     from themis_opt.schedules.envelope import with_bounds_of
     from themis_opt.schedules.explanation import explain as analyse
@@ -273,7 +273,6 @@ def tell(compared: "Comparison", search: options.SearchOptions) -> Reply:
 
 def write(folder: Path, compared: "Comparison", answer: Reply, search: options.SearchOptions) -> list[Path]:
     """The table of a comparison, and the best schedule with its pictures and its page."""
-    from themis_opt.cli.answers.operations import bound_table
     from themis_opt.study.comparison import write_comparison
 
     settings, best = {name: value for name, value in search.settings().items() if name != "gap"}, compared.best

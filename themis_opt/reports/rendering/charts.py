@@ -390,10 +390,8 @@ def _bar_colours(frame: pd.DataFrame) -> alt.Color:
     if frame["series"].nunique() == 1:
         scale = alt.Scale(scheme="viridis", domain=[0, 1.15])
         return alt.Color(field="place", type="quantitative", scale=scale, legend=None)
-    styles = {name: _style(place) for name, place in _places(frame["series"]).items()}
-    scale = alt.Scale(domain=list(styles), range=[style.colour for style in styles.values()])
-    shown = alt.Legend(symbolType="square", symbolSize=SYMBOLS["square"]) if len(styles) <= MOST_SERIES else None
-    return alt.Color(field="series", type="nominal", scale=scale, legend=shown)
+    looks = _looks("series", frame)
+    return looks.colour("square" if len(looks.styles) <= MOST_SERIES else None)
 
 
 class _Style(NamedTuple):
