@@ -61,12 +61,12 @@ class InvalidSchedule(ThemisError):
 
 
 @contextmanager
-def reading(field: str, value: object, rule: str = "") -> Iterator[None]:
+def reading(field: str, value: object, rule: str = "", source: object = "") -> Iterator[None]:
     """Name the field whose value cannot be read: InputError in the place of errors of numbers."""
     try:
         yield
     except (ValueError, ZeroDivisionError) as error:
-        raise InputError(rule or str(error), field=field, value=value) from None
+        raise InputError(rule or str(error), field=field, value=value, source=str(source)) from None
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

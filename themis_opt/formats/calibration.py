@@ -125,7 +125,13 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
 
     `measurements`: at least four, of two sizes or more.
     """
-    _check(measurements)
+    for number, measurement in enumerate(measurements):
+        if not (measurement.time > 0 and measurement.size > 0 and measurement.num_npus > 1):
+            rule = "must have a positive time and size, and two NPUs or more"
+            raise InputError(rule, field=f"measurements[{number}]", value=tuple(measurement))
+    if len(measurements) < 4 or len({measurement.size for measurement in measurements}) < 2:
+        rule = "must be at least 4, of two sizes or more: latency and bandwidth are not told by fewer"
+        raise InputError(rule, field="measurements", value=len(measurements))
     design = np.array([_row(measurement) for measurement in measurements])
     ratio = design[:, 1] / design[:, 0]  # where steps follow stages, all of a step is latency
     columns = [1, 2] if np.allclose(ratio, ratio[0]) else [0, 1, 2]
@@ -146,16 +152,6 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
         warnings=(),
     )
     return replace(calibration, warnings=tuple(_warnings(calibration)))
-
-
-def _check(measurements: Sequence[Measurement]) -> None:
-    for number, measurement in enumerate(measurements):
-        if not (measurement.time > 0 and measurement.size > 0 and measurement.num_npus > 1):
-            rule = "must have a positive time and size, and two NPUs or more"
-            raise InputError(rule, field=f"measurements[{number}]", value=tuple(measurement))
-    if len(measurements) < 4 or len({measurement.size for measurement in measurements}) < 2:
-        rule = "must be at least 4, of two sizes or more: latency and bandwidth are not told by fewer"
-        raise InputError(rule, field="measurements", value=len(measurements))
 
 
 def _row(measurement: Measurement) -> tuple[float, float, float]:

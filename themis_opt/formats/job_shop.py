@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from themis_opt.base.arrays import IntArray
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, reading
 from themis_opt.base.sources import Source
 from themis_opt.base.units import MAX_CLOCK, format_percent, format_short_time
 from themis_opt.formats.exports import Fact, Replay
@@ -79,10 +79,8 @@ def _numbers(source: Source, number: int, line: str) -> list[float]:
     words = line.split()
     if len(words) > MAX_SHOP_OPERATIONS:
         raise source.error("is too long", f"line {number}")
-    try:
+    with reading(f"line {number}", None, "must hold numbers", source):
         values = [int(word) if word.isdecimal() and len(word) < 20 else float(word) for word in words]
-    except ValueError:
-        raise source.error("must hold numbers", f"line {number}") from None
     if not all(0 <= value <= MAX_CLOCK for value in values):
         raise source.error(f"must hold numbers from 0 to {MAX_CLOCK}", f"line {number}")
     return values

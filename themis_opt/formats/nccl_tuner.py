@@ -28,7 +28,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from themis_opt.base.arrays import FloatArray
-from themis_opt.base.errors import InputError
+from themis_opt.base.errors import InputError, reading
 from themis_opt.base.sources import Source
 from themis_opt.base.units import format_percent, format_short_time, format_size
 from themis_opt.formats.calibration import Measurement
@@ -333,11 +333,8 @@ def _sizes(source: Source, row: Mapping[str, str], field: str) -> tuple[int, int
 
 
 def _whole(source: Source, words: Sequence[str], field: str) -> list[int]:
-    try:
+    with reading(field, ",".join(words), "sizes, channels, nodes and ranks must be whole numbers", source):
         return [int(word) for word in words]
-    except ValueError:
-        rule = "sizes, channels, nodes and ranks must be whole numbers"
-        raise source.error(rule, field, ",".join(words)) from None
 
 
 def chosen(rules: Sequence[TunerRule], collective: str, size: int, nodes: int, ranks: int) -> TunerRule | None:

@@ -24,7 +24,7 @@ from themis_opt.formats.calibration import robust_fit
 from themis_opt.policies.baseline import Baseline
 from themis_opt.problem.exchanges import Collective
 from themis_opt.problem.instance import Instance
-from themis_opt.problem.network import Algorithm, Dimension
+from themis_opt.problem.network import Algorithm
 from themis_opt.problem.phases import CollectiveKind, Phase
 from themis_opt.problem.wiring import steps
 from themis_opt.runtime.coordinator import Coordinator
@@ -129,7 +129,15 @@ def calibrate(
     fits = tuple(_fit(instance, k, samples) for k in range(len(instance.network.dimensions)))
     network = instance.network.model_dump(mode="json", exclude_unset=True)
     for document, dimension, fit in zip(network["dimensions"], instance.network.dimensions, fits, strict=True):
-        document |= _measured_costs(dimension, fit)
+        count = steps(dimension, CALIBRATED_KINDS[0].rule.phases[0])
+        document |= {
+            "bandwidth": 1 / fit.per_byte,
+            "latency": f"{round(fit.latency * PICOSECONDS_PER_SECOND)} ps",
+            "launch_overhead": f"{round((fit.fixed - count * fit.latency) * PICOSECONDS_PER_SECOND)} ps",
+            "reduction": 1 / fit.per_sum if fit.per_sum > 0 else None,
+            "packet": None,
+            "source": "measured",
+        }
     return NetworkCalibration(instance.replace(network=network), fits)
 
 
@@ -190,15 +198,3 @@ def _fit(instance: Instance, k: int, samples: Sequence[StageSample]) -> StageFit
         one_step = direct[0].seconds - direct[0].sent * per_byte
         latency = min(max((fixed - one_step) / (count - 1), 0.0), fixed / count)
     return StageFit(fixed, per_byte, per_sum, latency, chosen)
-
-
-def _measured_costs(dimension: Dimension, fit: StageFit) -> dict[str, Any]:
-    count = steps(dimension, CALIBRATED_KINDS[0].rule.phases[0])
-    return {
-        "bandwidth": 1 / fit.per_byte,
-        "latency": f"{round(fit.latency * PICOSECONDS_PER_SECOND)} ps",
-        "launch_overhead": f"{round((fit.fixed - count * fit.latency) * PICOSECONDS_PER_SECOND)} ps",
-        "reduction": 1 / fit.per_sum if fit.per_sum > 0 else None,
-        "packet": None,
-        "source": "measured",
-    }

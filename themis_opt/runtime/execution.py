@@ -107,7 +107,9 @@ class Executed:
         run = self.runs[int(np.argsort(self.seconds)[len(self.seconds) // 2])]
         tasks = len(self.predicted.instance.tasks)
         start, end = (
-            _picoseconds(times.mean(axis=0)).reshape(self.predicted.num_iterations, -1)
+            np.round(np.nan_to_num(times.mean(axis=0) * PICOSECONDS_PER_SECOND, nan=-1.0))
+            .astype(np.int64)
+            .reshape(self.predicted.num_iterations, -1)
             for times in (run.start, run.end)
         )
         stages = end[:, tasks:].ravel()
@@ -119,10 +121,6 @@ class Executed:
 def _mean_period(starts: FloatArray) -> float:
     """From the begin of the second iteration to that of the last, per iteration."""
     return float(starts[-1] - starts[1]) / (len(starts) - 2)
-
-
-def _picoseconds(seconds: FloatArray) -> Any:
-    return np.where(np.isnan(seconds), -1, np.round(np.nan_to_num(seconds) * PICOSECONDS_PER_SECOND)).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,11 +24,19 @@ def gnmt(sequence: int) -> tuple[Layer, ...]:
     decoder = [_lstm(f"decoder.{k}", 2 * HIDDEN_WIDTH, sequence) for k in range(1, LAYERS)]
     classifier = (Parameter("weight", VOCABULARY * HIDDEN_WIDTH), Parameter("bias", VOCABULARY, "bias"))
     size = sequence * HIDDEN_WIDTH
+    attention = (
+        Parameter("linear_att", HIDDEN_WIDTH),
+        Parameter("normalize_scalar", 1, "norm"),
+        Parameter("normalize_bias", HIDDEN_WIDTH, "norm"),
+        Parameter("linear_q.weight", HIDDEN_WIDTH * HIDDEN_WIDTH),
+        Parameter("linear_k.weight", HIDDEN_WIDTH * HIDDEN_WIDTH),
+    )
+    additive = 2 * 2 * HIDDEN_WIDTH * size + 2 * 2 * size * sequence  # keys and queries; scores of pairs, weighted sums
     return (
         Layer("embedding", "embedding", (embedding,), 0, 2 * sequence, 2 * size),
         *encoder,
         _lstm("decoder.0", HIDDEN_WIDTH, sequence),
-        _attention(sequence),
+        Layer("attention", "linear", attention, additive, size, size),
         *decoder,
         Layer("classifier", "linear", classifier, 2 * size * VOCABULARY, size, sequence * VOCABULARY),
     )
@@ -36,26 +44,11 @@ def gnmt(sequence: int) -> tuple[Layer, ...]:
 
 def _lstm(name: str, inputs: int, sequence: int, directions: int = 1) -> Layer:
     """Four gates on the input and on the state, with two biases, for each direction."""
-    parameters: list[Parameter] = []
-    for direction in ("", "_reverse")[:directions]:
-        parameters += [
-            Parameter(f"weight_ih{direction}", 4 * HIDDEN_WIDTH * inputs),
-            Parameter(f"weight_hh{direction}", 4 * HIDDEN_WIDTH * HIDDEN_WIDTH),
-            Parameter(f"bias_ih{direction}", 4 * HIDDEN_WIDTH, "bias"),
-            Parameter(f"bias_hh{direction}", 4 * HIDDEN_WIDTH, "bias"),
-        ]
-    flops = directions * 2 * 4 * HIDDEN_WIDTH * (inputs + HIDDEN_WIDTH) * sequence
-    return Layer(name, "recurrent", tuple(parameters), flops, sequence * inputs, directions * sequence * HIDDEN_WIDTH)
-
-
-def _attention(sequence: int) -> Layer:
-    """Additive attention: keys and queries, a score of each pair of tokens, the weighted sum."""
-    parameters = (
-        Parameter("linear_att", HIDDEN_WIDTH),
-        Parameter("normalize_scalar", 1, "norm"),
-        Parameter("normalize_bias", HIDDEN_WIDTH, "norm"),
-        Parameter("linear_q.weight", HIDDEN_WIDTH * HIDDEN_WIDTH),
-        Parameter("linear_k.weight", HIDDEN_WIDTH * HIDDEN_WIDTH),
+    widths = {"weight_ih": inputs, "weight_hh": HIDDEN_WIDTH, "bias_ih": 1, "bias_hh": 1}
+    parameters = tuple(
+        Parameter(f"{part}{direction}", 4 * HIDDEN_WIDTH * width, "bias" if width == 1 else "weight")
+        for direction in ("", "_reverse")[:directions]
+        for part, width in widths.items()
     )
-    flops = 2 * 2 * HIDDEN_WIDTH * HIDDEN_WIDTH * sequence + 2 * 2 * HIDDEN_WIDTH * sequence * sequence
-    return Layer("attention", "linear", parameters, flops, sequence * HIDDEN_WIDTH, sequence * HIDDEN_WIDTH)
+    flops = directions * 2 * 4 * HIDDEN_WIDTH * (inputs + HIDDEN_WIDTH) * sequence
+    return Layer(name, "recurrent", parameters, flops, sequence * inputs, directions * sequence * HIDDEN_WIDTH)

@@ -44,7 +44,10 @@ def model_of_numbers(settings: Iterable[str]) -> TrainingModel:
         if name not in TRANSFORMER_KNOBS or name in given:
             rule = f"knobs of transformer, each once: {', '.join(TRANSFORMER_KNOBS)}"
             raise InputError(rule, field="MODEL", value=setting)
-        given[name] = _whole(text, setting)
+        most = _most(name)
+        if not (text.isascii() and text.isdigit() and len(text) < 11 and 0 < int(text) <= most):
+            raise InputError(f"must be a whole number from 1 to {most}", field="MODEL", value=setting)
+        given[name] = int(text)
     missing = [name for name in ("layers", "hidden") if name not in given]
     if missing:
         value = ":".join(["transformer", *settings])
@@ -61,13 +64,6 @@ def model_of_numbers(settings: Iterable[str]) -> TrainingModel:
     shape = _checked(Decoder(**usual | given), "MODEL")
     title = f"Transformer {shape.layers} x {hidden}"
     return TrainingModel(title, "given by numbers", partial(decoder, shape), USUAL_SEQUENCE)
-
-
-def _whole(text: str, setting: str) -> int:
-    most = _most(setting.partition("=")[0])
-    if not (text.isascii() and text.isdigit() and len(text) < 11 and 0 < int(text) <= most):
-        raise InputError(f"must be a whole number from 1 to {most}", field="MODEL", value=setting)
-    return int(text)
 
 
 def _most(name: str) -> int:
@@ -138,13 +134,6 @@ class _File:
             raise InputError(rule, field=name, value=value, source=self.source)
         return value
 
-    def is_true(self, name: str) -> bool:
-        """A choice."""
-        value = self.content[name]
-        if not isinstance(value, bool):
-            raise InputError("must be true or false", field=name, value=value, source=self.source)
-        return value
-
     def shape(self, make: Callable[..., Any], rules: Mapping[str, Any]) -> Any:
         """A shape of sizes, by their rules. Raises InputError if fields are missing, all of which it names."""
         sizes: dict[str, Any] = {}
@@ -176,7 +165,9 @@ class _File:
         name = next((name for name in names if self.content.get(name) is not None), None)
         if name is not None:
             least = int(usual is REQUIRED or usual > 0)  # 0 is a choice where it is the usual one
-            return self.is_true(name) if isinstance(usual, bool) else self.number(name, least)
+            if isinstance(usual, bool) and not isinstance(self.content[name], bool):
+                raise InputError("must be true or false", field=name, value=self.content[name], source=self.source)
+            return self.content[name] if isinstance(usual, bool) else self.number(name, least)
         if usual is REQUIRED:
             self.missing.append(names[0])
             return 1

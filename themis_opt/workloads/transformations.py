@@ -66,12 +66,10 @@ def parse_compression(text: str, index_bytes: int) -> Compression:
         known: dict[str, Parallelism] = {name: name for name in get_args(Parallelism)}
         if kind not in known or known[kind] in ratios:
             raise InputError("must name data, model or both, each once", field="--compress", value=text)
-        try:
+        rule = "must be ratios of at least 1, such as data=100,model=20"
+        with reading("--compress", text, rule):
             ratios[known[kind]] = Fraction(number)
-        except (ValueError, ZeroDivisionError):
-            ratios[known[kind]] = Fraction(0)
         if ratios[known[kind]] < 1:
-            rule = "must be ratios of at least 1, such as data=100,model=20"
             raise InputError(rule, field="--compress", value=text)
     return Compression(MappingProxyType(ratios), index_bytes)
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 from xml.etree.ElementTree import Element
 
+from themis_opt.base.errors import reading
 from themis_opt.base.sources import Source
 from themis_opt.base.units import parse_bandwidth, parse_time
 from themis_opt.formats.readers.cables import ReadCable, cabled, plain_name, refuse_cables
@@ -126,10 +127,8 @@ def _quantity(source: Source, values: Fields, name: str, field: str) -> float:
             value = value.replace(spelling, unit)
         with suppress(ValueError):  # a number alone, which GraphML does not tell apart
             value = float(value)
-    try:
+    with reading(field, values[name], source=source):
         amount = parse_time(value) if name == "latency" else parse_bandwidth(value)
-    except ValueError as error:
-        raise source.error(str(error), field, values[name]) from None
     return source.number(amount, field, least=0.0 if name != "bandwidth" else 1e-9)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any
 
+from themis_opt.base.errors import reading
 from themis_opt.base.sources import Source
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.formats.readers.cables import ReadCable, cabled, plain_name, reached, refuse_cables, simplified
@@ -175,10 +176,8 @@ class _Reading:
                 raise self.source.error(f"must be less than {count}", field, word)
             return range(number, number + 1)
         parts = [int(part) if part else None for part in (first, *rest.split(":")[1:])]
-        try:
+        with reading(field, word, "must have a step", self.source):
             return range(count)[slice(*parts)] if len(parts) > 1 else range(count)
-        except ValueError:
-            raise self.source.error("must have a step", field, word) from None
 
 
 READER = Reader("infrastructure of InfraGraph", ("yaml", "yml", "json"), _recognizes, _read)
