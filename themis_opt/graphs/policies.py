@@ -45,7 +45,7 @@ def hierarchical_plan(instance: GraphInstance) -> GraphPlan:
     rails, count, rooted = Rails(instance.network), instance.network.num_npus, instance.demand.rooted
     few = MOST_EXACT if rails.has_nic.all() or not instance.demand.sums_for_all else MOST_DAMAGED_EXACT
     if count > few or rooted:
-        with suppress(InputError) if count <= MOST_TREES or rooted else nullcontext():
+        with suppress(InputError) if count <= MOST_TREES else nullcontext():
             slots = slot_plan("hierarchical", instance, rails)
             if not rooted or count > MOST_LIFTED:
                 return slots
