@@ -68,20 +68,19 @@ def test_target_that_latency_forbids_is_reached_by_no_compression() -> None:
     assert least_compression(trained(slow), "ddp/hourglass", npus=64) is None
 
 
+TWO = Network(
+    dimensions=(Dimension(kind="ring", size=8, bandwidth=1e9), Dimension(kind="switch", size=4, bandwidth=1e9))
+)
+
+
 def test_networks_shrink_from_the_outermost_dimension() -> None:
-    network = Network(
-        dimensions=(Dimension(kind="ring", size=8, bandwidth=1e9), Dimension(kind="switch", size=4, bandwidth=1e9))
-    )
-    assert [resized(network, count).sizes for count in (2, 8, 16, 32)] == [(2,), (8,), (8, 2), (8, 4)]
+    assert [resized(TWO, count).sizes for count in (2, 8, 16, 32)] == [(2,), (8,), (8, 2), (8, 4)]
 
 
 @pytest.mark.parametrize("count", [1, 12, 64])
 def test_numbers_that_do_not_fit_the_network_are_refused(count: int) -> None:
-    network = Network(
-        dimensions=(Dimension(kind="ring", size=8, bandwidth=1e9), Dimension(kind="switch", size=4, bandwidth=1e9))
-    )
     with pytest.raises(InputError, match=f"npus = {count}"):
-        resized(network, count)
+        resized(TWO, count)
 
 
 @pytest.mark.parametrize(

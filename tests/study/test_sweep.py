@@ -77,6 +77,8 @@ def test_an_unknown_rail_is_refused_with_the_fields_there_are() -> None:
         ("dim1.size", "2,6", [2, 6]),
         ("dim1.bandwidth", "100GB/s..400GB/s", ["100 GB/s", "200 GB/s", "400 GB/s"]),
         ("dim1.latency", "1us..4us", ["1 us", "2 us", "4 us"]),
+        ("share", "0.25..1", ["0.25", "0.5", "1"]),
+        ("npus", "8..32", [8, 16, 32]),
     ],
 )
 def test_values_and_ranges_are_read(name: str, text: str, values: list[Any]) -> None:
@@ -122,11 +124,6 @@ def test_the_whole_network_is_varied() -> None:
     assert fewer.sizes == (16, 2)
     assert fewer.bandwidths == tuple(bandwidth / 2 for bandwidth in whole.network.bandwidths[:2])
     assert {dimension.compression for dimension in fewer.dimensions} == {2.0}
-
-
-def test_ranges_of_ratios_hold_fractions() -> None:
-    assert read_values("share", "0.25..1") == ["0.25", "0.5", "1"]
-    assert read_values("npus", "8..32") == [8, 16, 32]
 
 
 def test_pictures_over_a_figure_of_a_dimension_have_as_many_marks_as_those_over_sizes(tmp_path: Path) -> None:

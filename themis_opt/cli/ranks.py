@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -49,10 +50,13 @@ def ranks(num_ranks: int, transport: str, how: Start) -> "Iterator[Coordinator]"
     """The ranks, however they are started; if one fails, a line on the error stream and exit code 1."""
     from themis_opt.cli.process import UNMET
     from themis_opt.runtime.coordinator import Coordinator, local
-    from themis_opt.runtime.links import RankFailure
+    from themis_opt.runtime.links import TRANSPORTS, RankFailure
     from themis_opt.runtime.worlds import joined
 
-    _check_available(transport)
+    check_choice(transport, TRANSPORTS, "--transport")
+    if transport == "torch" and find_spec("torch") is None:
+        rule = "needs torch: pip install 'themis-opt[torch]'"
+        raise InputError(rule, field="--transport", value=transport)
     world = (
         Coordinator(num_ranks, local(num_ranks, transport), how.address)
         if how.join is None
@@ -64,17 +68,6 @@ def ranks(num_ranks: int, transport: str, how: Start) -> "Iterator[Coordinator]"
     except RankFailure as failure:
         typer.echo(f"error: {failure}", err=True)
         raise typer.Exit(UNMET) from None
-
-
-def _check_available(transport: str) -> None:
-    from importlib.util import find_spec
-
-    from themis_opt.runtime.links import TRANSPORTS
-
-    check_choice(transport, TRANSPORTS, "--transport")
-    if transport == "torch" and find_spec("torch") is None:
-        rule = "needs torch: pip install 'themis-opt[torch]'"
-        raise InputError(rule, field="--transport", value=transport)
 
 
 @contextmanager

@@ -27,11 +27,12 @@ def on_comparison(compared: Comparison) -> tuple[str, ...]:
     best = compared.best
     today = best.makespan * best.speedup
     possible = today / best.bound - 1
+    proof = _proof(best.schedule, best.bound, compared.equal_sizes)
     if best.schedule.has_period:
-        return _on_exposed(compared), _on_gap(compared)
+        return _on_exposed(compared), proof
     trees = trees_beside(compared.problem)
     beaten = trees is not None and trees.makespan * WORTH_TREES <= best.makespan
-    proof = _on_trees(compared, trees.makespan) if trees is not None and beaten else _on_gap(compared)
+    proof = _on_trees(compared, trees.makespan) if trees is not None and beaten else proof
     if possible <= 0.01:  # not worth a change of the runtime
         return (
             f"Nothing to win by order: the fixed order is within {format_percent(possible)} of the bound, and "
@@ -139,11 +140,6 @@ def on_step(instance: Instance) -> tuple[str, ...]:
     step, bound = (format_short_time(time) for time in (schedule.makespan, max(bounds(instance).values())))
     least = f"no schedule less than {bound}{with_gathers(instance)}"
     return (f"Communication costs {cost}; {today} takes {step}, and {least}.",)
-
-
-def _on_gap(compared: Comparison) -> str:
-    """What is proven about all other schedules whose chunks may be cut as those of the table."""
-    return _proof(compared.best.schedule, compared.best.bound, compared.equal_sizes)
 
 
 def _proof(schedule: Schedule, bound: float, equal_sizes: bool) -> str:
