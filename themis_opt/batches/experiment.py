@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from themis_opt.base.documents import read_toml, schema_text
-from themis_opt.base.units import Bytes, parse_time
+from themis_opt.base.units import Bytes
 from themis_opt.problem.catalog import MAX_SEED
 from themis_opt.problem.cost_terms import COST_TERMS
 from themis_opt.problem.documents import errors_of
@@ -49,11 +49,6 @@ Text = Annotated[StrictStr, Field(min_length=1)]
 Texts = Annotated[tuple[Text, ...], Some, Once]
 SeedNumber = Annotated[Count, Field(ge=0, le=MAX_SEED)]
 Seconds = Annotated[float, Field(gt=0, le=1e9, strict=True, allow_inf_nan=False)]
-
-
-def _check_time(text: str) -> str:
-    parse_time(text)
-    return text
 
 
 class Workload(Model):
@@ -84,7 +79,7 @@ class Workload(Model):
     granularity: StrictStr = "layer"
     weights_only: StrictBool = False
     recompute: StrictBool | Literal["selective"] = False
-    update: Annotated[StrictStr, AfterValidator(_check_time)] = "0 s"
+    update: StrictStr = "0 s"
     speeds: StrictStr = ""
     share: StrictStr = "equal"
     compress: StrictStr = ""

@@ -104,10 +104,6 @@ class Library:
         with errors_of(path):
             return TypeAdapter(tuple[BestKnown, ...]).validate_python(read_json(path).get("instances"))
 
-    def row(self, fingerprint: str, sizes: str) -> BestKnown | None:
-        """The row of an instance."""
-        return next((row for row in self.rows if row.key == (fingerprint, sizes)), None)
-
     def named(self, name: str) -> tuple[BestKnown, ...]:
         """The rows of an instance. Raises InputError if it is not in the library."""
         rows = tuple(row for row in self.rows if row.name == name)
@@ -314,7 +310,8 @@ def solution_of(schedule: LibrarySchedule) -> dict[str, Any]:
 
 def beside_best_known(schedule: Schedule, sizes: str, library: Library | None = None) -> str | None:
     """How a schedule compares with the best one known of its instance, in a sentence; None if none is known."""
-    row = (library or Library()).row(schedule.instance.fingerprint, sizes)
+    key = schedule.instance.fingerprint, sizes
+    row = next((row for row in (library or Library()).rows if row.key == key), None)
     if row is None:
         return None
     known = f"the best schedule known of {row.name} ({format_short_time(row.makespan_ps)}, {row.date})"
