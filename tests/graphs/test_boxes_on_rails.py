@@ -113,15 +113,13 @@ def test_small_messages_cross_the_network_once(cluster: str, kind: str, size: st
     assert bound <= schedule.makespan <= most * bound
 
 
-@pytest.mark.parametrize("later", [0, 2**58])
-def test_links_take_no_two_messages_of_a_slot_at_once(later: int) -> None:
-    schedule = slots_of(instance_of(boxes_on_rails(4, 3), "all_gather", "1 MB"))
-    start, end, makespan = (time + later for time in (schedule.start, schedule.end, schedule.makespan))
-    schedule = replace(schedule, start=start, end=end, makespan=makespan)
+def test_links_take_no_two_messages_of_a_slot_at_once() -> None:
+    schedule = slots_of(instance_of(boxes_on_rails(4, 5), "all_gather", "1 MB"))
     validate_graph(schedule)
     assert isinstance(schedule.plan, SlotPlan)
     table = schedule.plan.hops.table
-    table.messages[0] = table.messages[0]._replace(turns=table.messages[0].turns * [[1], [0]])
+    turns = table.messages[0].turns
+    table.messages[0] = table.messages[0]._replace(turns=turns.clip(max=turns.max() - 1))
     with pytest.raises(InvalidSchedule, match="capacity"):
         validate_graph(schedule)
 
