@@ -15,6 +15,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from formulations.edge_splitting import Route
+from formulations.interruption import count_work
 from themis_opt.base.arrays import BoolArray, FloatArray, IntArray
 from themis_opt.base.errors import InputError
 from themis_opt.graphs.problem import GraphNetwork
@@ -33,6 +34,9 @@ def boxes_of(network: GraphNetwork) -> list[list[int]]:
     return list(boxes.values())
 
 
+ROUTED_PER_SECOND = 1_000_000  # links that the routes of NPUs take, for limits on work
+
+
 class FastestRoutes(dict[int, dict[int, Route]]):
     """From each node to each NPU the route on which a megabyte takes least, made when it is asked for."""
 
@@ -47,6 +51,7 @@ class FastestRoutes(dict[int, dict[int, Route]]):
     def __missing__(self, source: int) -> dict[int, Route]:
         import networkx as nx
 
+        count_work(len(self.graph.edges) / ROUTED_PER_SECOND)
         ways = nx.single_source_dijkstra_path(self.graph, source, weight="time")
         self[source] = {npu: tuple(ways[npu]) for npu in self.npus}
         return self[source]
