@@ -37,13 +37,15 @@ def greedy_plan(instance: GraphInstance, seed: int = 0) -> GraphPlan:
     """The matching of links and chunks over time (W. Won et al., TACOS, MICRO 2024), of several numbers the best.
 
     Whenever a link is free it takes the rarest chunk that its sender has and its receiver lacks, of equal ones a random
-    one.  A reduce-scatter is such an all-gather backwards.  Links are those between NPUs that are left when switches
-    are split off.  Raises InputError for an all-to-all, where NPUs pass on what they do not want.
+    one; or, in the most chunks, any.  A reduce-scatter is such an all-gather backwards.  Links are those between NPUs
+    that are left when switches are split off.  Raises InputError for an all-to-all, where NPUs pass on what they do not
+    want.
     """
     if instance.demand.personal:
         raise InputError("the greedy matching is for data that all NPUs want", field="kind", value=instance.kind.value)
     counts = ROOTED_CHUNKS if instance.demand.rooted else GREEDY_CHUNKS
     plans = [matched_plan("greedy", instance, count, greedy_matching(instance, seed)) for count in counts]
+    plans.append(matched_plan("greedy", instance, counts[-1], greedy_matching(instance, seed, rarest=False)))
     return min(plans, key=lambda plan: simulate_graph(plan).makespan)
 
 
@@ -70,13 +72,14 @@ def matched_plan(name: str, instance: GraphInstance, count: int, matching: Match
     return builder.build(ranked=True)
 
 
-def greedy_matching(instance: GraphInstance, seed: int) -> Matching:
-    """Choices over time, random where they are equal."""
+def greedy_matching(instance: GraphInstance, seed: int, *, rarest: bool = True) -> Matching:
+    """Choices over time, random where they are equal, or everywhere."""
     chance = random.Random(seed)
 
     def match(chunks: Sequence[OwnedChunk], elements: int, turned: bool) -> list[Match]:
         size = elements * instance.collective.element_bytes
-        return _matching(instance.network, _logical_links(instance.network, turned), chunks, size, chance, turned)
+        links = _logical_links(instance.network, turned)
+        return _matching(instance.network, links, chunks, size, chance, turned, rarest=rarest)
 
     return match
 
@@ -88,12 +91,14 @@ def _matching(
     size: int,
     chance: random.Random,
     turned: bool,
+    *,
+    rarest: bool,
 ) -> list[Match]:
     """Chunks and routes in the order in which they leave: an event is a free route, or a chunk that arrives."""
     busy, late = _paces(network, routes, size, turned)
     holds = {npu: {c for c, chunk in enumerate(chunks) if chunk.owner == npu} for npu in network.capacities.terminals}
     lacks = {npu: set(range(len(chunks))) - held for npu, held in holds.items()}
-    rank = [chance.random() for _ in chunks]
+    rank = [chance.random() for _ in chunks] if rarest else []
     events: list[tuple[float, int, int, Route]] = [(0.0, number, -1, route) for number, route in enumerate(routes)]
     heapify(events)
     idle: dict[int, set[Route]] = defaultdict(set)
@@ -110,8 +115,11 @@ def _matching(
             if not wanted:
                 idle[link[0]].add(link)
                 continue
-            choice = min(wanted, key=rank.__getitem__)
-            rank[choice] = 1 + int(rank[choice]) + chance.random()
+            if rarest:
+                choice = min(wanted, key=rank.__getitem__)
+                rank[choice] = 1 + int(rank[choice]) + chance.random()
+            else:
+                choice = chance.choice(sorted(wanted))
             lacks[link[-1]].discard(choice)
             matches.append((choice, link))
             heappush(events, (time + busy[link], next(numbers), -1, link))
