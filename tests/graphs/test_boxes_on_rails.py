@@ -70,6 +70,8 @@ def test_all_nics_carry_what_a_lost_one_did(boxes: int, gpus: int, most: float, 
         ("h100:boxes=16:levels=3:oversubscription=4", ("block0.box0.nic0",), "all_gather", "1 GB", 1.2),
         ("h100:npus=512", ("pod0.box0.nic0",), "all_reduce", "1 GB", 1.025),
         ("h100:npus=64", (), "all_reduce", "1 MiB", 1.11),
+        ("h100:npus=1024", ("spine0",), "all_gather", "1 GB", 1.01),
+        ("h100:npus=1024", tuple(f"pod0.box0.gpu{g}" for g in range(8)), "reduce_scatter", "1 GB", 1.02),
         ("h100:npus=256", (), "broadcast", "1 GB", 1.01),
         ("h100:npus=64", ("box3.nic2",), "reduce", "1 GB", 1.01),
         ("h100:npus=64", (), "broadcast", "1 KiB", 1.04),  # in one tree

@@ -36,6 +36,7 @@ from themis_opt.schedules.kernel import Operations
 MOST_LIFTED = 1024  # NPUs up to which all hops of slots are made, and validated
 MOST_LIFTED_PAIRS = 256  # the same for an all-to-all, whose messages are as many as pairs of NPUs
 MOST_DAMAGED = 40  # boxes with a class of their own: more have too many slots
+EVEN_PODS = 1.02  # times as many boxes, at which pods with equally many still take fewer slots than all in one order
 MOST_SLOTS = 2_000_000  # slots of all chunks in one simulation: about a second
 
 LEAST_CHUNKS, MANY_ELEMENTS = 8, 4096
@@ -256,8 +257,12 @@ class SlotTable:
             self._relay(pods, begin[-1])
             return
         if len(pods) > 1:  # of all boxes, so that those of a leaf spread evenly over spines
-            pods = self.rails.pods if len({*map(len, self.rails.pods)}) == 1 else [np.arange(len(whole))]
-        boxes = np.array(pods)
+            most = max(map(len, self.rails.pods))
+            if len(pods) * most <= EVEN_PODS * len(whole):
+                pods = [np.pad(pod, (0, most - len(pod)), constant_values=-1) for pod in self.rails.pods]
+            else:
+                pods = [np.arange(len(whole))]
+        boxes, whole = np.array(pods), np.append(whole, False)
         shifts = list(product(*map(range, boxes.shape)))[1:]
         for number, (pod, place) in enumerate(shifts if self.personal else shifts[::-1]):  # the longest ways first
             tails, heads = boxes.ravel(), np.roll(boxes, (-pod, -place), axis=(0, 1)).ravel()
@@ -719,9 +724,9 @@ def _needs_relays(instance: GraphInstance, rails: Rails) -> bool:
     far, longer = boxes - min(map(len, rails.pods)), [Fraction(0)]
     for leaf, first, nics in zip(*np.unique(rails.leaf, return_index=True, return_counts=True), strict=True):
         if far and leaf >= 0:
-            uplinks = sum((network.arcs[leaf, spine] for spine in rails.beside[leaf]), Fraction(0))
-            nic = network.arcs[rails.boxes.flat[first], leaf]
-            longer.append(int(nics) * far / uplinks - (boxes - 1) / nic)
+            uplinks, nic = rails.beside[leaf], network.arcs[rails.boxes.flat[first], leaf]
+            crossing = -(-int(nics) // len(uplinks)) / min(network.arcs[leaf, spine] for spine in uplinks)
+            longer.append(crossing * far - (boxes - 1) / nic)
     sizes = {int(rails.has_nic[pod].all(axis=1).sum()) for pod in rails.pods}
     rounds = 2 if len(sizes) == 1 and not instance.demand.rooted else 2 + max(sizes).bit_length()
     size = Fraction(instance.size * PICOSECONDS_PER_SECOND, network.num_npus)
