@@ -30,6 +30,8 @@ def test_bound_names_what_decides(succeed) -> None:
     assert [row["bound"] for row in rows] == ["cut", "latency"]
     assert rows[0]["meaning"] == "out of the 7 NPUs but gpu0 over 4 links (150 GB/s)"
     assert rows[0]["bound_ns"] == pytest.approx(1e9 * 7 / 8 / 150)
+    half = json.loads(succeed("bound", NETWORK, "--slow", "gpu0-gpu3=0.5", "--json"))
+    assert half[0]["bound_ns"] == pytest.approx(1e9 * 7 / 8 / 125)
 
 
 def test_measured_times_stand_beside_the_best_plan_and_the_bound(run, tmp_path: Path) -> None:
@@ -48,9 +50,17 @@ def test_measured_times_stand_beside_the_best_plan_and_the_bound(run, tmp_path: 
     assert "is of 4 NPUs, the graph has 8" in run("compare", NETWORK, "--measured", str(log), code=2)
 
 
-def test_bound_says_first_what_is_kept(run) -> None:
-    first = run("bound", NETWORK, "--lost", "gpu0-gpu3").splitlines()[0]
-    assert first.startswith("Without gpu0-gpu3: all_gather keeps 66.67 % of its speed at most, 114.29 GB/s instead of")
+@pytest.mark.parametrize(
+    ("source", "lost", "kept"),
+    [
+        (NETWORK, "gpu0-gpu3", "66.67 % of its speed at most, 114.29 GB/s instead of"),
+        ("one_ring.all_reduce.4MB", "n0-n1", "74.84 %"),
+    ],
+)
+def test_bound_says_first_what_is_kept(run, source: str, lost: str, kept: str) -> None:
+    first = run("bound", source, "--lost", lost).splitlines()[0]
+    kind = source.split(".")[1]
+    assert first.startswith(f"Without {lost}: {kind} keeps {kept}")
 
 
 def test_one_part_of_every_role_is_lost_the_worst_first(succeed) -> None:
@@ -120,16 +130,6 @@ def test_several_collectives_are_exported_alone(run, tmp_path: Path) -> None:
     said_then = run("export", str(tmp_path / "schedule.json"), "--to", "msccl", "-o", str(tmp_path / "x"), code=2)
     assert "collectives = 2: must be one for an export: solve and export each alone" in said_then
     assert "there are several collectives, each with a size" in run("sweep", str(file), "--over", "size=1MB", code=2)
-
-
-def test_slow_links_count(succeed) -> None:
-    half = json.loads(succeed("bound", NETWORK, "--slow", "gpu0-gpu3=0.5", "--json"))
-    assert half[0]["bound_ns"] == pytest.approx(1e9 * 7 / 8 / 125)
-
-
-def test_networks_of_dimensions_can_lose_links(run) -> None:
-    first = run("bound", "one_ring.all_reduce.4MB", "--lost", "n0-n1").splitlines()[0]
-    assert first.startswith("Without n0-n1: all_reduce keeps 74.84 %")
 
 
 def test_solve_writes_the_schedule_and_compares_with_the_healthy_network(run, tmp_path: Path) -> None:

@@ -53,14 +53,6 @@ def family_named(name: str, value: str = "") -> Family:
     return cast(Family, imported(FAMILIES[name]))
 
 
-def family_in_file(path: Path) -> str:
-    """The family of the problem that a file holds: the format and the network of a JSON document decide."""
-    document = _document(path)
-    if str(document.get("format", "")).startswith("themis-opt/pipeline/"):
-        return "pipeline"
-    return "graph" if catalog.is_graph(document) else "product"
-
-
 def load(source: str | Path) -> Any:
     """Read a problem or a schedule from a file, or a shipped problem, or that of ``random:SEED`` or ``cluster:KIND``.
 
@@ -114,15 +106,15 @@ def load_problem(source: str | Path) -> "Instance | GraphInstance | Pipeline":
         return cluster_named(str(source))
     pipelines = catalog.shipped_pipelines()
     path = pipelines.get(str(source)) or catalog.locate(source)
-    match family_in_file(path):
-        case "pipeline":
-            from themis_opt.pipelines.files import read_pipeline
+    document = _document(path)
+    if str(document.get("format", "")).startswith("themis-opt/pipeline/"):
+        from themis_opt.pipelines.files import read_pipeline
 
-            return read_pipeline(path)
-        case "graph":
-            from themis_opt.graphs.problem import load_graph
+        return read_pipeline(path)
+    if catalog.is_graph(document):
+        from themis_opt.graphs.problem import load_graph
 
-            return load_graph(path)
+        return load_graph(path)
     return registry.load(source)
 
 

@@ -189,7 +189,7 @@ def compare(
         If the plans of all policies are illegal; one of several is left out.
     """
     policies = every_policy(instance) if policies is None else policies
-    names = [_name(policy) for policy in policies]
+    names = [one if isinstance(one, str) else str(getattr(one, "__name__", type(one).__name__)) for one in policies]
     if not policies or len(set(names)) < len(names):
         raise InputError("must name one or more policies, each once", field="policies", value=", ".join(names))
     budget, knobs = Limits(seconds=time_limit, **limits), {**limits, "sizes": sizes}
@@ -235,12 +235,6 @@ def _is_too_slow(name: str, instance: Instance, clock: Allowance) -> bool:
     chunk_policy = name.rpartition("/")[2].partition("+")[0].partition(":")[0]
     expected = count_stages(instance) * SECONDS_PER_STAGE.get(chunk_policy, SLOWEST)
     return expected > max(clock.left, 0.0) + SLACK
-
-
-def _name(policy: str | Policy) -> str:
-    if isinstance(policy, str):
-        return policy
-    return str(getattr(policy, "__name__", type(policy).__name__))
 
 
 def _made(specification: str, budget: Limits, knobs: Mapping[str, Any]) -> Policy:

@@ -486,13 +486,10 @@ def _makespan(run: _KernelPlan, disturbed: Instance, costs: StageCosts) -> int:
 def on_robustness(distributions: Sequence[LossDistribution]) -> str:
     """Which way to run holds best on a disturbed network."""
     first, *others = sorted(distributions, key=lambda distribution: distribution.quantile(QUANTILE))
-    rest = ", ".join(f"{_way(distribution)} {_lost(distribution)}" for distribution in others)
-    lost = f"{_way(first)} loses {_lost(first)} on a disturbed network (95th percentile)"
+    rest = ", ".join(f"{_way(other)} {format_percent(other.quantile(QUANTILE))}" for other in others)
+    loss = format_percent(first.quantile(QUANTILE))
+    lost = f"{_way(first)} loses {loss} on a disturbed network (95th percentile)"
     return f"{lost}, {rest}: prefer {_way(first)}."
-
-
-def _lost(distribution: LossDistribution) -> str:
-    return format_percent(distribution.quantile(QUANTILE))
 
 
 def _way(distribution: LossDistribution) -> str:
