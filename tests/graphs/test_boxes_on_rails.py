@@ -288,6 +288,10 @@ def test_networks_without_rails_have_no_slots() -> None:
     with pytest.raises(InputError, match="on rails"):
         slot_plan("hierarchical", shipped("dragonfly", kind="all_gather"))
     assert isinstance(hierarchical_plan(instance_of(boxes_on_rails(6, 4), "all_gather")), SlotPlan)
+    without_uplinks = cluster_named("cluster:h100:boxes=4:levels=3").network.without(
+        ["block0.leaf0.up0", "block0.leaf0.up1"]
+    )
+    assert not isinstance(hierarchical_plan(instance_of(without_uplinks, "all_reduce", "1 MB")), SlotPlan)
 
 
 def test_routes_take_no_third_switch_where_two_are_joined() -> None:

@@ -723,8 +723,8 @@ def _needs_relays(instance: GraphInstance, rails: Rails) -> bool:
     network, boxes = instance.network, len(rails.boxes)
     far, longer = boxes - min(map(len, rails.pods)), [Fraction(0)]
     for leaf, first, nics in zip(*np.unique(rails.leaf, return_index=True, return_counts=True), strict=True):
-        if far and leaf >= 0:
-            uplinks, nic = rails.beside[leaf], network.arcs[rails.boxes.flat[first], leaf]
+        if far and (uplinks := rails.beside.get(int(leaf))):
+            nic = network.arcs[rails.boxes.flat[first], leaf]
             crossing = -(-int(nics) // len(uplinks)) / min(network.arcs[leaf, spine] for spine in uplinks)
             longer.append(crossing * far - (boxes - 1) / nic)
     sizes = {int(rails.has_nic[pod].all(axis=1).sum()) for pod in rails.pods}
