@@ -6,6 +6,7 @@ a class do not overlap, and one begins when what any of its messages waits for h
 slots are a legal schedule, whether or not the network is symmetric, and none is later than its slot.
 
 Slots are made for an all-gather.  A reduce-scatter is the same backwards, and an all-reduce is both, chunk by chunk.
+Where leaves have few uplinks, a piece enters one box of each other pod, which passes it on to the others there.
 A broadcast scatters pieces to the NPUs of other boxes first, which then gather them; a reduce is that backwards.
 In an all-to-all a message goes to the NPU of its box on the rail of its target first, and then over this rail.  Of half
 of the pairs of boxes it goes over the rail of its source, and within the box of its target then: NICs send these while
