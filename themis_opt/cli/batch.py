@@ -32,7 +32,7 @@ def batch(
     ] = None,
     quick: Annotated[bool, Option("--quick", help="Run what the table [quick] of the experiment leaves.")] = False,
     changes: options.Changes,
-    sizes: Annotated[options.Sizes | None, Option("--chunk-sizes", help="Instead of the experiment's.")] = None,
+    sizes: Annotated[options.SizeChoice | None, Option("--chunk-sizes", help="Instead of the experiment's.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Run an experiment, with its costs and sizes or others; what went well is kept and not run again."""

@@ -43,8 +43,8 @@ Policies = Annotated[
     ),
 ]
 Seed = Annotated[int, Option(help="Seed of the solver and of random policies.", min=0, max=2**31 - 1)]
-Sizes = Literal["equal", "free"]
-ChunkSizes = Annotated[Sizes, Option("--chunk-sizes", help="Where a policy can choose; free: at most --chunks.")]
+SizeChoice = Literal["equal", "free"]
+ChunkSizes = Annotated[SizeChoice, Option("--chunk-sizes", help="Where a policy can choose; free: at most --chunks.")]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -149,7 +149,7 @@ class Replanning(OptionGroup):
 
     costs: Costs = field(default_factory=Costs)
     chunk_sizes: Annotated[
-        Sizes | None, Option(help="Instead of the schedule's; free: those that suit its order best.")
+        SizeChoice | None, Option(help="Instead of the schedule's; free: those that suit its order best.")
     ] = None
 
     def apply(self, schedule: Any) -> Any:
@@ -354,7 +354,7 @@ def solver_logged(path: Path | None) -> Iterator[None]:
 
 
 def choose_policies(
-    instance: "Instance", text: str | None, default: Callable[["Instance"], Sequence[str]], sizes: Sizes = "equal"
+    instance: "Instance", text: str | None, default: Callable[["Instance"], Sequence[str]], sizes: SizeChoice = "equal"
 ) -> dict[str, "Policy"]:
     """The policies for an instance by their specifications: those in a list with commas, or the default ones.
 

@@ -19,7 +19,9 @@ def bound(
     *,
     changes: options.Changes,
     network: options.NetworkChanges,
-    sizes: Annotated[options.Sizes | None, Option("--chunk-sizes", help="Only the bounds that hold for them.")] = None,
+    sizes: Annotated[
+        options.SizeChoice | None, Option("--chunk-sizes", help="Only the bounds that hold for them.")
+    ] = None,
     output: Annotated[Path | None, options.output("With --lost each: a picture of what hurts most.")] = None,
     as_json: options.Json = False,
 ) -> None:

@@ -60,7 +60,7 @@ def introduce(instance: "Instance", imported: "Import", *, whole: bool = False) 
     return Reply(document, sentences, tables, (*hidden, *imported.notes))
 
 
-def bound(instance: "Instance", *, chunk_sizes: options.Sizes | None = None) -> Reply:
+def bound(instance: "Instance", *, chunk_sizes: options.SizeChoice | None = None) -> Reply:
     """Name, value and meaning of every bound; beside compute also the exposed time that it leaves."""
     from themis_opt.schedules.plan import has_launches
     from themis_opt.solving.bounds import bounds, bounds_of
@@ -110,7 +110,7 @@ def explain(
     summary: "Summary",
     *,
     steps: int,
-    chunk_sizes: options.Sizes | None = None,
+    chunk_sizes: options.SizeChoice | None = None,
     **costs: str | None,
 ) -> Reply:
     """Where time goes, the critical path, what compute waits for, and the bounds."""
@@ -188,7 +188,7 @@ def _bound(schedule: "Schedule") -> float | None:
 
 
 def simulate(
-    instance: "Instance", policies: str | None, *, sizes: options.Sizes = "equal", output: Path | None = None
+    instance: "Instance", policies: str | None, *, sizes: options.SizeChoice = "equal", output: Path | None = None
 ) -> Reply:
     """Exact times of policies, without bounds; perhaps with a folder of files for each."""
     from themis_opt.base.documents import file_name

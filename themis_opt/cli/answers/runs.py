@@ -29,7 +29,7 @@ def run(
     local: str | None = None,
     transport: str = "tcp",
     output: Path | None = None,
-    sizes: options.Sizes = "equal",
+    sizes: options.SizeChoice = "equal",
     dtype: str = "float32",
     reduction: str = "sum",
     in_flight: int = 1,
@@ -69,7 +69,7 @@ def _schedules(
     pace: str | None,
     policies: str | None,
     costs: dict[str, str],
-    sizes: options.Sizes,
+    sizes: options.SizeChoice,
 ) -> "dict[str, Schedule]":
     """The schedule of a file with the first usual policy before it, or policies alone, by name."""
     from themis_opt.policies.registry import usual_policies

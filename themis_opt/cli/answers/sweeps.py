@@ -33,7 +33,7 @@ def sweep(
     over: Sequence[str] | None,
     *,
     policies: str | None = None,
-    sizes: options.Sizes = "equal",
+    sizes: options.SizeChoice = "equal",
     output: Path | None = None,
     target: float | None = None,
     measured: str | None = None,
