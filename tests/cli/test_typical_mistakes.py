@@ -48,7 +48,10 @@ LINES = [
     (("bound", MESH, "--slow", "r0c0-r0c1=2"), "--slow = "),
     (("bound", MESH, "--output", "x.svg"), "is for --lost each"),
     (("solve", STEP, "--lost", "each"), "must be one collective over all dimensions"),
-    (("solve", MESH, "--policies", "themis+scf"), "must be one of hierarchical, exchange, scatter, shortest, trees"),
+    (
+        ("solve", MESH, "--policies", "themis+scf"),
+        "must be one of hierarchical, exchange, scatter, two_tree, shortest, trees",
+    ),
     (("solve", MESH, "--launch-overhead", "2us"), "is not for graphs"),
     (("solve", "p4_m8", "--size", "1GB"), "--size = '1GB': is not for pipelines"),
     (("solve", "p4_m8", "--lost", "each"), "--lost = 'each': is not for pipelines"),
