@@ -166,13 +166,20 @@ class Rails(Forest):
         """Which boxes are joined and have all their NICs."""
         return self.has_nic.all(axis=1) & self.is_joined
 
+    @cached_property
+    def is_alike(self) -> BoolArray:
+        """Which boxes lack the same NICs as many others, and share slots with whole ones: those below a lost leaf."""
+        _, kind, counts = np.unique(self.has_nic, axis=0, return_inverse=True, return_counts=True)
+        return (counts[kind.reshape(-1)] > FEW_ALIKE) & self.is_joined & ~self.is_whole
+
     def far_shares(self, root: int) -> FloatArray:
-        """Equal shares of NPUs to which a root scatters: in whole other boxes, where its own box has a NIC too.
+        """Equal shares of NPUs to which a root scatters: in other boxes that share slots, where its own has a NIC too.
 
         Raises InputError if there are none.
         """
         (home, _), places = self.place[root], self.place.values()
-        shares = np.array([float(b != home and self.is_whole[b] and self.has_nic[home, g]) for b, g in places])
+        has_both = self.has_nic & self.has_nic[home] & (self.is_whole | self.is_alike)[:, None]
+        shares = np.array([float(b != home and has_both[b, g]) for b, g in places])
         if not shares.any():
             raise InputError("must have another box with all its NICs", field="network.links")
         return shares
@@ -201,7 +208,7 @@ class Rails(Forest):
     @cached_property
     def variants(self) -> IntArray:
         """Parts of the pieces at each place: as many as NPUs stand in where a box has no NIC there; shape (places,)."""
-        lacks = ~self.has_nic.all(axis=0) & (len(self.boxes) <= MANY_BOXES)
+        lacks = ~self.has_nic[self.is_alike | (len(self.boxes) <= MANY_BOXES)].all(axis=0)
         return np.where(lacks, np.maximum(self.has_nic.sum(axis=1).min(), 1), 1)
 
     def num_parts(self, npus: Iterable[int]) -> IntArray:
@@ -214,7 +221,8 @@ class Rails(Forest):
 
         A box receives the sums of its roots from all others, and what the roots of others have summed.
         """
-        nics, kind, counts = np.unique(self.has_nic, axis=0, return_inverse=True, return_counts=True)
+        alike = self.has_nic | self.is_alike[:, None]  # slots that boxes share are shortest if roots are equal
+        nics, kind, counts = np.unique(alike, axis=0, return_inverse=True, return_counts=True)
         shares = nics.astype(np.float64)
         if len(self.boxes) > MANY_BOXES:
             shares[nics.sum(axis=1) < nics.sum(axis=1).max()] = 0
@@ -294,7 +302,9 @@ class Rails(Forest):
 MANY_BOXES = 64
 """Boxes above which those that lack NICs have no roots, since others lose a per cent, and do not wait for these.
 
-Pieces of places that lack NICs have several parts up to these: of more boxes, boxes take turns.
+Pieces of places that lack NICs have several parts up to these: of more boxes, few that lack a NIC take turns.
 """
+
+FEW_ALIKE = 7  # boxes up to which those that lack the same NICs have slots of their own
 
 BALANCING_ROUNDS = 200  # rounds after which the NICs of boxes take equally long within a tenth of a per cent

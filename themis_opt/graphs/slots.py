@@ -217,16 +217,19 @@ class SlotTable:
         return np.empty((*shape, 2 + len(self.sizes)), dtype=np.int64)
 
     def _gather(self) -> None:
-        """All slots: those of damaged boxes first, which take longest, then boxes to those at each distance."""
+        """All slots: those of damaged boxes first, which take longest, then boxes to those at each distance.
+
+        Many boxes that lack the same NICs are among the whole ones.
+        """
         rails = self.rails
-        whole = rails.is_whole.copy()
+        whole = rails.is_whole | rails.is_alike
         if self.root is not None:
             self.home, _ = rails.place[self.root]
             whole[self.home] = False
         plain, damaged = np.flatnonzero(whole), np.setdiff1d(np.flatnonzero(~whole), self.home)
         if not len(plain):
             raise InputError(ON_RAILS, field="network")
-        leaves = rails.leaf[plain[0]]
+        leaves = rails.leaf[plain[rails.is_whole[plain].argmax()]]
         self._turn_on_rail = np.tril(leaves == leaves[:, None], -1).sum(axis=1)
         if len(damaged) > MOST_DAMAGED:
             rule = f"must leave all but {MOST_DAMAGED} boxes whole"
@@ -246,7 +249,7 @@ class SlotTable:
                     if source != target:
                         pairs = np.meshgrid(sides[source], sides[target], indexing="ij")
                         self._send(source, pairs[0].ravel(), target, pairs[1].ravel(), begin, spread)
-        if not self.is_lifted:
+        if not self.is_lifted and not rails.is_alike.any():
             self._places = self._unlike_places(plain)
         self.first_between_whole = len(self.links)
         self._send_between(whole, begin, spread)
@@ -719,7 +722,8 @@ def slot_plan(name: str, instance: GraphInstance, rails: Rails | None = None) ->
 def _needs_relays(instance: GraphInstance, rails: Rails) -> bool:
     """Whether the uplinks of a leaf need more time than NICs, by more than a message takes between boxes.
 
-    So they do if what the boxes of a pod have enters each box of the others over spines.
+    So they do if what the boxes of a pod have enters each box of the others over spines.  Where many boxes lack NICs,
+    none passes pieces on.
     """
     network, boxes = instance.network, len(rails.boxes)
     far, longer = boxes - min(map(len, rails.pods)), [Fraction(0)]
@@ -731,4 +735,4 @@ def _needs_relays(instance: GraphInstance, rails: Rails) -> bool:
     sizes = {int(rails.has_nic[pod].all(axis=1).sum()) for pod in rails.pods}
     rounds = 2 if len(sizes) == 1 and not instance.demand.rooted else 2 + max(sizes).bit_length()
     size = Fraction(instance.size * PICOSECONDS_PER_SECOND, network.num_npus)
-    return max(longer) * size > rounds * max(network.latencies.values())
+    return not rails.is_alike.any() and max(longer) * size > rounds * max(network.latencies.values())
