@@ -189,7 +189,7 @@ def check_overhead() -> dict[str, Any]:
             {name: planned(problem, name) for name in ("baseline+fifo", "themis+scf")}, RunOptions(paced=False), 5
         )
         ours = {executed.name: executed.measured_seconds for executed in ran.executed}
-        memory = max(executed.memory for executed in ran.executed)
+        memory = max(run.memory for executed in ran.executed for run in executed.runs)
         rows_by_size[f"{mebibytes} MiB"] = ours | {
             "gloo": _gloo(mebibytes),
             "mpi": _mpi(mebibytes),
