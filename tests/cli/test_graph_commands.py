@@ -7,6 +7,7 @@ import pytest
 from reader_samples import nccl_table
 
 from formulations.interruption import TimeUp
+from themis_opt.cli.answers import graph as graph_answers
 from themis_opt.problem.catalog import shipped_graphs
 from themis_opt.study import losses
 
@@ -74,7 +75,7 @@ def test_one_part_of_every_role_is_lost_the_worst_first(succeed) -> None:
     assert lost["box0.port0 or 23 alike"] < 0.3 < lost["leaf0 or 7 alike"] < 1 < lost["box0 or 2 alike"]
 
 
-def test_policies_are_compared_without_one_part_of_every_role(succeed) -> None:
+def test_policies_are_compared_without_one_part_of_every_role(run, succeed, monkeypatch) -> None:
     command = ("compare", NETWORK, "--lost", "each", "--policies", "trees,direct")
     verdict, _, *table = succeed(*command).splitlines()
     rows = json.loads(succeed(*command, "--json"))
@@ -85,6 +86,8 @@ def test_policies_are_compared_without_one_part_of_every_role(succeed) -> None:
     assert best[1:] == sorted(best[1:])
     assert verdict.startswith("Of 2 roles gpu0-")
     assert len(table) == len(rows) + 1
+    monkeypatch.setattr(graph_answers, "remaining", lambda limit: 0.0)
+    assert "note: longer than --time-limit: without gpu0-" in run(*command)
 
 
 def test_what_hurts_most_is_drawn(run, tmp_path: Path) -> None:

@@ -174,18 +174,24 @@ def compare_losses(
     from themis_opt.graphs.comparison import compare_graph
     from themis_opt.study.losses import HEALTHY, losses_in_words, roles_of, without
 
-    instance, names, interrupted = degraded(healthy, None, slow), options.split(policies), False
+    instance, names, interrupted, late = degraded(healthy, None, slow), options.split(policies), False, list[str]()
     settings, roles = search.settings(), {HEALTHY: 0, **roles_of(instance)}
     entries, rows, notes, best = list[dict[str, Any]](), list[dict[str, Any]](), dict[str, None](), 0
     try:
         with live(QUIET_SECONDS) as show_progress:
             for number, (lost, alike) in enumerate(roles.items()):
+                given = settings["time_limit"]
+                left = given * (1 - number / len(roles)) if search.deterministic else remaining(given)
+                if any(row["lost"] != HEALTHY for row in rows) and left <= 0:
+                    late.append(lost)
+                    continue
                 entry = {"lost": lost, "kept": 0.0, "file": None}
                 entries.append(entry)
                 network = instance.network if lost == HEALTHY else without(instance, lost)
                 if network is not None:
-                    seconds = remaining(settings["time_limit"]) / (len(roles) - number)
-                    limits = Limits(seconds, **{name: settings[name] for name in options.LIMITS[1:]})
+                    limits = Limits(
+                        left / (len(roles) - number), **{name: settings[name] for name in options.LIMITS[1:]}
+                    )
                     compared = compare_graph(instance.on(network), names, limits)
                     best = compared.best.makespan if lost == HEALTHY else best
                     notes |= dict.fromkeys(compared.notes)
@@ -198,6 +204,8 @@ def compare_losses(
         if not any(row["lost"] != HEALTHY for row in rows):
             raise
         interrupted = True
+    if late:
+        notes[f"longer than --time-limit: without {', '.join(late)}"] = None
     hurt = {entry["lost"]: entry["kept"] for entry in entries if entry["lost"] != HEALTHY}
     rows.sort(key=lambda row: hurt.get(row["lost"], 0.0))  # the whole network first, then what hurts most
     shown = columns("lost", "alike", "policy", "makespan_ns", "kept", "gap", alike=("alike", "count"))
