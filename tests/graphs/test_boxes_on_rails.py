@@ -35,7 +35,7 @@ def slots_of(instance: GraphInstance, chunks: int = 2) -> GraphSchedule:
 @pytest.mark.parametrize("kind", ["all_gather", "all_reduce", "all_to_all", "broadcast", "reduce"])
 @pytest.mark.parametrize(
     "lost",
-    [("nic0.0",), ("nic2.1", "nic2.2"), ("b3.g2",), *map(rare, [(), ("nic0.0", "nic5.3"), ("s1",), ("p1.leaf2",)])],
+    [("nic0.0",), ("nic2.1", "nic2.2"), ("b3.g2",), *map(rare, [("nic0.0", "b5.g3-b5.nvs"), ("s1",), ("p1.leaf2",)])],
     ids=str,
 )
 def test_slots_are_legal_around_losses(kind: str, lost: tuple[str, ...]) -> None:
@@ -65,7 +65,7 @@ def test_all_nics_carry_what_a_lost_one_did(boxes: int, gpus: int, most: float, 
     ("cluster", "lost", "kind", "size", "most"),
     [
         ("nvl72:npus=288", ("rack0.nic0_0",), "all_gather", "1 GB", 1.01),
-        ("h100:npus=32", ("box0.nic0",), "reduce_scatter", "1 GB", 1.01),
+        ("h100:npus=1024", ("pod0.box0.port0", "pod1.box1.nvswitch"), "all_reduce", "1 GB", 1.01),
         ("h100:npus=128", ("box0.nic0",), "all_reduce", "1 GB", 1.015),
         ("h100:boxes=16:levels=3:oversubscription=4", ("block0.box0.nic0",), "all_gather", "1 GB", 1.2),
         ("h100:npus=512", ("pod0.box0.nic0",), "all_reduce", "1 GB", 1.025),
@@ -93,11 +93,13 @@ def test_slots_of_clusters_are_near_the_bound(
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_a_nic_without_its_like_in_other_boxes_is_no_reason_to_fail() -> None:
-    instance = instance_of(boxes_on_rails(3, 3, ("nic0.1", "nic1.1")), "all_reduce", "1 MB")
-    shares = Rails(instance.network).shares
-    assert shares.sum() == pytest.approx(1)
-    validate_graph(in_best_chunks(hierarchical_plan(instance)))
+@pytest.mark.parametrize("slow", [0, 3])
+def test_boxes_need_no_nic_with_its_like_in_others(slow: int) -> None:
+    network = boxes_on_rails(3, 3, ("nic0.1", "nic1.1")).slowed({f"nic2.{g}": 0.5 for g in range(slow)})
+    instance = instance_of(network, "all_reduce", "1 MB")
+    validate_graph(schedule := in_best_chunks(hierarchical_plan(instance)))
+    assert schedule.makespan <= 1.7 * best_bound(instance).picoseconds
+    assert Rails(network).shares.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,8 @@ def hierarchical_plan(instance: GraphInstance) -> GraphPlan:
     """
     rails, count, rooted = Rails(instance.network), instance.network.num_npus, instance.demand.rooted
     few = MOST_EXACT if rails.has_nic.all() or not instance.demand.sums_for_all else MOST_DAMAGED_EXACT
+    if not instance.demand.sums_for_all and len(rails.boxes) > len(boxes_of(instance.network)):
+        few = MOST_TREES
     if count > few or rooted:
         with suppress(InputError) if count <= MOST_TREES else nullcontext():
             slots = slot_plan("hierarchical", instance, rails)
@@ -90,7 +92,7 @@ def scatter_plan(instance: GraphInstance) -> GraphPlan:
     if not instance.demand.rooted or not 1 < len(boxes) < instance.network.num_npus:
         rule = "is for what one NPU sends to all or all to one, over several boxes of NPUs"
         raise InputError(rule, field="kind", value=instance.kind.value)
-    rails = Rails(instance.network)
+    rails = Rails(instance.network, splits=False)
     near = next(box for box in boxes if instance.root in box)
     far = [npu for box in boxes if box is not near for npu in box] if instance.network.num_npus <= MOST_FAR else []
     forests = [_Scattered(rails, npu) for npu in (*near, *far)]
@@ -270,7 +272,7 @@ def two_tree_plan(instance: GraphInstance) -> GraphPlan:
     """
     if not instance.demand.rooted:
         raise InputError("is for what one NPU sends to all or all to one", field="kind", value=instance.kind.value)
-    rails = Rails(instance.network)
+    rails = Rails(instance.network, splits=False)
     if not (places := [place for place, has in enumerate(rails.has_nic.T) if has.all()]):
         raise InputError("must have a place at which all boxes have a NIC", field="network.links")
     forests = [_Railed(rails, place, is_odd) for place in places for is_odd in (False, True)]
@@ -365,7 +367,7 @@ class _Halved(_OnRails):
         """To the mates beside the root, along its rail, and to the others of each box."""
         boxes, (home, at) = self._rails.boxes.tolist(), self._rails.place[root]
         others = [*boxes[home + 1 :], *boxes[:home]]
-        entries = [box[at] if box[at] >= 0 else box[0] for box in others]
+        entries = [box[at] if box[at] >= 0 else max(box) for box in others]
         mates = [npu if npu >= 0 else root for npu in boxes[home]]
         pairs = [(root, npu) for npu in (*mates, *entries) if npu != root]
         for number, (box, entry) in enumerate(zip(others, entries, strict=True)):

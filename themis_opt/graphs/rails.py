@@ -88,36 +88,49 @@ class Rails(Forest):
     """The boxes of a network, and routes between NPUs at the same place.
 
     `variant`: of a piece with several parts, the number of the part, each of which has other NPUs that stand in.
+    `splits`: whether an NPU that has lost all links to its box is another box, at the same place.
     Raises InputError if there are no boxes.
     """
 
     network: GraphNetwork
     variant: int = 0
+    splits: bool = True
 
     def __post_init__(self) -> None:
         if not 1 < len(self.boxes) < self.network.num_npus:
             raise InputError("is for several boxes of NPUs", field="network.nodes", value=f"{len(self.boxes)} boxes")
 
     @cached_property
+    def inside(self) -> dict[int, int]:
+        """The box of each NPU by its name, and of switches that join nothing else."""
+        box_of = {npu: b for b, box in enumerate(boxes_of(self.network)) for npu in box}
+        around: dict[int, set[int]] = defaultdict(set)
+        for tail, head in self.network.arcs:
+            around[head].add(box_of.get(tail, -1))
+        return {node: min(boxes) for node, boxes in around.items() if len(boxes) == 1 and -1 not in boxes} | box_of
+
+    @cached_property
     def boxes(self) -> IntArray:
         """The NPU at each place of each box, -1 where there is none; shape (boxes, places)."""
-        boxes = boxes_of(self.network)
-        most = max(map(len, boxes))
-        return np.array([box + [-1] * (most - len(box)) for box in boxes], dtype=np.int64)
+        boxes, kept, of = boxes_of(self.network), set(self.inside), self.inside.get
+        if self.splits and (joined := {tail for tail, head in self.network.arcs if of(tail) == of(head, -1)}):
+            kept = joined | {box[0] for box in boxes if joined.isdisjoint(box)}
+        alone = [npu for box in boxes for npu in box if npu not in kept]
+        rows = np.full((len(boxes) + len(alone), max(map(len, boxes))), -1)
+        for b, box in enumerate(boxes):
+            rows[[b if npu in kept else len(boxes) + alone.index(npu) for npu in box], range(len(box))] = box
+        return rows
 
     @cached_property
     def place(self) -> dict[int, tuple[int, int]]:
         """The box of each NPU, and its place there."""
-        return {npu: (b, g) for b, box in enumerate(self.boxes.tolist()) for g, npu in enumerate(box) if npu >= 0}
+        boxes = enumerate(self.boxes.tolist())
+        return dict(sorted((npu, (b, g)) for b, box in boxes for g, npu in enumerate(box) if npu >= 0))
 
     @cached_property
     def hubs(self) -> list[int]:
         """The switch of each box, which joins nothing else; -1 where there is none."""
-        around: dict[int, set[int]] = defaultdict(set)
-        for tail, head in self.network.arcs:
-            if head not in self.place:
-                around[head].add(self.place.get(tail, (-1, 0))[0])
-        hub_of = {next(iter(boxes)): switch for switch, boxes in around.items() if len(boxes) == 1}
+        hub_of = {box: node for node, box in self.inside.items() if node not in self.place}
         return [hub_of.get(box, -1) for box in range(len(self.boxes))]
 
     @cached_property
@@ -195,15 +208,18 @@ class Rails(Forest):
         return [known.setdefault(row, [g for g, has in enumerate(row) if has]) for row in rows]
 
     def heads(self, b: IntArray, g: IntArray, other: IntArray, variant: IntArray | int = 0) -> IntArray:
-        """The place at which pieces of roots (b, g) enter other boxes."""
-        heads = np.where(self.has_nic[b, g] & self.has_nic[other, g], g, -1)
+        """The place at which pieces of roots (b, g) enter other boxes: that `nearest` to it if both share none."""
         both = self.has_nic[b] & self.has_nic[other]
         count = both.sum(axis=1)
-        if not count.all():
-            raise InputError("must have two NPUs with a NIC at the same place of each two boxes", field="network.links")
-        turn = (b + other + g + variant) % count
+        turn = (b + other + g + variant) % np.maximum(count, 1)
         chosen = np.argmax(np.cumsum(both, axis=1) > turn[:, None], axis=1)
-        return np.where(heads >= 0, heads, chosen)
+        return np.where((self.has_nic[b, g] & self.has_nic[other, g]) | (count == 0), g, chosen)
+
+    @cached_property
+    def nearest(self) -> IntArray:
+        """The place whose NIC serves each place of a box, slow ones if none has full speed; shape (boxes, places)."""
+        serves = self.has_nic | (~self.has_nic.any(axis=1, keepdims=True) & (self.leaf >= 0))
+        return np.where(serves, range(self.boxes.shape[1]), (2 * serves + (self.boxes >= 0)).argmax(axis=1)[:, None])
 
     @cached_property
     def variants(self) -> IntArray:
@@ -248,13 +264,14 @@ class Rails(Forest):
         """A tree as it grows: over rails, to the others of the box, over other rails, and within other boxes."""
         b, g = self.place[root]
         others = np.array([other % len(self.boxes) for other in range(b + 1, b + len(self.boxes))])
-        heads = self.heads(np.full(len(others), b), np.full(len(others), g), others, self.variant).tolist()
-        entries = list(zip(others.tolist(), heads, strict=True))
-        rails = [(int(self.boxes[b, j]), int(self.boxes[other, j])) for other, j in entries]
+        heads = self.heads(np.full(len(others), b), np.full(len(others), g), others, self.variant)
+        into = self.nearest[others, heads]
+        tails, entries = self.boxes[b, self.nearest[b, heads]], self.boxes[others, into]
+        rails = list(zip(tails.tolist(), entries.tolist(), strict=True))
         pairs = [pair for pair in rails if pair[0] == root]
         pairs += self._mates(b, g)
         pairs += [pair for pair in rails if pair[0] != root]
-        return pairs + [pair for other, j in entries for pair in self._mates(other, j)]
+        return pairs + [pair for other, j in np.column_stack((others, into)).tolist() for pair in self._mates(other, j)]
 
     def _mates(self, b: int, g: int) -> list[tuple[int, int]]:
         """From an NPU to the others of its box, each to the next one first."""

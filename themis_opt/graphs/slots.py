@@ -389,7 +389,7 @@ class SlotTable:
         pieces, b, other, g, variants = self._roots(b, other)
         j = self.rails.heads(b, g, other, variants)
         for stands_in, wait in ((False, begin[source]), (True, spread[source])):
-            part = (j != g) == stands_in
+            part = (self.rails.nearest[b, j] != g) == stands_in
             if part.any():
                 self._cross(source, target, (pieces[part], b[part], other[part], j[part]), [wait], stands_in=stands_in)
 
@@ -410,8 +410,8 @@ class SlotTable:
         j, pairs, waits = self.rails.heads(b, rail, other, turn), self._pairs(boxes[b, g], boxes[other, h]), [begin]
         if len(self._places) < boxes.shape[1] and not changes_late:
             waits.append(self._again(begin))
-        elif (early := j != g).any():
-            waits.append(self._inside(source, pairs[early], b[early], g[early], j[early], begin))
+        elif (early := (near := self.rails.nearest[b, j]) != g).any():
+            waits.append(self._inside(source, pairs[early], b[early], g[early], near[early], begin))
         self._cross(source, target, (pairs, b, other, j), waits, h, stands_in=bool((j != h).any()))
 
     def _pairs(self, sources: IntArray, targets: IntArray) -> IntArray:
@@ -434,8 +434,9 @@ class SlotTable:
         """
         roots, b, other, j = ends
         rails, boxes = self.rails, self.rails.boxes
-        tails, heads = boxes[b, j], boxes[other, j]
-        first, last = rails.leaf[b, j], rails.leaf[other, j]
+        i, j = rails.nearest[b, j], rails.nearest[other, j]
+        tails, heads = boxes[b, i], boxes[other, j]
+        first, last = rails.leaf[b, i], rails.leaf[other, j]
         out, into = self._groups(source, other, stands_in), self._groups(target, b, stands_in)
         nics = (self._of(source, "NICs out"), self._of(source, "NICs in"))
         hops, sent = self._no_rows(len(b), 6), []
@@ -553,7 +554,7 @@ class SlotTable:
         rows, mates = np.repeat(np.arange(len(b)), count), np.tile(np.arange(count), len(b))
         kept = (mates != g[rows]) & (boxes[b[rows], mates] >= 0)
         rows, mates = rows[kept], mates[kept]
-        return self._inside(side, roots[rows], b[rows], g[rows], mates, wait)
+        return self._inside(side, roots[rows], b[rows], g[rows], mates, wait) if len(rows) else wait
 
     def _inside(
         self, side: int, roots: IntArray, b: IntArray, g: IntArray, mates: IntArray, wait: int, *, is_root: bool = False
