@@ -75,6 +75,7 @@ def test_all_nics_carry_what_a_lost_one_did(boxes: int, gpus: int, most: float, 
         ("h100:npus=1024", ("pod0.leaf0",), "all_gather", "1 GB", 1.01),
         ("h100:npus=128:levels=3", ("block0.leaf0",), "all_reduce", "1 GB", 1.08),
         ("h100:npus=256", ("leaf0",), "broadcast", "1 GB", 1.01),
+        ("h100:boxes=16:levels=3:oversubscription=4", ("block0.leaf0",), "all_gather", "1 GB", 2.2),
         ("h100:npus=64", ("box3.nic2",), "reduce", "1 GB", 1.01),
         ("h100:npus=64", (), "broadcast", "1 KiB", 1.04),  # in one tree
         ("h100:npus=64", (), "all_to_all", "32 KiB", 1.1),
