@@ -222,6 +222,9 @@ FOLDED_NETWORKS = {
     "pods": lambda: boxes_on_rails(8, 4, (), 4),
     "a lost NIC": lambda: boxes_on_rails(8, 4, ("nic2.1",), 8),
     "three layers": lambda: cluster_named("cluster:h100:boxes=4:levels=3").network,
+    "a damaged box under cores": lambda: (
+        cluster_named("cluster:h100:boxes=4:levels=3").network.without(["block0.box0.port2"])
+    ).slowed({"block0.box0.nic4": 0.5}),
     "few uplinks": lambda: cluster_named("cluster:h100:boxes=16:levels=3:oversubscription=4").network.without(
         ["block0.box0.nic0", "block0.box1.nic0"]
     ),

@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from operator import mul
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -345,6 +345,7 @@ class SlotTable:
             uplinks[leaf] = spines.tobytes(), *self._looks(np.full(len(spines), leaf), spines)
             above.add(tuple(sorted(tuple(sorted(rails.beside[spine].difference(leaves))) for spine in spines.tolist())))
         members, first = defaultdict[bytes, list[int]](list), dict[tuple[object, ...], list[int]]()
+        kinds = dict[int, tuple[Any, ...]]()
         for place, served in enumerate(rails.leaf[plain].T):
             members[served.tobytes()].append(place)
         for some in members.values():
@@ -353,7 +354,9 @@ class SlotTable:
             links = tuple(uplinks[int(leaf)] for leaf in served[np.sort(begins)])
             nics = tuple(self._looks(rails.boxes[plain, place], served) for place in some)
             used = (self.elements[self._first_piece[rails.boxes[plain[0], some]]] > 0).tobytes()
-            first.setdefault((begins[number].tobytes(), links, nics, used, rails.variants[some].tobytes()), some)
+            look = begins[number].tobytes(), links, nics, used, rails.variants[some].tobytes()
+            first.setdefault(look, some)
+            kinds |= {place: (*look, turn) for turn, place in enumerate(some)}
         places, planes = np.sort(np.concatenate(list(first.values()))), next(iter(above))
         if not (cores := [core for plane in planes for core in plane]):
             return places
@@ -361,7 +364,8 @@ class SlotTable:
         if not len(looks) == len(above) == len({*map(len, planes)}) == 1 or len({*cores}) < len(cores):
             return every
         shared = math.gcd(len(planes[0]), len(every))
-        return every[np.isin(every % shared, places % shared)]
+        mixed = {tuple(sorted(kinds[place] for place in every[core::shared].tolist())): core for core in range(shared)}
+        return every[np.isin(every % shared, [*mixed.values(), *(places % shared)])]
 
     def _looks(self, tails: IntArray, heads: IntArray) -> tuple[bytes, ...]:
         """Bandwidths and latencies of links, both ways."""
