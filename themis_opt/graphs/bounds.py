@@ -205,7 +205,7 @@ def _farthest(network: GraphNetwork, latencies: Mapping[LinkArc, int], source: i
 def _arrival_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
     """When some NPU can have what it needs of others, by latencies and bandwidths at once."""
     network = instance.network
-    if not any(network.latencies.values()):
+    if not any(network.latencies.values()) or network.num_npus > MOST_NPUS_OF_ARRIVALS:
         return
     latest, words = 0, ""
     # Data are followed to one NPU, or from one NPU on the graph turned around
@@ -222,8 +222,8 @@ def _arrival_bounds(instance: GraphInstance) -> Iterator[GraphBound]:
         yield GraphBound("arrival", Fraction(latest), "any algorithm", words)
 
 
-MOST_SINKS = 6
-"""NPUs for which arrivals are computed: a tenth of a second."""
+MOST_SINKS, MOST_NPUS_OF_ARRIVALS = 6, 8192
+"""NPUs for which arrivals are computed, a tenth of a second, and of networks for which they take half a second."""
 
 
 def _meetings(
