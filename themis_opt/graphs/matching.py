@@ -13,6 +13,7 @@ from themis_opt.base.errors import InputError
 from themis_opt.base.units import PICOSECONDS_PER_SECOND
 from themis_opt.graphs.plan import GraphPlan, PlanBuilder, demands, divide
 from themis_opt.graphs.problem import GraphInstance, GraphNetwork
+from themis_opt.graphs.rails import boxes_of
 from themis_opt.graphs.schedule import simulate_graph
 from themis_opt.graphs.trees import gather_capacities
 
@@ -37,15 +38,16 @@ def greedy_plan(instance: GraphInstance, seed: int = 0) -> GraphPlan:
     """The matching of links and chunks over time (W. Won et al., TACOS, MICRO 2024), of several numbers the best.
 
     Whenever a link is free it takes the rarest chunk that its sender has and its receiver lacks, of equal ones a random
-    one; or, in the most chunks, any.  A reduce-scatter is such an all-gather backwards.  Links are those between NPUs
-    that are left when switches are split off.  Raises InputError for an all-to-all, where NPUs pass on what they do not
-    want.
+    one; or, in the most chunks between boxes, any.  A reduce-scatter is such an all-gather backwards.  Links are those
+    between NPUs that are left when switches are split off.  Raises InputError for an all-to-all, where NPUs pass on
+    what they do not want.
     """
     if instance.demand.personal:
         raise InputError("the greedy matching is for data that all NPUs want", field="kind", value=instance.kind.value)
     counts = ROOTED_CHUNKS if instance.demand.rooted else GREEDY_CHUNKS
     plans = [matched_plan("greedy", instance, count, greedy_matching(instance, seed)) for count in counts]
-    plans.append(matched_plan("greedy", instance, counts[-1], greedy_matching(instance, seed, rarest=False)))
+    if 1 < len(boxes_of(instance.network)) < instance.network.num_npus:
+        plans.append(matched_plan("greedy", instance, counts[-1], greedy_matching(instance, seed, rarest=False)))
     return min(plans, key=lambda plan: simulate_graph(plan).makespan)
 
 
