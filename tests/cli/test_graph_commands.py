@@ -219,7 +219,9 @@ def test_schedules_are_exported_and_moved_on_data(run, tmp_path: Path) -> None:
     assert "checked: every GPU ends with its result" in printed
 
 
-def test_what_nccl_could_be_told_is_left_out_when_time_is_up(run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nccl_could_be_told_is_left_out_when_time_is_up(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     times = {"nothing": 4000, "NCCL_ALGO=Ring": 8000}
 
     def in_time(*_: object) -> int:
@@ -228,6 +230,7 @@ def test_what_nccl_could_be_told_is_left_out_when_time_is_up(run, monkeypatch: p
         return times.pop(next(iter(times)))
 
     monkeypatch.setattr(losses, "_fastest", in_time)
+    monkeypatch.chdir(tmp_path)  # where the schedule is written
     given = ("--policies", "ring", "--size", "1 MB", "--lost", "nic", "--compare", "healthy")
     printed = run("solve", "cluster:b200:boxes=2", *given)
     assert "NCCL_ALGO=Ring\t16\t8 ns\t50.00 %" in printed
