@@ -132,9 +132,13 @@ def _folded(graph: CapacityGraph, lags: IntArray, classes: Sequence[int]) -> tup
 
 
 def _late_sources(
-    graph: CapacityGraph, latencies: Latencies, amounts: Mapping[int, Fraction], sink: int, time: int,
+    graph: CapacityGraph,
+    latencies: Latencies,
+    amounts: Mapping[int, Fraction],
+    sink: int,
+    time: int,
     rounded: Callable[[float], int],
-) -> tuple[int, ...]:  # fmt: skip
+) -> tuple[int, ...]:
     """The sources whose data do not come to the sink within a time, by a least cut of the network over time."""
     count = max(min(TIMED_ARCS // len(graph.arcs), FINEST_INTERVALS), 1)
     interval, unit = time / count, AMOUNT_UNITS / float(sum(amounts.values()))

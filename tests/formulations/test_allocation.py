@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from formulations import allocation
 from formulations.allocation import AllocationData, Group, Infeasible, LinearRow, Piece, allocate
 
 
@@ -101,14 +102,18 @@ def random_data(seed: int) -> tuple[AllocationData, np.ndarray]:
 
 @pytest.mark.parametrize(
     ("whole", "figures"),
-    [(False, (72.6051505, 72.6051505, 93.77, 25.8625)), (True, (75.5325973, 75.5325932, 107.32, 25.3598))],
+    [(False, (72.6051505, 72.6051505, 93.77, 25.8625, 28)), (True, (75.5325973, 75.5325932, 107.32, 25.3598, 24))],
 )
-def test_rates_are_as_good_as_ever(whole: bool, figures: tuple[float, ...]) -> None:
-    """Objectives, bounds, costs and shadow prices of six cases in all."""
+def test_rates_are_as_good_and_as_cheap_as_ever(
+    whole: bool, figures: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Objectives, bounds, costs, shadow prices and programmes of six cases in all."""
+    solve, programmes = allocation._Master.solve, list[object]()
+    monkeypatch.setattr(allocation._Master, "solve", lambda master: programmes.append(master) or solve(master))
     cases = [random_data(seed) for seed in range(whole, 12, 2)]
     results = [allocate(one, prices) for one, prices in cases]
     costs = sum(prices @ result.rates for (_, prices), result in zip(cases, results, strict=True))
     shadows = sum(sum(result.row_prices) + sum(result.rate_prices) for result in results)
     sums = [sum(getattr(result, name) for result in results) for name in ("objective", "bound")]
     assert sums == pytest.approx(figures[:2], rel=1e-8)
-    assert (costs, shadows) == pytest.approx(figures[2:], rel=1e-3)
+    assert (costs, shadows, len(programmes)) == pytest.approx(figures[2:], rel=1e-3)

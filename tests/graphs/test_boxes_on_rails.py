@@ -22,7 +22,7 @@ from themis_opt.graphs.rails import Rails
 from themis_opt.graphs.schedule import GraphSchedule, in_best_chunks, simulate_graph
 from themis_opt.graphs.schedule_file import read_graph_schedule, schedule_text
 from themis_opt.graphs.slots import SlotMessages, SlotPlan, Slots, SlotTable, slot_plan
-from themis_opt.graphs.validation import validate_graph
+from themis_opt.graphs.validation import _check_apart, _joined, validate_graph
 from themis_opt.reports.pictures import draw_schedule
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
@@ -241,6 +241,12 @@ def test_slots_are_those_of_all_messages(network: Callable[[], GraphNetwork], ki
     lifted = SlotTable(table.rails, table.elements, table.personal, table.root, table.relays, is_lifted=True)
     assert (table.edges, table.links, table.made) == (lifted.edges, lifted.links, [])
     assert folded.durations(3)[0].tolist() == Slots(instance, lifted).durations(3)[0].tolist()
+
+
+def test_messages_that_follow_each_other_on_two_links_stay_apart() -> None:
+    links, start, end = np.array([0, 1, 1]), np.array([0, 10, 15]), np.array([10, 20, 25])
+    with pytest.raises(InvalidSchedule, match="two messages at once"):
+        _check_apart(*_joined(links, start, end))
 
 
 def without_some(messages: SlotMessages) -> SlotMessages:
